@@ -1,0 +1,168 @@
+"""What a cluster is: nodes and what they hold. Pure data; no state of a running simulation.
+
+Clusters are built by `build` from groups of equal nodes (as TOML files and presets list them) or directly from
+arrays. All arrays are indexed by node, in the order in which the groups were given: "lowest host first" means
+lowest index here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from queuewise.cluster.gpus import GpuKind, gpu_kind
+from queuewise.errors import InputError, unknown_name
+
+NO_GPU = -1  # kind of a node without GPUs
+MAX_GPUS_PER_NODE = 63  # GPUs of a node are bits of one signed 64-bit word
+UNLIMITED = 1 << 40  # milli cores or MiB of a node whose CPU or memory the spec leaves open: never the bottleneck
+
+
+@dataclass(frozen=True)
+class NodeGroup:
+    """`count` equal nodes, as a cluster file lists them."""
+
+    count: int
+    gpus: int = 0
+    kind: str = ""  # GPU kind, required when gpus > 0
+    cpus: float = float("inf")  # cores; inf: not modelled, never the bottleneck
+    mem_gib: float = float("inf")  # the same
+    partition: str = "default"
+    nodes_per_rack: int = 0  # 0: the whole group stands in one rack of its own
+    idle_watts: float = 0.0  # of the node without its GPUs
+    core_watts: float = 0.0  # additional, per core in use
+    name: str = ""  # nodes are called <name>0, <name>1, ...
+
+
+@dataclass(frozen=True)
+class Partition:
+    """A set of nodes with a queue of its own."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class VirtualCluster:
+    """A tenant (a `group` of the workload) with a share of the cluster's GPUs."""
+
+    name: str
+    guaranteed_gpus: float
+    max_gpus: float = float("inf")  # guaranteed plus what may be borrowed
+
+
+@dataclass(frozen=True, eq=False)
+class Cluster:
+    name: str
+    kinds: tuple[GpuKind, ...]  # K kinds present
+    speed: NDArray[np.float64]  # [K] relative to the reference kind
+    node_kind: NDArray[np.int64]  # [N] index into kinds, NO_GPU
+    node_gpus: NDArray[np.int64]  # [N]
+    node_cpu_milli: NDArray[np.int64]  # [N]
+    node_mem_mib: NDArray[np.int64]  # [N]
+    node_rack: NDArray[np.int64]  # [N]
+    node_partition: NDArray[np.int64]  # [N] index into partitions
+    node_idle_watts: NDArray[np.float64]  # [N] without GPUs
+    node_core_watts: NDArray[np.float64]  # [N]
+    node_names: tuple[str, ...]
+    partitions: tuple[Partition, ...]
+    virtual_clusters: tuple[VirtualCluster, ...] = ()
+    node_penalty: float = 0.0  # added to the runtime factor when a gang spans more nodes than it must
+    rack_penalty: float = 0.0  # the same for racks
+    notes: str = ""
+    extras: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def num_nodes(self) -> int:
+        return len(self.node_gpus)
+
+    @property
+    def num_gpus(self) -> int:
+        return int(self.node_gpus.sum())
+
+    @property
+    def num_cores(self) -> float:
+        """Cores of all nodes, inf where a node leaves its CPU open."""
+        return float("inf") if (self.node_cpu_milli == UNLIMITED).any() else float(self.node_cpu_milli.sum()) / 1000
+
+    @property
+    def mem_gib(self) -> float:
+        """Memory of all nodes, inf where a node leaves it open."""
+        return float("inf") if (self.node_mem_mib == UNLIMITED).any() else float(self.node_mem_mib.sum()) / 1024
+
+
+def build(
+    name: str,
+    groups: Sequence[NodeGroup],
+    *,
+    speeds: dict[str, float] | None = None,
+    virtual_clusters: Sequence[VirtualCluster] = (),
+    node_penalty: float = 0.0,
+    rack_penalty: float = 0.0,
+    notes: str = "",
+) -> Cluster:
+    """Lay the groups out as arrays, in their order. `speeds` maps kind names to relative speeds (1.0 where absent)."""
+    if sum(group.count for group in groups) == 0:
+        raise InputError(f"cluster {name!r} has no nodes", hint="give at least one node group with count >= 1")
+    for group in groups:
+        _check_group(name, group)
+    kind_names = list(dict.fromkeys(group.kind for group in groups if group.gpus))
+    unknown_speeds = set(speeds or {}) - set(kind_names)
+    if unknown_speeds:
+        raise unknown_name("GPU kind in speeds", min(unknown_speeds), kind_names)
+    partitions = list(dict.fromkeys(group.partition for group in groups if group.count))
+    counts = [group.count for group in groups]
+
+    def per_node(values: Sequence[float], dtype: type[np.generic]) -> NDArray[np.generic]:
+        return np.repeat(np.asarray(values, dtype=dtype), counts)
+
+    cluster = Cluster(
+        name=name,
+        kinds=tuple(gpu_kind(kind) for kind in kind_names),
+        speed=np.array([(speeds or {}).get(kind, 1.0) for kind in kind_names], dtype=np.float64),
+        node_kind=per_node([kind_names.index(g.kind) if g.gpus else NO_GPU for g in groups], np.int64),  # type: ignore[arg-type]
+        node_gpus=per_node([g.gpus for g in groups], np.int64),  # type: ignore[arg-type]
+        node_cpu_milli=per_node([_amount(g.cpus, 1000) for g in groups], np.int64),  # type: ignore[arg-type]
+        node_mem_mib=per_node([_amount(g.mem_gib, 1024) for g in groups], np.int64),  # type: ignore[arg-type]
+        node_rack=_racks(groups),
+        node_partition=per_node([partitions.index(g.partition) if g.count else 0 for g in groups], np.int64),  # type: ignore[arg-type]
+        node_idle_watts=per_node([g.idle_watts for g in groups], np.float64),  # type: ignore[arg-type]
+        node_core_watts=per_node([g.core_watts for g in groups], np.float64),  # type: ignore[arg-type]
+        node_names=tuple(f"{g.name or g.kind or 'node'}-{i}-{k}" for i, g in enumerate(groups) for k in range(g.count)),
+        partitions=tuple(Partition(p) for p in partitions),
+        virtual_clusters=tuple(virtual_clusters),
+        node_penalty=node_penalty,
+        rack_penalty=rack_penalty,
+        notes=notes,
+    )
+    if (cluster.speed <= 0).any():
+        raise InputError(f"cluster {name!r}: speeds must be positive", hint="1.0 is the reference kind")
+    return cluster
+
+
+def _amount(value: float, per_unit: int) -> int:
+    return UNLIMITED if value == float("inf") else round(value * per_unit)
+
+
+def _check_group(cluster: str, group: NodeGroup) -> None:
+    where = f"cluster {cluster!r}, node group {group.name or group.kind or '?'!r}"
+    if min(group.count, group.gpus, group.cpus, group.mem_gib, group.nodes_per_rack) < 0:
+        raise InputError(f"{where}: counts and sizes must not be negative")
+    if group.gpus > MAX_GPUS_PER_NODE:
+        raise InputError(f"{where}: {group.gpus} GPUs in a node", hint=f"at most {MAX_GPUS_PER_NODE} are supported")
+    if group.gpus and not group.kind:
+        raise InputError(f"{where}: nodes with GPUs need a kind", hint='for example kind = "V100-16"')
+    if not (group.gpus or group.cpus or group.mem_gib):
+        raise InputError(f"{where}: the nodes hold nothing", hint="give gpus, cpus or mem_gib")
+
+
+def _racks(groups: Sequence[NodeGroup]) -> NDArray[np.int64]:
+    racks: list[NDArray[np.int64]] = []
+    next_rack = 0
+    for group in groups:
+        local = np.arange(group.count) // (group.nodes_per_rack or max(group.count, 1))
+        racks.append(local.astype(np.int64) + next_rack)
+        next_rack += int(local[-1]) + 1 if group.count else 0
+    return np.concatenate(racks)

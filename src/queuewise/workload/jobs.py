@@ -1,0 +1,143 @@
+"""The table of jobs: every log and every model becomes one of these.
+
+A `Workload` is immutable, sorted by submission time (ties keep the order of the log), and checked on
+construction: whoever holds one may rely on the invariants in `_check`. Columns are NumPy arrays of length J; a
+constant column may be a broadcast view (`constant`), which costs no memory.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from queuewise.errors import InputError
+
+ANY_PARTITION = -1  # in `partition`: may run in every partition
+ANY_KIND = 0  # in `kind_set`: entry 0 of `kind_sets` is the empty tuple, which allows every kind
+UNKNOWN = -1  # in `user`, `group`, `name`, `qos`: the log does not say
+WHOLE_GPU = 1000  # milli
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int32]
+
+
+def constant(value: float, num_jobs: int, dtype: type[np.generic]) -> NDArray[Any]:
+    """A column that holds one value for every job and no memory."""
+    return np.broadcast_to(np.asarray(value, dtype=dtype), (num_jobs,))
+
+
+@dataclass(frozen=True, eq=False)
+class Workload:
+    """Jobs in order of submission. Only the first three columns are required."""
+
+    submit: Floats  # [J] seconds on the log's clock, ascending
+    runtime: Floats  # [J] seconds on the reference GPU kind, >= 0; hidden from policies
+    num_tasks: Ints  # [J] equal tasks that start together, >= 1
+    gpu_milli: Ints = field(default=None)  # type: ignore[assignment]  # [J] per task: 0, a share < 1000, or k * 1000
+    cpu_milli: Ints = field(default=None)  # type: ignore[assignment]  # [J] per task, >= 0
+    mem_mib: Ints = field(default=None)  # type: ignore[assignment]  # [J] per task, >= 0
+    requested: Floats = field(default=None)  # type: ignore[assignment]  # [J] seconds the user asked for, NaN unknown
+    kind_set: Ints = field(default=None)  # type: ignore[assignment]  # [J] index into kind_sets
+    partition: Ints = field(default=None)  # type: ignore[assignment]  # [J] index into partitions or ANY_PARTITION
+    user: Ints = field(default=None)  # type: ignore[assignment]  # [J] index into users or UNKNOWN
+    group: Ints = field(default=None)  # type: ignore[assignment]  # [J] account or virtual cluster: index into groups or UNKNOWN
+    job_name: Ints = field(default=None)  # type: ignore[assignment]  # [J] code of the job's name or UNKNOWN
+    qos: Ints = field(default=None)  # type: ignore[assignment]  # [J] index into qos_names or UNKNOWN
+    priority: Floats = field(default=None)  # type: ignore[assignment]  # [J] higher is more urgent, 0 by default
+    deadline: Floats = field(default=None)  # type: ignore[assignment]  # [J] seconds on the log's clock, NaN none
+    recorded_wait: Floats = field(default=None)  # type: ignore[assignment]  # [J] seconds the job really waited, NaN unknown
+    job_id: NDArray[Any] = field(default=None)  # type: ignore[assignment]  # [J] the log's own ids, integers or strings
+    kind_sets: tuple[tuple[str, ...], ...] = ((),)  # allowed GPU kinds; entry 0 is () = any
+    partitions: tuple[str, ...] = ()
+    users: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+    qos_names: tuple[str, ...] = ()
+    name: str = "workload"
+    epoch: float = 0.0  # Unix time of second 0 of the log's clock, 0 if unknown: gives hours of day
+
+    def __post_init__(self) -> None:
+        num = len(self.submit)
+        defaults: dict[str, tuple[float, type[np.generic]]] = {
+            "gpu_milli": (0, np.int32), "cpu_milli": (0, np.int32), "mem_mib": (0, np.int32),
+            "requested": (np.nan, np.float64), "kind_set": (ANY_KIND, np.int32), "partition": (ANY_PARTITION, np.int32),
+            "user": (UNKNOWN, np.int32), "group": (UNKNOWN, np.int32), "job_name": (UNKNOWN, np.int32), "qos": (UNKNOWN, np.int32),
+            "priority": (0.0, np.float64), "deadline": (np.nan, np.float64), "recorded_wait": (np.nan, np.float64),
+        }  # fmt: skip
+        for column, (value, dtype) in defaults.items():
+            if getattr(self, column) is None:
+                object.__setattr__(self, column, constant(value, num, dtype))
+        if self.job_id is None:
+            object.__setattr__(self, "job_id", np.arange(num))
+        self._check()
+
+    def __len__(self) -> int:
+        return len(self.submit)
+
+    def _check(self) -> None:
+        num = len(self)
+        for column in COLUMNS:
+            if len(getattr(self, column)) != num:
+                raise InputError(f"column {column} has {len(getattr(self, column))} rows, submit has {num}")
+        rules = (
+            ("submit", ~np.isfinite(self.submit), "is not a finite time"),
+            ("runtime", ~(np.isfinite(self.runtime) & (self.runtime >= 0)), "is negative or not finite"),
+            ("num_tasks", self.num_tasks < 1, "is below 1"),
+            ("gpu_milli", (self.gpu_milli < 0) | ((self.gpu_milli > WHOLE_GPU) & (self.gpu_milli % WHOLE_GPU != 0)),
+             "is neither a share of one GPU (< 1000) nor a multiple of 1000"),
+            ("cpu_milli", self.cpu_milli < 0, "is negative"),
+            ("mem_mib", self.mem_mib < 0, "is negative"),
+            ("demand", (self.gpu_milli == 0) & (self.cpu_milli == 0) & (self.mem_mib == 0), "asks for no GPU, CPU or memory"),
+            ("requested", self.requested < 0, "is negative"),
+            ("kind_set", (self.kind_set < 0) | (self.kind_set >= len(self.kind_sets)), "is outside kind_sets"),
+            ("partition", (self.partition < -1) | (self.partition >= len(self.partitions)), "is outside partitions"),
+        )  # fmt: skip
+        for column, bad, problem in rules:
+            if bad.any():
+                first = int(np.argmax(bad))
+                raise InputError(
+                    f"job {self.job_id[first]} (row {first}): {column} {problem}; {int(bad.sum())} such jobs",
+                    hint="drop or repair these rows; readers do so and count them",
+                )
+        if num > 1 and (np.diff(self.submit) < 0).any():
+            first = int(np.argmax(np.diff(self.submit) < 0)) + 1
+            raise InputError(f"job {self.job_id[first]} (row {first}) is submitted before the job above it", hint="use Workload.sorted")
+
+    @classmethod
+    def sorted(cls, **columns: Any) -> Self:
+        """Build from columns in any order of submission; ties keep their order."""
+        order = np.argsort(columns["submit"], kind="stable")
+        if not np.array_equal(order, np.arange(len(order))):
+            columns = {k: (v[order] if k in COLUMNS and v is not None else v) for k, v in columns.items()}
+        return cls(**columns)
+
+    def take(self, rows: NDArray[Any] | slice) -> Self:
+        """The jobs at `rows` (ascending indices, a mask or a slice), times unchanged."""
+        return dataclasses.replace(self, **{column: getattr(self, column)[rows] for column in COLUMNS})
+
+    def replace(self, **changes: Any) -> Self:
+        return dataclasses.replace(self, **changes)
+
+    @property
+    def gpus(self) -> Floats:
+        """[J] GPUs of the whole job (may be fractional)."""
+        return self.num_tasks.astype(np.float64) * self.gpu_milli / WHOLE_GPU
+
+    @property
+    def cores(self) -> Floats:
+        """[J] CPU cores of the whole job."""
+        return self.num_tasks.astype(np.float64) * self.cpu_milli / 1000
+
+    @property
+    def size(self) -> Floats:
+        """[J] what the literature calls n: GPUs, or cores where the job asks for no GPU, or tasks where it asks for neither."""
+        return np.where(self.gpu_milli > 0, self.gpus, np.where(self.cpu_milli > 0, self.cores, self.num_tasks))
+
+
+COLUMNS = (
+    "submit", "runtime", "num_tasks", "gpu_milli", "cpu_milli", "mem_mib", "requested", "kind_set", "partition", "user", "group",
+    "job_name", "qos", "priority", "deadline", "recorded_wait", "job_id",
+)  # fmt: skip
