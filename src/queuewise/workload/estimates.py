@@ -1,0 +1,95 @@
+"""Runtime estimates: what a policy may know of a runtime. Four kinds, named by one string each.
+
+`oracle` the true runtime · `requested` what the user asked for · `noisy:σ` the runtime times a lognormal factor of that σ ·
+`predicted` an online predictor that learns from finished jobs only, `predicted:gb` the same with gradient boosting.
+Semantics of missing requests: docs/simulator.md, "What a policy knows".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from queuewise.errors import InputError, unknown_name
+from queuewise.workload.jobs import Floats, Workload
+
+DEFAULT_REQUEST_S = 86_400.0  # where the log has no request at all
+KINDS = ("oracle", "requested", "noisy", "predicted")
+
+
+@dataclass(frozen=True, eq=False)
+class Estimates:
+    """One estimate a job, how many of them had nothing to go by, and a sentence on what was done about those."""
+
+    values: Floats  # [J] seconds, >= 0
+    filled: int
+    note: str
+
+
+@dataclass(frozen=True)
+class EstimateError:
+    """How far estimates are from the runtimes."""
+
+    mae_s: float  # mean absolute error
+    median_ratio: float  # median of estimate ÷ runtime, both at least 1 s
+    within_2x: float  # share of jobs with a ratio in [1/2, 2]
+
+
+def estimate(workload: Workload, how: str, seed: int = 0) -> Estimates:
+    """Estimates for every job. `how`: oracle, requested, noisy:σ, predicted or predicted:gb."""
+    kind, _, argument = how.partition(":")
+    if kind not in KINDS:
+        raise unknown_name("estimate", how, (*KINDS, "predicted:gb"))
+    if kind == "noisy":
+        return _noisy(workload, how, argument, seed)
+    if kind == "predicted":
+        from queuewise.workload.predictor import predict
+
+        return _predicted(workload, predict(workload, argument or "recent", seed))
+    if argument:
+        raise InputError(f"estimate {how!r}: {kind} takes no argument", hint=f"write {kind!r}")
+    return _requested(workload) if kind == "requested" else Estimates(workload.runtime, 0, "true runtimes")
+
+
+def estimate_error(workload: Workload, estimates: Estimates) -> EstimateError:
+    """The error of `estimates` over all jobs."""
+    if not len(workload):
+        raise InputError("a workload without jobs has no estimate error")
+    ratio = np.maximum(estimates.values, 1.0) / np.maximum(workload.runtime, 1.0)
+    return EstimateError(
+        mae_s=float(np.abs(estimates.values - workload.runtime).mean()),
+        median_ratio=float(np.median(ratio)),
+        within_2x=float(((ratio >= 0.5) & (ratio <= 2.0)).mean()),
+    )
+
+
+def _noisy(workload: Workload, how: str, argument: str, seed: int) -> Estimates:
+    try:
+        sigma = float(argument)
+    except ValueError:
+        sigma = -1.0
+    if not (np.isfinite(sigma) and sigma >= 0):
+        raise InputError(f"estimate {how!r} needs a number σ ≥ 0 after the colon", hint="for example noisy:0.5")
+    factor = np.random.default_rng(seed).lognormal(0.0, sigma, len(workload))
+    return Estimates(workload.runtime * factor, 0, f"runtime × lognormal(σ={sigma:g})")
+
+
+def _requested(workload: Workload) -> Estimates:
+    missing = np.isnan(workload.requested)
+    filled = int(missing.sum())
+    if not filled:
+        return Estimates(workload.requested, 0, "requested times")
+    known = workload.requested[~missing]
+    filler = float(known.max()) if len(known) else DEFAULT_REQUEST_S
+    what = "the largest request of the log" if len(known) else "the default; the log has no request"
+    values = np.where(missing, filler, workload.requested)
+    return Estimates(values, filled, f"{filled} of {len(workload)} jobs without a request are given {filler:g} s, {what}")
+
+
+def _predicted(workload: Workload, prediction: Floats) -> Estimates:
+    """Jobs before any other has finished have no prediction (NaN): they get their request, filled in as `requested` does."""
+    unknown = np.isnan(prediction)
+    filled = int(unknown.sum())
+    values = np.where(unknown, _requested(workload).values, prediction)
+    return Estimates(values, filled, f"{filled} of {len(workload)} jobs came before anything could be learned and are given their request")

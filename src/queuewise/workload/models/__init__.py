@@ -1,0 +1,84 @@
+"""Workload models by name: `generate("bursty", num_jobs=400, seed=1, bursts=3)`.
+
+A model is one file with one function `sample(rng, num_jobs=..., *, parameters with defaults) -> Workload`; its line in
+`MODELS` registers it. Where a model's name is accepted, the path of a TOML written by `queuewise.workload.fitting` is too.
+Same name, parameters and seed: same workload, bit for bit.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from queuewise.errors import InputError, unknown_name
+from queuewise.workload.jobs import Workload
+
+MODELS: Mapping[str, str] = {  # name -> module with `sample`
+    "poisson": "queuewise.workload.models.poisson",
+    "bursty": "queuewise.workload.models.bursty",
+}
+
+
+def model_names() -> tuple[str, ...]:
+    return tuple(MODELS)
+
+
+def generate(name: str, num_jobs: int | None = None, seed: int = 0, **params: Any) -> Workload:
+    """Jobs drawn from the model `name`. `num_jobs=None` is the model's own default; parameters may be given as text."""
+    defaults = model_parameters(name)
+    if num_jobs is not None:
+        params["num_jobs"] = num_jobs
+    given = {key: _coerce(name, key, value, defaults) for key, value in params.items()}
+    if int(given.get("num_jobs", 1)) < 1:
+        raise InputError(f"model {name!r} cannot draw {given['num_jobs']} jobs", hint="num_jobs must be at least 1")
+    return _sampler(name)(np.random.default_rng(seed), **given)
+
+
+def model_parameters(name: str) -> dict[str, Any]:
+    """Every parameter of a model with its default, `num_jobs` first."""
+    parameters = inspect.signature(_sampler(name)).parameters.values()
+    return {p.name: p.default for p in parameters if p.default is not inspect.Parameter.empty}
+
+
+def _sampler(name: str) -> Callable[..., Workload]:
+    if name.endswith(".toml"):
+        from queuewise.workload.fitting import FittedModel
+
+        return FittedModel.load(Path(name)).sample
+    if name not in MODELS:
+        raise unknown_name("workload model", name, MODELS)
+    sample: Callable[..., Workload] = import_module(MODELS[name]).sample
+    return sample
+
+
+def _coerce(model: str, key: str, value: Any, defaults: Mapping[str, Any]) -> Any:
+    """`value` in the type of the parameter's default: commands and files hand over text and lists."""
+    if key not in defaults:
+        raise unknown_name(f"parameter of model {model!r}", key, defaults)
+    default = defaults[key]
+    try:
+        if isinstance(default, tuple):
+            items = value.split(",") if isinstance(value, str) else value
+            return tuple(type(default[0])(item) for item in items)
+        if isinstance(default, bool):
+            return _boolean(value)
+        if isinstance(default, int) and float(value) != int(float(value)):
+            raise ValueError("not a whole number")
+        return type(default)(float(value)) if isinstance(default, int) else type(default)(value)
+    except (TypeError, ValueError) as problem:
+        kind = f"a list of {type(default[0]).__name__}" if isinstance(default, tuple) else type(default).__name__
+        raise InputError(f"parameter {key}={value!r} of model {model!r} is not {kind} ({problem})", hint=f"default: {default}") from None
+
+
+def _boolean(value: Any) -> bool:
+    if isinstance(value, str):
+        words = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+        if value.lower() not in words:
+            raise ValueError("say true or false")
+        return words[value.lower()]
+    return bool(value)
