@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,7 @@ from queuewise.errors import InputError, unknown_name
 
 NO_GPU = -1  # kind of a node without GPUs
 MAX_GPUS_PER_NODE = 63  # GPUs of a node are bits of one signed 64-bit word
+Number = TypeVar("Number", bound=np.generic)
 UNLIMITED = 1 << 40  # milli cores or MiB of a node whose CPU or memory the spec leaves open: never the bottleneck
 
 
@@ -34,7 +36,7 @@ class NodeGroup:
     nodes_per_rack: int = 0  # 0: the whole group stands in one rack of its own
     idle_watts: float = 0.0  # of the node without its GPUs
     core_watts: float = 0.0  # additional, per core in use
-    name: str = ""  # nodes are called <name>0, <name>1, ...
+    name: str = ""  # nodes are called <name>-<group>-<number>
 
 
 @dataclass(frozen=True)
@@ -108,28 +110,31 @@ def build(
         raise InputError(f"cluster {name!r} has no nodes", hint="give at least one node group with count >= 1")
     for group in groups:
         _check_group(name, group)
-    kind_names = list(dict.fromkeys(group.kind for group in groups if group.gpus))
-    unknown_speeds = set(speeds or {}) - set(kind_names)
+    if not (node_penalty >= 0 and rack_penalty >= 0):
+        raise InputError(f"cluster {name!r}: penalties must be 0 or more", hint="0.1 makes a spread gang run 10 % longer")
+    kind_names = list(dict.fromkeys(gpu_kind(group.kind).name for group in groups if group.gpus and group.count))
+    speed_of = {gpu_kind(kind).name: speed for kind, speed in (speeds or {}).items()}
+    unknown_speeds = set(speed_of) - set(kind_names)
     if unknown_speeds:
         raise unknown_name("GPU kind in speeds", min(unknown_speeds), kind_names)
     partitions = list(dict.fromkeys(group.partition for group in groups if group.count))
     counts = [group.count for group in groups]
 
-    def per_node(values: Sequence[float], dtype: type[np.generic]) -> NDArray[np.generic]:
+    def per_node(values: Sequence[float], dtype: type[Number]) -> NDArray[Number]:
         return np.repeat(np.asarray(values, dtype=dtype), counts)
 
     cluster = Cluster(
         name=name,
         kinds=tuple(gpu_kind(kind) for kind in kind_names),
-        speed=np.array([(speeds or {}).get(kind, 1.0) for kind in kind_names], dtype=np.float64),
-        node_kind=per_node([kind_names.index(g.kind) if g.gpus else NO_GPU for g in groups], np.int64),  # type: ignore[arg-type]
-        node_gpus=per_node([g.gpus for g in groups], np.int64),  # type: ignore[arg-type]
-        node_cpu_milli=per_node([_amount(g.cpus, 1000) for g in groups], np.int64),  # type: ignore[arg-type]
-        node_mem_mib=per_node([_amount(g.mem_gib, 1024) for g in groups], np.int64),  # type: ignore[arg-type]
+        speed=np.array([speed_of.get(kind, 1.0) for kind in kind_names], dtype=np.float64),
+        node_kind=per_node([kind_names.index(gpu_kind(g.kind).name) if g.gpus and g.count else NO_GPU for g in groups], np.int64),
+        node_gpus=per_node([g.gpus for g in groups], np.int64),
+        node_cpu_milli=per_node([_amount(g.cpus, 1000) for g in groups], np.int64),
+        node_mem_mib=per_node([_amount(g.mem_gib, 1024) for g in groups], np.int64),
         node_rack=_racks(groups),
-        node_partition=per_node([partitions.index(g.partition) if g.count else 0 for g in groups], np.int64),  # type: ignore[arg-type]
-        node_idle_watts=per_node([g.idle_watts for g in groups], np.float64),  # type: ignore[arg-type]
-        node_core_watts=per_node([g.core_watts for g in groups], np.float64),  # type: ignore[arg-type]
+        node_partition=per_node([partitions.index(g.partition) if g.count else 0 for g in groups], np.int64),
+        node_idle_watts=per_node([g.idle_watts for g in groups], np.float64),
+        node_core_watts=per_node([g.core_watts for g in groups], np.float64),
         node_names=tuple(f"{g.name or g.kind or 'node'}-{i}-{k}" for i, g in enumerate(groups) for k in range(g.count)),
         partitions=tuple(Partition(p) for p in partitions),
         virtual_clusters=tuple(virtual_clusters),
@@ -137,8 +142,8 @@ def build(
         rack_penalty=rack_penalty,
         notes=notes,
     )
-    if (cluster.speed <= 0).any():
-        raise InputError(f"cluster {name!r}: speeds must be positive", hint="1.0 is the reference kind")
+    if not (np.isfinite(cluster.speed) & (cluster.speed > 0)).all():
+        raise InputError(f"cluster {name!r}: speeds must be positive numbers", hint="1.0 is the reference kind")
     return cluster
 
 
@@ -147,15 +152,16 @@ def _amount(value: float, per_unit: int) -> int:
 
 
 def _check_group(cluster: str, group: NodeGroup) -> None:
-    where = f"cluster {cluster!r}, node group {group.name or group.kind or '?'!r}"
-    if min(group.count, group.gpus, group.cpus, group.mem_gib, group.nodes_per_rack) < 0:
-        raise InputError(f"{where}: counts and sizes must not be negative")
+    where = f"cluster {cluster!r}, node group {group.name or group.kind or 'without name'!r}"
+    sizes = (group.count, group.gpus, group.cpus, group.mem_gib, group.nodes_per_rack, group.idle_watts, group.core_watts)
+    if not all(size >= 0 for size in sizes):
+        raise InputError(f"{where}: a count, size or power is negative or not a number", hint="give 0 or more")
     if group.gpus > MAX_GPUS_PER_NODE:
         raise InputError(f"{where}: {group.gpus} GPUs in a node", hint=f"at most {MAX_GPUS_PER_NODE} are supported")
     if group.gpus and not group.kind:
         raise InputError(f"{where}: nodes with GPUs need a kind", hint='for example kind = "V100-16"')
-    if not (group.gpus or group.cpus or group.mem_gib):
-        raise InputError(f"{where}: the nodes hold nothing", hint="give gpus, cpus or mem_gib")
+    if not group.gpus and not (0 < group.cpus < float("inf") or 0 < group.mem_gib < float("inf")):
+        raise InputError(f"{where}: it does not say what the nodes hold", hint="give gpus and kind, or cpus, or mem_gib")
 
 
 def _racks(groups: Sequence[NodeGroup]) -> NDArray[np.int64]:

@@ -1,0 +1,111 @@
+"""Find a cluster by what the user typed: a preset, `flat:N`, `NxM:kind`, or a TOML file.
+
+The format of the files is described in docs/clusters.md. Presets are files of the same format that come with the package.
+"""
+
+from __future__ import annotations
+
+import re
+from importlib import resources
+from importlib.resources.abc import Traversable
+from pathlib import Path
+
+from pydantic import Field
+
+from queuewise.cluster.gpus import gpu_kind
+from queuewise.cluster.spec import Cluster, NodeGroup, VirtualCluster, build
+from queuewise.config import Config, read_toml
+from queuewise.errors import InputError, unknown_name
+
+SHAPES = {
+    "flat:N": "one node of N cores and no GPU, for logs that count processors",
+    "NxM:kind": "N nodes of M GPUs of one kind, such as 250x8:V100-16",
+}
+
+
+class NodeGroupFile(Config):
+    """One [[nodes]] table: the fields of `NodeGroup`."""
+
+    count: int = Field(ge=0, le=10_000_000)
+    gpus: int = Field(default=0, ge=0)
+    kind: str = ""
+    cpus: float = Field(default=float("inf"), gt=0)
+    mem_gib: float = Field(default=float("inf"), gt=0)
+    partition: str = "default"
+    nodes_per_rack: int = Field(default=0, ge=0)
+    idle_watts: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+    core_watts: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+    name: str = ""
+
+
+class VirtualClusterFile(Config):
+    """One [[virtual_clusters]] table: the fields of `VirtualCluster`."""
+
+    name: str
+    guaranteed_gpus: float = Field(ge=0, allow_inf_nan=False)
+    max_gpus: float = Field(default=float("inf"), ge=0)
+
+
+class ClusterFile(Config):
+    """A whole cluster file."""
+
+    name: str = ""  # the file's name where absent
+    notes: str = ""
+    node_penalty: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+    rack_penalty: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+    speeds: dict[str, float] = {}
+    nodes: tuple[NodeGroupFile, ...] = ()
+    virtual_clusters: tuple[VirtualClusterFile, ...] = ()
+
+
+def load_cluster(name_or_path: str) -> Cluster:
+    """The cluster that a name (preset, `flat:N`, `NxM:kind`) or the path of a TOML file stands for."""
+    presets = _presets()
+    if name_or_path in presets:
+        with resources.as_file(presets[name_or_path]) as path:
+            return _from_file(path)
+    if shape := re.fullmatch(r"flat:(\d+)", name_or_path):
+        return build(name_or_path, [NodeGroup(count=1, cpus=_positive(shape[1], name_or_path), name="flat")])
+    if shape := re.fullmatch(r"(\d+)x(\d+):(.+)", name_or_path):
+        nodes, gpus = _positive(shape[1], name_or_path), _positive(shape[2], name_or_path)
+        return build(name_or_path, [NodeGroup(count=nodes, gpus=gpus, kind=gpu_kind(shape[3]).name)])
+    if name_or_path.endswith(".toml") or Path(name_or_path).is_file():
+        return _from_file(Path(name_or_path))
+    raise unknown_name("cluster", name_or_path, [*presets, *SHAPES, "a .toml file"])
+
+
+def preset_names() -> list[str]:
+    """Names of the clusters that come with the package."""
+    return sorted(_presets())
+
+
+def _presets() -> dict[str, Traversable]:
+    folder = resources.files("queuewise.cluster") / "presets"
+    return {entry.name.removesuffix(".toml"): entry for entry in folder.iterdir() if entry.name.endswith(".toml")}
+
+
+def _from_file(path: Path) -> Cluster:
+    file = read_toml(path, ClusterFile)
+    name = file.name or path.stem
+    if not any(group.count for group in file.nodes):
+        raise InputError(f"cluster {name!r} has no nodes", where=str(path), hint="add a [[nodes]] table with count = 1 or more")
+    tenants = [VirtualCluster(**tenant.model_dump()) for tenant in file.virtual_clusters]
+    try:
+        return build(
+            name,
+            [NodeGroup(**group.model_dump()) for group in file.nodes],
+            speeds=file.speeds,
+            virtual_clusters=tenants,
+            node_penalty=file.node_penalty,
+            rack_penalty=file.rack_penalty,
+            notes=file.notes,
+        )
+    except InputError as error:
+        raise InputError(error.message, where=str(path), hint=error.hint) from None
+
+
+def _positive(digits: str, name: str) -> int:
+    value = int(digits) if len(digits) <= 9 else 0
+    if value < 1:
+        raise InputError(f"cluster {name!r}: {digits} is not between 1 and 999999999", hint="for example flat:256 or 250x8:V100-16")
+    return value

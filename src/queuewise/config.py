@@ -1,0 +1,135 @@
+"""Typed settings: frozen pydantic models, read from TOML and written back resolved.
+
+Every settings class of the project derives from `Config`, so a mistyped key is refused with the nearest valid one
+and a bad value is named by file and key. `to_toml` writes what `read_toml` reads.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from queuewise.errors import InputError
+
+
+class Config(BaseModel):
+    """Base of all settings: immutable, unknown keys refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=False)
+
+
+Settings = TypeVar("Settings", bound=Config)
+
+
+def read_toml(path: Path, model: type[Settings]) -> Settings:
+    """The settings in a TOML file."""
+    return validate(model, parse_toml(path), source=str(path))
+
+
+def parse_toml(path: Path) -> dict[str, Any]:
+    """A TOML file as plain data, or an InputError with file and line."""
+    try:
+        text = path.read_bytes().decode("utf-8")
+    except FileNotFoundError:
+        raise InputError("no such file", where=str(path), hint="check the path") from None
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror}", where=str(path), hint="check the path and its permissions") from None
+    except UnicodeDecodeError as error:
+        raise InputError(f"is not UTF-8 text (byte {error.start})", where=str(path), hint="save the file as UTF-8") from None
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        line = re.search(r"at line (\d+)", str(error))
+        where = f"{path}:{line[1]}" if line else str(path)
+        raise InputError(f"is not valid TOML: {error}", where=where, hint="see docs/clusters.md for an example of a TOML file") from None
+
+
+def validate(model: type[Settings], data: Mapping[str, Any], *, source: str) -> Settings:
+    """The settings in plain data; `source` names where they came from in errors."""
+    try:
+        return model.model_validate(data)
+    except ValidationError as error:
+        raise _explain(error, model, source) from None
+
+
+def to_toml(data: Config | Mapping[str, Any]) -> str:
+    """TOML text of settings or plain data: scalars and lists first, then tables, then arrays of tables. None is left out."""
+    plain = data.model_dump(mode="python") if isinstance(data, Config) else data
+    return "\n".join(_table_lines(plain, ())).strip() + "\n"
+
+
+def _explain(error: ValidationError, model: type[BaseModel], source: str) -> InputError:
+    """The first problem, in words, with the file and the key it is in."""
+    first, more = error.errors(include_url=False)[0], error.error_count() - 1
+    location = first["loc"]
+    key = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in location).lstrip(".") or "file"
+    rest = f" (and {more} more)" if more else ""
+    if first["type"] == "extra_forbidden":
+        valid = _keys_at(model, location[:-1])
+        near = difflib.get_close_matches(str(location[-1]), valid, n=1)
+        suggestion = f"did you mean {near[0]!r}? " if near else ""
+        return InputError(f"unknown key {key}{rest}", where=source, hint=f"{suggestion}known: {', '.join(valid)}")
+    if first["type"] == "missing":
+        return InputError(f"{key} is missing{rest}", where=source, hint=f"add {location[-1]} = …")
+    message = first["msg"][:1].lower() + first["msg"][1:]
+    return InputError(f"{key} = {first['input']!r}: {message}{rest}", where=source, hint="correct this value")
+
+
+def _keys_at(model: type[BaseModel], location: Sequence[int | str]) -> list[str]:
+    """The valid keys of the (nested) model at a location in the data."""
+    for part in location:
+        if isinstance(part, str) and part in model.model_fields:
+            nested = _model_in(model.model_fields[part].annotation)
+            if nested is None:
+                return []
+            model = nested
+    return sorted(field.alias or name for name, field in model.model_fields.items())
+
+
+def _model_in(annotation: Any) -> type[BaseModel] | None:
+    """The model inside an annotation such as tuple[Model, ...] or Model | None."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next((found for inner in getattr(annotation, "__args__", ()) if (found := _model_in(inner))), None)
+
+
+def _table_lines(table: Mapping[str, Any], path: tuple[str, ...]) -> list[str]:
+    lines: list[str] = []
+    for key, value in table.items():
+        if value is not None and not isinstance(value, Mapping) and not _is_table_list(value):
+            lines.append(f"{_key(key)} = {_literal(value)}")
+    for key, value in table.items():
+        heading = ".".join(_key(part) for part in (*path, key))
+        if isinstance(value, Mapping):
+            lines += ["", f"[{heading}]", *_table_lines(value, (*path, key))]
+        elif _is_table_list(value):
+            for entry in value:
+                lines += ["", f"[[{heading}]]", *_table_lines(entry, (*path, key))]
+    return lines
+
+
+def _is_table_list(value: Any) -> bool:
+    return isinstance(value, list | tuple) and bool(value) and all(isinstance(entry, Mapping) for entry in value)
+
+
+def _key(key: str) -> str:
+    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else _literal(key)
+
+
+def _literal(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return repr(value)  # repr of inf and nan is TOML, too
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(_literal(entry) for entry in value) + "]"
+    return '"' + "".join(_ESCAPES.get(c, c if c >= " " and c != "\x7f" else f"\\u{ord(c):04x}") for c in str(value)) + '"'
+
+
+_ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\r": "\\r"}
