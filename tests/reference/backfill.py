@@ -1,0 +1,155 @@
+"""Backfill: what else may start while the head is blocked ("Backfill" of the normative page).
+
+Every rule has the form `rule(sim, head, candidates)` and starts jobs through `sim.start(job, pieces)`. A simulation
+shows the rules its `now`, the `state` of the cluster, the `running` jobs and the `placer`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from reference.placement import Placer
+from reference.state import Job, Piece, State
+
+
+class Simulation(Protocol):
+    state: State
+    running: dict[int, Job]
+    placer: Placer
+
+    @property
+    def now(self) -> float: ...
+    def start(self, job: Job, pieces: list[Piece]) -> None: ...
+
+
+def none(sim: Simulation, head: Job, candidates: list[Job]) -> None:
+    """The head blocks the queue."""
+
+
+def greedy(sim: Simulation, head: Job, candidates: list[Job]) -> None:
+    for job in candidates:
+        pieces = sim.placer.place(job, sim.state)
+        if pieces is not None:
+            sim.start(job, pieces)
+
+
+# --- EASY
+
+
+def state_at(sim: Simulation, time: float) -> State:
+    """The cluster once all running jobs with an expected end ≤ time are gone."""
+    state = sim.state.copy()
+    for job in sim.running.values():
+        if job.expected_end(sim.now) <= time:
+            state.give_back(job.pieces, job.demand)
+    return state
+
+
+def shadow_time(sim: Simulation, head: Job) -> float:
+    """The earliest time at which the head fits if running jobs end when expected."""
+    for time in sorted({job.expected_end(sim.now) for job in sim.running.values()}):
+        if sim.placer.fits(head, state_at(sim, time)):
+            return time
+    return math.inf
+
+
+def expected_end_if_started(sim: Simulation, job: Job, pieces: list[Piece]) -> float:
+    return sim.now + job.estimate * job.factor_on({piece.node for piece in pieces})
+
+
+def easy(sim: Simulation, head: Job, candidates: list[Job]) -> None:
+    shadow = shadow_time(sim, head)
+    for job in candidates:
+        pieces = sim.placer.place(job, sim.state)
+        if pieces is None:
+            continue
+        at_shadow = state_at(sim, shadow)
+        if expected_end_if_started(sim, job, pieces) > shadow:
+            at_shadow.take(pieces, job.demand)
+        if sim.placer.fits(head, at_shadow):
+            sim.start(job, pieces)
+
+
+def easy_strict(sim: Simulation, head: Job, candidates: list[Job]) -> None:
+    shadow = shadow_time(sim, head)
+    for job in candidates:
+        pieces = sim.placer.place(job, sim.state)
+        if pieces is not None and expected_end_if_started(sim, job, pieces) < shadow:
+            sim.start(job, pieces)
+
+
+# --- conservative
+
+
+@dataclass(frozen=True)
+class Hold:
+    """What a running or reserved job has during [begin, end)."""
+
+    job: Job
+    pieces: list[Piece]
+    begin: float
+    end: float
+
+
+@dataclass
+class Plan:
+    """The future of the cluster as far as this pass has settled it."""
+
+    empty: State
+    holds: list[Hold] = field(default_factory=list)
+    known: dict[float, State] = field(default_factory=dict)  # free_at, remembered until the next hold
+
+    def add(self, hold: Hold) -> None:
+        self.holds.append(hold)
+        self.known.clear()
+
+    def free_at(self, time: float) -> State:
+        if time not in self.known:
+            state = self.empty.copy()
+            for hold in self.holds:
+                if hold.begin <= time < hold.end:
+                    state.take(hold.pieces, hold.job.demand)
+            self.known[time] = state
+        return self.known[time]
+
+    def view(self, begin: float, end: float) -> State:
+        """The least that is free at any time of [begin, end), at the instant `begin` if that is empty."""
+        view = self.free_at(begin)
+        for time in {hold.begin for hold in self.holds if begin < hold.begin < end}:  # what is free falls only where a hold begins
+            view = view.least(self.free_at(time))
+        return view
+
+
+def conservative(sim: Simulation, head: Job, candidates: list[Job]) -> None:
+    plan = Plan(head.machine.total)
+    for job in sim.running.values():
+        plan.add(Hold(job, job.pieces, -math.inf, job.expected_end(sim.now)))
+    for job in [head, *candidates]:
+        length = job.estimate * job.worst_factor
+        pieces = sim.placer.place(job, plan.view(sim.now, sim.now + length).least(sim.state))
+        if pieces is not None:
+            sim.start(job, pieces)
+            plan.add(Hold(job, pieces, sim.now, sim.now + length))
+        else:
+            plan.add(reserve(sim, plan, job, length))
+
+
+def reserve(sim: Simulation, plan: Plan, job: Job, length: float) -> Hold:
+    """The earliest hold for a job that cannot start now."""
+    for time in sorted({sim.now} | {hold.end for hold in plan.holds}):
+        pieces = sim.placer.place(job, plan.view(time, time + length))
+        if pieces is not None:
+            return Hold(job, pieces, time, time + length)
+    raise AssertionError("a job that is not rejected fits once everything is gone")
+
+
+RULES: dict[str, Callable[[Simulation, Job, list[Job]], None]] = {
+    "none": none,
+    "greedy": greedy,
+    "easy": easy,
+    "easy-strict": easy_strict,
+    "conservative": conservative,
+}

@@ -1,0 +1,249 @@
+"""Placement rules: where the tasks of a job go ("Placement" of the normative page)."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from reference.orders import MASK, mix
+from reference.state import WHOLE, Demand, Job, Machine, Piece, State, fewest_nodes
+
+from queuewise.workload.jobs import Workload
+
+Choice = tuple[int, int]  # node, tasks it gets
+
+
+@dataclass
+class Placer:
+    """One placement rule with what it needs beyond job and state."""
+
+    machine: Machine
+    rule: str
+    option: str | None
+    seed: int
+    types: list[tuple[Demand, int]]  # FGD's task types and their weights
+    starts: int = 0  # jobs started so far in this simulation
+
+    def fits(self, job: Job, state: State) -> bool:
+        """Whether the rule can place the job in this state."""
+        if self.rule == "tier":
+            return tier_choices(job, state, balance_first=self.option == "balance") is not None
+        fewest_now = fewest_nodes(job.demand.all_slots(state), job.num_tasks)
+        if fewest_now is None:
+            return False
+        if self.rule == "pack" and self.option is not None:
+            assert job.fewest is not None
+            return fewest_now <= job.fewest + int(self.option)
+        return True
+
+    def place(self, job: Job, state: State) -> list[Piece] | None:
+        """The pieces of the job where the rule puts it, None if it does not fit. The state stays as it is."""
+        if not self.fits(job, state):
+            return None
+        trial = state.copy()
+        if self.rule == "tier":
+            pieces = []
+            for n, tasks in tier_choices(job, state, balance_first=self.option == "balance") or []:
+                pieces += put(job.demand, trial, n, tasks, most_free=False)
+        elif self.rule == "fgd":
+            pieces = self._place_by_fragments(job, trial)
+        else:
+            pieces = self._place_node_by_node(job, trial)
+        return pieces if job.demand.is_share else merge_by_node(pieces)
+
+    def _place_node_by_node(self, job: Job, trial: State) -> list[Piece]:
+        pieces: list[Piece] = []
+        remaining, draw = job.num_tasks, 0
+        while remaining:
+            slots = {n: count for n, count in enumerate(job.demand.all_slots(trial)) if count >= 1}
+            if self.rule == "random":
+                u = mix((mix(self.seed & MASK ^ mix(self.starts)) + draw) & MASK)
+                chosen = list(slots)[u % len(slots)]
+                draw += 1
+            else:
+                key = KEYS[self.rule]
+                chosen = min(slots, key=lambda n: (key(job, trial, n, slots[n], remaining), n))
+            tasks = 1 if self.rule == "spread" else min(remaining, slots[chosen])
+            pieces += put(job.demand, trial, chosen, tasks, most_free=self.rule == "spread")
+            remaining -= tasks
+        return pieces
+
+    def _place_by_fragments(self, job: Job, trial: State) -> list[Piece]:
+        pieces = []
+        for _ in range(job.num_tasks):
+            options = []
+            for n in range(self.machine.num_nodes):
+                if job.demand.slots(trial, n) < 1:
+                    continue
+                for piece in single_task_options(job.demand, trial, n):
+                    after = trial.copy()
+                    after.take([piece], job.demand)
+                    options.append((self._fragments(after, n) - self._fragments(trial, n), n, piece.gpus, piece))
+            best = min(options)[-1]
+            trial.take([best], job.demand)
+            pieces.append(best)
+        return pieces
+
+    def _fragments(self, state: State, n: int) -> int:
+        """Σ over the task types of weight × fragment of node n."""
+        return sum(weight * fragment(state, n, demand) for demand, weight in self.types)
+
+
+# --- keys of the node-by-node rules: (job, state, node, its slots, remaining tasks) -> key
+
+
+def primary(job: Job, state: State, n: int) -> int:
+    """Free amount of the primary resource of node n."""
+    if job.demand.gpu:
+        return sum(state.gpus[n])
+    return state.cpu[n] if job.demand.cpu else state.mem[n]
+
+
+def pack_key(job: Job, state: State, n: int, slots: int, remaining: int) -> Any:
+    if slots >= remaining:
+        return (0, 0, primary(job, state, n))
+    return (1, -slots, primary(job, state, n))
+
+
+def spread_key(job: Job, state: State, n: int, slots: int, remaining: int) -> Any:
+    total = primary(job, job.machine.total, n)
+    return (total - primary(job, state, n)) / total
+
+
+def fastest_key(job: Job, state: State, n: int, slots: int, remaining: int) -> Any:
+    return (-job.speed(n), pack_key(job, state, n, slots, remaining))
+
+
+def cheapest_key(job: Job, state: State, n: int, slots: int, remaining: int) -> Any:
+    gpu_watts = job.demand.gpu / 1000 * job.machine.active_gpu_watts(n)
+    cpu_watts = job.demand.cpu / 1000 * float(job.machine.cluster.node_core_watts[n])
+    return ((gpu_watts + cpu_watts) / job.speed(n), pack_key(job, state, n, slots, remaining))
+
+
+KEYS: dict[str, Callable[[Job, State, int, int, int], Any]] = {
+    "first": lambda job, state, n, slots, remaining: n,
+    "pack": pack_key,
+    "best": pack_key,
+    "spread": spread_key,
+    "fastest": fastest_key,
+    "cheapest": cheapest_key,
+}
+
+
+# --- which GPUs
+
+
+def put(demand: Demand, state: State, n: int, tasks: int, *, most_free: bool) -> list[Piece]:
+    """Put tasks on node n one after the other, taking them from the state; one piece a task."""
+    pieces = []
+    for _ in range(tasks):
+        free = state.gpus[n]
+        if demand.is_share:
+            holding = [g for g in range(len(free)) if free[g] >= demand.gpu]
+            gpus = (min(holding, key=lambda g: (-free[g] if most_free else free[g], g)),)
+        else:
+            gpus = lowest_free(demand, state, n)
+        piece = Piece(n, 1, gpus)
+        state.take([piece], demand)
+        pieces.append(piece)
+    return pieces
+
+
+def lowest_free(demand: Demand, state: State, n: int) -> tuple[int, ...]:
+    """The lowest-numbered wholly free GPUs that one task of whole GPUs (or of none) takes."""
+    wholly_free = [g for g, free in enumerate(state.gpus[n]) if free == WHOLE]
+    return tuple(wholly_free[: demand.gpu // WHOLE])
+
+
+def merge_by_node(pieces: list[Piece]) -> list[Piece]:
+    """One piece a node."""
+    tasks: Counter[int] = Counter()
+    gpus: defaultdict[int, list[int]] = defaultdict(list)
+    for piece in pieces:
+        tasks[piece.node] += piece.tasks
+        gpus[piece.node] += piece.gpus
+    return [Piece(n, tasks[n], tuple(sorted(gpus[n]))) for n in sorted(tasks)]
+
+
+# --- tier
+
+
+def tier_choices(job: Job, state: State, *, balance_first: bool) -> list[Choice] | None:
+    """The tasks each node gets under the tier rule, None if neither tier has a placement."""
+    assert job.fewest is not None
+    free = job.demand.all_slots(state)
+    return least_tier(tuple(job.caps), tuple(free), job.num_tasks, job.fewest, None, balance_first=balance_first) or least_tier(
+        tuple(job.caps), tuple(free), job.num_tasks, job.fewest + 1, 0, balance_first=balance_first
+    )
+
+
+def least_tier(
+    caps: tuple[int, ...], free: tuple[int, ...], tasks: int, nodes: int, frag_limit: int | None, *, balance_first: bool
+) -> list[Choice] | None:
+    """Among the placements of `tasks` on exactly `nodes` nodes with Δfrag ≤ frag_limit, the one with the least key.
+
+    All placements are searched, node by node. Keys are sums over nodes, so of all ways to finish from node n with a
+    given rest only the least matters: `finish` remembers it. The choices are part of the key, as its last resort.
+    """
+
+    def change(n: int, used: int) -> tuple[int, int, int]:
+        """Δfrag, Δwaste, Δbalance of giving node n `used` tasks."""
+        before, after, cap = free[n], free[n] - used, caps[n]
+        frag = (0 < after < cap) - (0 < before < cap)
+        waste = (cap - after) * (0 < after < cap) - (cap - before) * (0 < before < cap)
+        return frag, waste, (cap - after) ** 2 - (cap - before) ** 2
+
+    def key(frag: int, waste: int, balance: int) -> tuple[int, int, int]:
+        return (balance, frag, waste) if balance_first else (frag, waste, balance)
+
+    @cache
+    def finish(n: int, tasks_left: int, nodes_left: int, frag_left: int) -> tuple[tuple[int, int, int], tuple[Choice, ...]] | None:
+        """The least (key, choices) on nodes n, n+1, ... whose Δfrag is at most frag_left."""
+        if nodes_left == 0:
+            return ((0, 0, 0), ()) if tasks_left == 0 and frag_left >= 0 else None
+        if n == len(caps) or tasks_left < nodes_left or nodes_left > len(caps) - n:
+            return None
+        ways = []
+        without = finish(n + 1, tasks_left, nodes_left, frag_left)
+        if without is not None:
+            ways.append(without)
+        for used in range(1, min(free[n], tasks_left) + 1):
+            frag, waste, balance = change(n, used)
+            rest = finish(n + 1, tasks_left - used, nodes_left - 1, frag_left - frag)
+            if rest is not None:
+                here = key(frag, waste, balance)
+                ways.append(((here[0] + rest[0][0], here[1] + rest[0][1], here[2] + rest[0][2]), ((n, used), *rest[1])))
+        return min(ways, default=None)
+
+    no_limit = len(caps)  # Δfrag of a node is at most 1
+    best = finish(0, tasks, nodes, no_limit if frag_limit is None else frag_limit)
+    return None if best is None else list(best[1])
+
+
+# --- fragmentation gradient descent
+
+
+def task_types(workload: Workload, machine: Machine) -> list[tuple[Demand, int]]:
+    """The distinct demands of the workload and how many tasks have them."""
+    weights: Counter[tuple[int, int, int, int]] = Counter()
+    for j in range(len(workload)):
+        demand = (int(workload.gpu_milli[j]), int(workload.cpu_milli[j]), int(workload.mem_mib[j]), int(workload.kind_set[j]))
+        weights[demand] += int(workload.num_tasks[j])
+    return [(Demand(gpu, cpu, mem, machine.accepted(workload.kind_sets[ks], None)), w) for (gpu, cpu, mem, ks), w in weights.items()]
+
+
+def fragment(state: State, n: int, demand: Demand) -> int:
+    """Free GPU milli of node n that tasks of this type cannot use."""
+    if demand.gpu == 0 or demand.slots(state, n) == 0:
+        return sum(state.gpus[n])
+    return sum(free for free in state.gpus[n] if free < min(demand.gpu, WHOLE))
+
+
+def single_task_options(demand: Demand, state: State, n: int) -> list[Piece]:
+    """Where on node n one task may go: each GPU that holds a share, otherwise the lowest free GPUs."""
+    if demand.is_share:
+        return [Piece(n, 1, (g,)) for g, free in enumerate(state.gpus[n]) if free >= demand.gpu]
+    return [Piece(n, 1, lowest_free(demand, state, n))]

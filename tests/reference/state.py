@@ -1,0 +1,213 @@
+"""The cluster's state, the jobs' demands, and what fits ("Nodes, jobs, fit" and "Runtime" of the normative page)."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from queuewise.cluster.spec import NO_GPU, Cluster
+from queuewise.workload.jobs import ANY_PARTITION, Workload
+
+WHOLE = 1000  # milli of one GPU
+
+
+@dataclass
+class State:
+    """What is free: per node, and per GPU of a node."""
+
+    gpus: list[list[int]]  # [node][gpu] free milli
+    cpu: list[int]  # [node] free milli cores
+    mem: list[int]  # [node] free MiB
+
+    def copy(self) -> State:
+        return State([list(node) for node in self.gpus], list(self.cpu), list(self.mem))
+
+    def take(self, pieces: Iterable[Piece], demand: Demand) -> None:
+        self._add(pieces, demand, -1)
+
+    def give_back(self, pieces: Iterable[Piece], demand: Demand) -> None:
+        self._add(pieces, demand, +1)
+
+    def _add(self, pieces: Iterable[Piece], demand: Demand, sign: int) -> None:
+        for piece in pieces:
+            for g in piece.gpus:
+                self.gpus[piece.node][g] += sign * min(demand.gpu, WHOLE)
+            self.cpu[piece.node] += sign * piece.tasks * demand.cpu
+            self.mem[piece.node] += sign * piece.tasks * demand.mem
+
+    def least(self, other: State) -> State:
+        """What is free in both states: the elementwise minimum."""
+        gpus = [[min(a, b) for a, b in zip(x, y, strict=True)] for x, y in zip(self.gpus, other.gpus, strict=True)]
+        cpu = [min(a, b) for a, b in zip(self.cpu, other.cpu, strict=True)]
+        mem = [min(a, b) for a, b in zip(self.mem, other.mem, strict=True)]
+        return State(gpus, cpu, mem)
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Some tasks of a job on one node: all tasks of the node, or one task that shares a GPU."""
+
+    node: int
+    tasks: int
+    gpus: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Demand:
+    """What one task asks for, and the nodes whose kind (and partition) it accepts."""
+
+    gpu: int  # milli
+    cpu: int  # milli cores
+    mem: int  # MiB
+    accepts: tuple[bool, ...]  # [node]
+
+    @property
+    def is_share(self) -> bool:
+        return 0 < self.gpu < WHOLE
+
+    def slots(self, state: State, n: int) -> int:
+        """How many of the tasks node n can take in this state."""
+        if not self.accepts[n]:
+            return 0
+        limits = []
+        if self.is_share:
+            limits.append(sum(free // self.gpu for free in state.gpus[n]))
+        elif self.gpu:
+            limits.append(sum(free == WHOLE for free in state.gpus[n]) // (self.gpu // WHOLE))
+        if self.cpu:
+            limits.append(state.cpu[n] // self.cpu)
+        if self.mem:
+            limits.append(state.mem[n] // self.mem)
+        return min(limits)
+
+    def all_slots(self, state: State) -> list[int]:
+        return [self.slots(state, n) for n in range(len(self.accepts))]
+
+
+def fewest_nodes(slots: Iterable[int], num_tasks: int) -> int | None:
+    """The least number of nodes whose slots add up to num_tasks, None if all together do not."""
+    held = 0
+    for count, free in enumerate(sorted(slots, reverse=True), start=1):
+        held += free
+        if held >= num_tasks:
+            return count
+    return None
+
+
+@dataclass(frozen=True)
+class Machine:
+    """The cluster as plain Python lists."""
+
+    cluster: Cluster
+    kind: list[str | None]  # [node] name of the GPU kind, None without GPUs
+    partition: list[str]  # [node]
+    rack: list[int]  # [node]
+
+    @classmethod
+    def of(cls, cluster: Cluster) -> Machine:
+        kinds = [None if k == NO_GPU else cluster.kinds[k].name for k in cluster.node_kind.tolist()]
+        partitions = [cluster.partitions[p].name for p in cluster.node_partition.tolist()]
+        return cls(cluster, kinds, partitions, cluster.node_rack.tolist())
+
+    @property
+    def num_nodes(self) -> int:
+        return len(self.rack)
+
+    @cached_property
+    def total(self) -> State:
+        """Everything there is; never changed."""
+        c = self.cluster
+        return State([[WHOLE] * count for count in c.node_gpus.tolist()], c.node_cpu_milli.tolist(), c.node_mem_mib.tolist())
+
+    def empty(self) -> State:
+        """A fresh state in which everything is free."""
+        return self.total.copy()
+
+    def accepted(self, kinds: tuple[str, ...], partition: str | None) -> tuple[bool, ...]:
+        """[node] whether a job limited to these kinds (none named: any) and this partition (None: any) may use it."""
+        return tuple(
+            (not kinds or self.kind[n] in kinds) and (partition is None or self.partition[n] == partition) for n in range(self.num_nodes)
+        )
+
+    def kind_speed(self, n: int) -> float:
+        """Relative speed of the GPUs of node n, 1.0 without GPUs."""
+        kind = int(self.cluster.node_kind[n])
+        return 1.0 if kind == NO_GPU else float(self.cluster.speed[kind])
+
+    def active_gpu_watts(self, n: int) -> float:
+        """What a wholly used GPU of node n draws above idle."""
+        kind = int(self.cluster.node_kind[n])
+        return 0.0 if kind == NO_GPU else self.cluster.kinds[kind].peak_watts - self.cluster.kinds[kind].idle_watts
+
+
+@dataclass
+class Job:
+    """One row of the workload, with everything that follows from it on the empty cluster."""
+
+    index: int
+    runtime: float
+    requested: float  # NaN unknown
+    estimate: float
+    num_tasks: int
+    demand: Demand
+    machine: Machine
+    # while running:
+    start: float = math.inf
+    factor: float = math.nan
+    pieces: list[Piece] = field(default_factory=list)
+
+    @cached_property
+    def caps(self) -> list[int]:
+        """[node] slots on the empty cluster."""
+        return self.demand.all_slots(self.machine.total)
+
+    @cached_property
+    def fewest(self) -> int | None:
+        """The page's m; None if the job does not fit on the empty cluster."""
+        return fewest_nodes(self.caps, self.num_tasks)
+
+    def speed(self, n: int) -> float:
+        return self.machine.kind_speed(n) if self.demand.gpu else 1.0
+
+    def factor_on(self, nodes: set[int]) -> float:
+        """How much longer than `runtime` the job takes on these nodes."""
+        assert self.fewest is not None
+        rack = self.machine.rack
+        largest_rack = max(Counter(rack[n] for n, cap in enumerate(self.caps) if cap).values())
+        penalty = 1.0
+        if len(nodes) > self.fewest:
+            penalty += self.machine.cluster.node_penalty
+        if len({rack[n] for n in nodes}) > math.ceil(len(nodes) / largest_rack):
+            penalty += self.machine.cluster.rack_penalty
+        return penalty / min(self.speed(n) for n in nodes)
+
+    @cached_property
+    def worst_factor(self) -> float:
+        """What a conservative reservation assumes of any placement."""
+        gang = self.num_tasks > 1
+        penalty = 1.0 + self.machine.cluster.node_penalty + self.machine.cluster.rack_penalty if gang else 1.0
+        return penalty / min(self.speed(n) for n, cap in enumerate(self.caps) if cap)
+
+    def expected_end(self, now: float) -> float:
+        return max(self.start + self.estimate * self.factor, now)
+
+    @property
+    def nodes(self) -> set[int]:
+        return {piece.node for piece in self.pieces}
+
+
+def make_jobs(workload: Workload, machine: Machine, estimate: Iterable[float]) -> list[Job]:
+    jobs = []
+    accepted: dict[tuple[int, int], tuple[bool, ...]] = {}
+    for j, expected in enumerate(estimate):
+        kind_set, p = int(workload.kind_set[j]), int(workload.partition[j])
+        if (kind_set, p) not in accepted:
+            name = None if p == ANY_PARTITION else workload.partitions[p]
+            accepted[kind_set, p] = machine.accepted(workload.kind_sets[kind_set], name)
+        demand = Demand(int(workload.gpu_milli[j]), int(workload.cpu_milli[j]), int(workload.mem_mib[j]), accepted[kind_set, p])
+        runtime, requested = float(workload.runtime[j]), float(workload.requested[j])
+        jobs.append(Job(j, runtime, requested, float(expected), int(workload.num_tasks[j]), demand, machine))
+    return jobs
