@@ -21,6 +21,10 @@ from queuewise.workload.jobs import Workload
 MODELS: Mapping[str, str] = {  # name -> module with `sample`
     "poisson": "queuewise.workload.models.poisson",
     "bursty": "queuewise.workload.models.bursty",
+    "hetero": "queuewise.workload.models.hetero",
+    "eda": "queuewise.workload.models.eda",
+    "lublin": "queuewise.workload.models.lublin",
+    "bench": "queuewise.workload.models.bench",
 }
 
 

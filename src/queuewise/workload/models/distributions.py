@@ -6,8 +6,10 @@ All functions are vectorised and take the `numpy.random.Generator` they draw fro
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from queuewise.errors import InputError
 from queuewise.workload.jobs import Floats, Ints
@@ -63,6 +65,13 @@ def burst_arrivals(rng: np.random.Generator, num_jobs: int, span_s: float, burst
         around = centres[rng.integers(0, bursts, num_jobs)] + rng.normal(0.0, burst_width * span_s, num_jobs)
         times = np.where(in_burst, np.clip(around, 0.0, span_s), times)
     return np.sort(times)
+
+
+def rate_for_load(size: NDArray[Any], runtime: Floats, capacity: float, load: float) -> float:
+    """Jobs per second at which these jobs offer `load` × `capacity` GPUs (or cores) of work on average."""
+    if not (load > 0 and capacity > 0):
+        raise InputError(f"load {load} on {capacity} GPUs or cores has no arrival rate", hint="both must be above zero")
+    return load * capacity / float(np.mean(size * runtime))
 
 
 def choose(rng: np.random.Generator, num_jobs: int, values: Sequence[int], weights: Sequence[float]) -> Ints:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from queuewise.workload.jobs import WHOLE_GPU, Workload, constant
-from queuewise.workload.models.distributions import choose, poisson_arrivals, requested_limits
+from queuewise.workload.models.distributions import choose, poisson_arrivals, rate_for_load, requested_limits
 
 
 def sample(
@@ -21,8 +21,7 @@ def sample(
 ) -> Workload:
     size = choose(rng, num_jobs, sizes, size_weights)
     runtime = rng.exponential(mean_runtime, num_jobs)
-    mean_work = mean_runtime * float(np.dot(sizes, size_weights)) / sum(size_weights)
-    submit = poisson_arrivals(rng, num_jobs, load * gpus / mean_work)
+    submit = poisson_arrivals(rng, num_jobs, rate_for_load(size, runtime, gpus, load))
     return Workload(
         submit=submit,
         runtime=runtime,
