@@ -1,0 +1,96 @@
+"""What reading a log gives: the jobs, what the log tells of its cluster, and a tally of what was done to the rows.
+
+Nothing is dropped or filled in silently: every row that did not become a job is counted under a reason, and every
+field that was made up or repaired is counted under its name, with a note that says how.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+
+from queuewise.workload.jobs import Workload
+
+
+@dataclass(frozen=True)
+class NodeFacts:
+    """`count` equal nodes as a log describes them; inf where it is silent."""
+
+    count: int
+    gpus: int = 0
+    kind: str = ""  # GPU kind, set when gpus > 0
+    cpus: float = float("inf")  # cores
+    mem_gib: float = float("inf")
+    partition: str = "default"
+    name: str = ""
+
+
+@dataclass(frozen=True)
+class ClusterFacts:
+    """The cluster a log was recorded on, as far as the log tells; `cluster.load.from_facts` makes a Cluster of it."""
+
+    name: str
+    nodes: tuple[NodeFacts, ...]
+    notes: str = ""
+
+
+@dataclass
+class Tally:
+    """The bookkeeping of one reading. For logs of one row a job, rows_read = kept + all skipped."""
+
+    rows_read: int = 0
+    kept: int = 0
+    skipped: dict[str, int] = field(default_factory=dict)  # reason -> rows
+    first_line: dict[str, int] = field(default_factory=dict)  # reason -> line of the first such row, where known
+    filled: dict[str, int] = field(default_factory=dict)  # field -> jobs
+    notes: list[str] = field(default_factory=list)
+
+    def skip(self, reason: str, rows: int, line: int | None = None) -> None:
+        if rows:
+            self.skipped[reason] = self.skipped.get(reason, 0) + rows
+            if line is not None:
+                self.first_line.setdefault(reason, line)
+
+    def fill(self, field_name: str, jobs: int, how: str) -> None:
+        """`jobs` values of the field were filled in or repaired; `how` becomes a note once."""
+        if jobs:
+            self.filled[field_name] = self.filled.get(field_name, 0) + jobs
+            self.note(f"{field_name}: {how}")
+
+    def note(self, text: str) -> None:
+        if text not in self.notes:
+            self.notes.append(text)
+
+    def describe_skipped(self) -> str:
+        return ", ".join(
+            f"{count} x {reason}" + (f" (first at line {self.first_line[reason]})" if reason in self.first_line else "")
+            for reason, count in sorted(self.skipped.items(), key=lambda item: (-item[1], item[0]))
+        )
+
+
+@dataclass(frozen=True)
+class Loaded:
+    workload: Workload
+    cluster: ClusterFacts | None
+    tally: Tally
+    format: str
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """What a user may ask of a reader."""
+
+    columns: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))  # generic formats: column of the file -> our field
+    memory: bool = False  # SWF: model the requested memory (flat clusters do not)
+    partitions: bool = False  # tie jobs to the partition or queue the log names, for clusters that have it
+
+
+@dataclass(frozen=True)
+class Request:
+    """One reading: the file of jobs, other tables of the same log, and the options."""
+
+    path: Path
+    tables: Sequence[Path] = ()
+    options: ReadOptions = field(default_factory=ReadOptions)

@@ -1,0 +1,175 @@
+"""From tables of a log's rows to a checked `Workload`: the one place where rows are refused, sorted and given codes.
+
+A reader turns each batch into the columns of `FIELDS` (names of people and things as text) and hands it over. Rows that
+break a rule of the workload table are counted under a reason; whatever is left satisfies its invariants.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from queuewise.errors import InputError
+from queuewise.workload.jobs import ANY_PARTITION, UNKNOWN, WHOLE_GPU, Workload
+from queuewise.workload.loaded import ClusterFacts, Loaded, Request, Tally
+
+FIELDS: dict[str, pl.DataType] = {
+    "submit": pl.Float64(), "runtime": pl.Float64(), "num_tasks": pl.Float64(), "gpu_milli": pl.Float64(), "cpu_milli": pl.Float64(),
+    "mem_mib": pl.Float64(), "requested": pl.Float64(), "priority": pl.Float64(), "deadline": pl.Float64(), "recorded_wait": pl.Float64(),
+    "kinds": pl.String(), "partition": pl.String(), "user": pl.String(), "group": pl.String(), "qos": pl.String(), "job_name": pl.String(),
+    "job_id": pl.String(),
+}  # fmt: skip
+KIND_SEPARATOR = "|"  # in `kinds`: "P100|T4" may run on either
+
+_COUNTS = ("num_tasks", "gpu_milli", "cpu_milli", "mem_mib")
+_LABELS = ("kinds", "partition", "user", "group", "qos")
+_MAX_INT = 2**31 - 1
+_MAX_SECONDS = 1e12  # 30,000 years: anything beyond is a defect, and sums of times stay exact below it
+
+
+def _refusals() -> list[tuple[str, pl.Expr]]:
+    """(reason, condition) in the order in which they are tried; the first that holds names the row's defect."""
+    counts = [pl.col(name) for name in _COUNTS]
+    gpu = pl.col("gpu_milli")
+    return [
+        ("no submission time", pl.col("submit").is_null() | ~pl.col("submit").is_finite()),
+        ("negative submission time", pl.col("submit") < 0),
+        ("no runtime", pl.col("runtime").is_null() | ~pl.col("runtime").is_finite()),
+        ("negative runtime", pl.col("runtime") < 0),
+        ("time out of range", pl.max_horizontal("submit", "runtime") > _MAX_SECONDS),
+        ("no size", pl.col("num_tasks").is_null()),
+        ("size below 1", ~(pl.col("num_tasks") >= 1)),
+        ("size is not a whole number", pl.any_horizontal(c.is_nan() | (c.is_finite() & (c != c.floor())) for c in counts)),
+        ("oversized demand", pl.any_horizontal(c > _MAX_INT for c in counts)),
+        ("negative demand", pl.any_horizontal(c < 0 for c in counts)),
+        ("GPU demand above 1 that is not a whole number", (gpu > WHOLE_GPU) & (gpu % WHOLE_GPU != 0)),
+        ("asks for nothing", pl.all_horizontal(c == 0 for c in counts[1:])),
+    ]
+
+
+class Collector:
+    """Takes batches of rows, gives the workload."""
+
+    def __init__(self, request: Request, format_name: str) -> None:
+        self.request = request
+        self.format = format_name
+        self.tally = Tally()
+        self._kept: list[pl.DataFrame] = []
+
+    def add(self, batch: pl.DataFrame, **fields: pl.Expr) -> None:
+        """Rows of a batch. `fields` are expressions for columns of FIELDS, and `skip` for the reader's own reasons."""
+        own_skip = fields.pop("skip", pl.lit(None, dtype=pl.String))
+        columns = [fields.get(name, pl.lit(None)).cast(kind, strict=False).alias(name) for name, kind in FIELDS.items()]
+        already = pl.col("skip") if "skip" in batch.columns else pl.lit(None, dtype=pl.String)
+        line = pl.col("line") if "line" in batch.columns else pl.lit(None, dtype=pl.UInt32)
+        frame = batch.select(line.alias("line"), pl.coalesce(already, own_skip).alias("skip"), *columns)
+        frame = frame.with_columns(pl.col("gpu_milli", "cpu_milli", "mem_mib").fill_null(0))
+        reasons = [pl.when(condition).then(pl.lit(reason)) for reason, condition in _refusals()]
+        frame = frame.with_columns(pl.coalesce(pl.col("skip"), *reasons).alias("skip"))
+        self.tally.rows_read += frame.height
+        for reason, rows, first in frame.filter(pl.col("skip").is_not_null()).group_by("skip").agg(pl.len(), pl.col("line").min()).rows():
+            self.tally.skip(reason, rows, first)
+        self._keep(frame.filter(pl.col("skip").is_null()).drop("line", "skip"))
+
+    def _keep(self, frame: pl.DataFrame) -> None:
+        wait = pl.col("recorded_wait")
+        backwards = int(frame.select((wait < 0).sum()).item())
+        self.tally.fill("recorded_wait", backwards, "starts before submission were taken as unknown waits")
+        if not self.request.options.partitions and frame["partition"].null_count() < frame.height:
+            self.tally.note("partitions or queues of the log are not used for scheduling unless asked for (--partitions)")
+            frame = frame.with_columns(pl.lit(None, dtype=pl.String).alias("partition"))
+        self._kept.append(
+            frame.with_columns(
+                pl.col(*_COUNTS).cast(pl.Int32),
+                _unless_negative("requested"),
+                _unless_negative("recorded_wait"),
+                pl.when(pl.col("priority").is_finite()).then("priority").otherwise(0.0).alias("priority"),
+                pl.when(pl.col("deadline").is_finite()).then("deadline").alias("deadline"),
+                pl.col(*_LABELS).cast(pl.Categorical),
+                pl.when(pl.col("job_name").is_not_null()).then(pl.col("job_name").hash()).alias("job_name"),
+            )
+        )
+
+    def finish(self, *, epoch: float | None = None, cluster: ClusterFacts | None = None) -> Loaded:
+        """The workload. Without an epoch the times are Unix times: the clock then starts at the first submission."""
+        where = str(self.request.path)
+        if not self._kept or not sum(frame.height for frame in self._kept):
+            if self.tally.rows_read == 0:
+                raise InputError("the log has no rows", where=where, hint="is this the right file?")
+            raise InputError(
+                f"no usable job in {self.tally.rows_read} rows: {self.tally.describe_skipped()}", where=where,
+                hint=f"it was read as {self.format}; is this the right --format?",
+            )  # fmt: skip
+        table = pl.concat(self._kept)
+        self._kept.clear()
+        if not table["submit"].is_sorted():
+            self.tally.note("rows were not in order of submission; sorted")
+            table = table.sort("submit", maintain_order=True)
+        self.tally.kept = table.height
+        submit = table["submit"].to_numpy().copy()
+        if epoch is None:
+            epoch = float(np.floor(submit[0]))
+            submit -= epoch
+        return Loaded(self._workload(table, submit, epoch), cluster, self.tally, self.format)
+
+    def _workload(self, table: pl.DataFrame, submit: NDArray[np.float64], epoch: float) -> Workload:
+        codes, labels = zip(*(_code(table[name]) for name in _LABELS), strict=True)
+        label = dict(zip(_LABELS, labels, strict=True))
+        code = dict(zip(_LABELS, codes, strict=True))
+        columns: dict[str, Any] = {name: table[name].to_numpy() for name in _COUNTS}
+        columns |= {name: _numbers(table[name]) for name in ("runtime", "requested", "priority", "deadline", "recorded_wait")}
+        columns |= {name: code[name] for name in ("user", "group", "qos", "partition")}
+        assert ANY_PARTITION == UNKNOWN
+        return Workload(
+            submit=submit, **columns,
+            kind_set=code["kinds"] + 1, job_name=_code(table["job_name"])[0], job_id=self._ids(table["job_id"]),
+            kind_sets=((), *(tuple(kinds.split(KIND_SEPARATOR)) for kinds in label["kinds"])),
+            partitions=label["partition"], users=label["user"], groups=label["group"], qos_names=label["qos"],
+            name=_stem(self.request.path), epoch=epoch,
+        )  # fmt: skip
+
+    def _ids(self, ids: pl.Series) -> NDArray[Any]:
+        """Integers where all are; else strings; row numbers where the log has none."""
+        if ids.null_count() == len(ids):
+            return np.arange(len(ids))
+        repeated = len(ids) - ids.n_unique()
+        if repeated:
+            self.tally.note(f"{repeated} rows repeat the id of another row; all are kept, as jobs of their own")
+        whole = ids.cast(pl.Int64, strict=False)
+        if whole.null_count() == 0 and (whole.cast(pl.String) == ids).all():
+            return whole.to_numpy()
+        return ids.fill_null("").to_numpy()
+
+
+def _unless_negative(name: str) -> pl.Expr:
+    column = pl.col(name)
+    return pl.when(column.is_finite() & (column >= 0)).then(column).alias(name)
+
+
+def _numbers(column: pl.Series) -> NDArray[np.float64]:
+    return column.fill_null(float("nan")).to_numpy()
+
+
+def _code(column: pl.Series) -> tuple[NDArray[np.int32], tuple[str, ...]]:
+    """Codes by first appearance, UNKNOWN for null, and what they stand for (nothing for hashed names)."""
+    if column.null_count() == len(column):
+        return np.full(len(column), UNKNOWN, dtype=np.int32), ()
+    known = column.is_not_null().to_numpy()
+    physical = column.to_physical().drop_nulls().to_numpy()
+    _, first, inverse = np.unique(physical, return_index=True, return_inverse=True)
+    rank = np.empty(len(first), dtype=np.int32)
+    rank[np.argsort(first)] = np.arange(len(first), dtype=np.int32)
+    codes = np.full(len(column), UNKNOWN, dtype=np.int32)
+    codes[known] = rank[inverse]
+    if column.dtype != pl.Categorical:
+        return codes, ()
+    return codes, tuple(column.drop_nulls().gather(np.sort(first)).cast(pl.String).to_list())
+
+
+def _stem(path: Path) -> str:
+    """The file's name without what compression and format added."""
+    return path.name.split(".")[0] or path.name

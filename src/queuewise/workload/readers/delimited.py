@@ -1,0 +1,126 @@
+"""Delimited text into Polars tables, block by block, so that memory does not grow with the file.
+
+Every batch has the file's columns as text (numbers where the reader says so), `line` (the line in the file) and `skip`
+(why the row cannot be a job, or null). A row that is broken never takes its neighbours with it.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import polars as pl
+
+from queuewise.errors import InputError
+from queuewise.workload.loaded import Tally
+from queuewise.workload.readers.source import Head, blocks, read_head
+
+_OVERFLOW = "__more__"  # an extra column that only rows with too many fields reach
+_SEPARATORS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "|"}
+
+TOO_MANY = "too many fields"
+REPEATED_HEADER = "repeated header line"
+
+
+def batches(
+    path: Path,
+    tally: Tally,
+    *,
+    columns: Sequence[str] | None = None,
+    required: Sequence[str] = (),
+    separator: str = ",",
+    comment: str = "",
+    numbers: Mapping[str, type[pl.DataType]] | None = None,
+    prepare: Callable[[bytes], bytes] | None = None,
+) -> Iterator[pl.DataFrame]:
+    """Tables of the rows of `path`. Without `columns` the first line that is no comment is the header.
+
+    `required` columns must be in the header. `numbers` are parsed as such at once (anything else becomes null).
+    `prepare` rewrites each block before it is parsed and must keep its lines.
+    """
+    header = columns is None
+    names = list(columns) if columns is not None else read_header(read_head(path), separator, comment, required)
+    for first_line, block in blocks(path):
+        text = _readable(block, path, first_line, tally)
+        frame = _parse(prepare(text) if prepare else text, names, separator, numbers or {})
+        frame = frame.with_row_index("line", offset=first_line)
+        rows = pl.any_horizontal(pl.col(*names, _OVERFLOW).is_not_null())
+        if comment:
+            rows &= ~pl.col(names[0]).cast(pl.String).str.starts_with(comment).fill_null(False)
+        frame = frame.filter(rows)
+        again = (pl.col(names[0]).cast(pl.String) == names[0]) & (pl.col(names[-1]).cast(pl.String) == names[-1])
+        if header and first_line == 1:
+            frame, header = frame.slice(1), False
+        skip = pl.when(pl.col(_OVERFLOW).is_not_null()).then(pl.lit(TOO_MANY)).when(again).then(pl.lit(REPEATED_HEADER))
+        yield frame.with_columns(skip.otherwise(None).alias("skip")).drop(_OVERFLOW)
+
+
+def read_header(head: Head, separator: str = ",", comment: str = "", required: Sequence[str] = ()) -> list[str]:
+    """The column names in the first line that is no comment."""
+    lines = [line for line in head.lines if not (comment and line.startswith(comment))]
+    if not lines:
+        raise InputError("the file is empty", where=str(head.path), hint="a header line and one row a job are expected")
+    names = [name.strip() for name in next(csv.reader([lines[0]], delimiter=separator))]
+    missing = [name for name in required if name not in names]
+    if missing:
+        found = ", ".join(names[:30])[:300]
+        hint = _other_separator(lines[0], separator, required) or "is this the right --format?"
+        raise InputError(f"missing columns: {', '.join(missing)}; found: {found}", where=f"{head.path}:1", hint=hint)
+    unnamed = [name or f"column_{index + 1}" for index, name in enumerate(names)]
+    if len(set(unnamed)) < len(unnamed) or {"line", "skip", _OVERFLOW} & set(unnamed):
+        raise InputError("two columns have the same name, or one is called line or skip", where=f"{head.path}:1", hint="rename them")
+    return unnamed
+
+
+def _other_separator(line: str, separator: str, required: Sequence[str]) -> str:
+    for other, name in _SEPARATORS.items():
+        if other != separator and set(required) <= {field.strip() for field in line.split(other)}:
+            return f"fields are separated by {name}, expected {_SEPARATORS.get(separator, separator)}"
+    return ""
+
+
+def _readable(block: bytes, path: Path, first_line: int, tally: Tally) -> bytes:
+    """The block as valid UTF-8: binary files are refused, stray bytes of other encodings replaced and noted."""
+    if b"\0" in block:
+        line = first_line + block[: block.index(b"\0")].count(b"\n")
+        raise InputError("binary data, not text", where=f"{path}:{line}", hint="is this the right file?")
+    try:
+        block.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = first_line + block[: error.start].count(b"\n")
+        tally.note(f"not UTF-8 from line {line} on: unreadable characters were replaced")
+        return block.decode("utf-8", errors="replace").encode()
+    return block
+
+
+def _parse(text: bytes, names: list[str], separator: str, numbers: Mapping[str, type[pl.DataType]]) -> pl.DataFrame:
+    """One row a line. The first line fed to Polars is a dummy that fixes the number of columns at len(names) + 1."""
+    schema: dict[str, type[pl.DataType]] = {name: numbers.get(name, pl.String) for name in names} | {_OVERFLOW: pl.String}
+    lines = text.count(b"\n") + (not text.endswith(b"\n"))
+    dummy = separator.encode() * len(names) + b"\n"
+    try:
+        frame = pl.read_csv(
+            io.BytesIO(dummy + text), has_header=False, schema=schema, separator=separator, truncate_ragged_lines=True,
+            quote_char='"' if b'"' in text else None, ignore_errors=bool(numbers),
+        ).slice(1)  # fmt: skip
+        if frame.height == lines:
+            return frame
+    except pl.exceptions.PolarsError:
+        pass
+    return _parse_slowly(text, lines, schema, separator)
+
+
+def _parse_slowly(text: bytes, lines: int, schema: dict[str, type[pl.DataType]], separator: str) -> pl.DataFrame:
+    """For blocks with broken quotes, which make Polars fail or join lines: each line on its own."""
+    rows = []
+    for line in text.decode("utf-8").split("\n")[:lines]:
+        try:
+            fields = next(csv.reader([line], delimiter=separator), [])
+        except csv.Error:
+            fields = line.split(separator)
+        padded = [field or None for field in fields[: len(schema)]]
+        rows.append(padded + [None] * (len(schema) - len(padded)))
+    frame = pl.DataFrame(rows, schema=dict.fromkeys(schema, pl.String), orient="row")
+    return frame.cast({name: kind for name, kind in schema.items() if kind != pl.String}, strict=False)

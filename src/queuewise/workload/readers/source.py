@@ -1,0 +1,139 @@
+"""Bytes from files: decompression by content, the head that formats are recognised by, and blocks of whole lines.
+
+Whatever is wrong with a file as a file (missing, a folder, binary, cut off, not text) becomes an `InputError` here.
+"""
+
+from __future__ import annotations
+
+import bz2
+import difflib
+import gzip
+import io
+import lzma
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import BinaryIO, cast
+
+from queuewise.errors import InputError
+
+BLOCK_BYTES = 1 << 25
+HEAD_BYTES = 1 << 16
+_GZIP, _BZIP2, _XZ, _ZSTD = b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd"
+_UTF8_BOM = b"\xef\xbb\xbf"
+_UTF16_BOMS = (b"\xff\xfe", b"\xfe\xff")
+_DAMAGED = (EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError, OSError)
+
+
+@dataclass(frozen=True)
+class Head:
+    """The beginning of a file, decompressed: what a reader recognises its format by."""
+
+    path: Path
+    start: bytes
+
+    @cached_property
+    def lines(self) -> tuple[str, ...]:
+        """Whole lines that are not blank; the last, possibly cut, line is left out unless it is the only one."""
+        pieces = self.start.decode("utf-8", errors="replace").replace("\r\n", "\n").split("\n")
+        whole = pieces[:-1] if len(self.start) >= HEAD_BYTES and len(pieces) > 1 else pieces
+        return tuple(line for line in whole if line.strip())
+
+    @property
+    def first(self) -> str:
+        return self.lines[0] if self.lines else ""
+
+    def has_columns(self, *names: str, separator: str = ",") -> bool:
+        """The first line is a header that has all these columns."""
+        return set(names) <= {field.strip().strip('"') for field in self.first.split(separator)}
+
+
+def open_bytes(path: Path) -> BinaryIO:
+    """The decompressed content; the compression is recognised by its first bytes, not by the file's name."""
+    try:
+        if path.is_dir():
+            raise InputError("this is a folder", where=str(path), hint="give the file of jobs in it; other tables follow with --tables")
+        raw = path.open("rb")
+    except FileNotFoundError:
+        near = difflib.get_close_matches(path.name, [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else [], n=1)
+        raise InputError("no such file", where=str(path), hint=f"did you mean {near[0]!r}?" if near else "check the path") from None
+    except (OSError, ValueError) as error:
+        raise InputError(f"cannot be opened: {error}", where=str(path), hint="check the path and its permissions") from None
+    magic = raw.read(6)
+    raw.seek(0)
+    if magic.startswith(_GZIP):
+        return cast(BinaryIO, gzip.GzipFile(fileobj=raw))
+    if magic.startswith(_BZIP2):
+        return cast(BinaryIO, bz2.BZ2File(raw))
+    if magic.startswith(_XZ):
+        return cast(BinaryIO, lzma.LZMAFile(raw))
+    if magic.startswith(_ZSTD):
+        raw.close()
+        return _open_zstd(path)
+    return raw
+
+
+def _open_zstd(path: Path) -> BinaryIO:
+    """Python 3.11 cannot undo Zstandard but Polars can: read lines as a table of one column. All at once, in memory."""
+    import polars as pl
+
+    try:
+        lines = pl.read_csv(
+            path, has_header=False, separator="\x01", quote_char=None, schema={"line": pl.String}, truncate_ragged_lines=True,
+            encoding="utf8-lossy",
+        )  # fmt: skip
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise InputError(f"the Zstandard stream cannot be read: {_one_line(error)}", where=str(path), hint="fetch the file again") from None
+    return io.BytesIO("\n".join(lines["line"].fill_null("")).encode() + b"\n")
+
+
+def read_head(path: Path) -> Head:
+    """The first bytes; damage further down is found later, by whoever reads on."""
+    pieces: list[bytes] = []
+    with open_bytes(path) as stream:
+        try:
+            while sum(len(piece) for piece in pieces) < HEAD_BYTES and (piece := stream.read(4096)):
+                pieces.append(piece)
+        except _DAMAGED as error:
+            if not pieces:
+                raise _damaged(path, 1, error) from None
+    start = b"".join(pieces)
+    if start.startswith(_UTF16_BOMS):
+        raise InputError("this is UTF-16 text", where=f"{path}:1", hint="convert it: iconv -f UTF-16 -t UTF-8")
+    return Head(path, start.removeprefix(_UTF8_BOM))
+
+
+def blocks(path: Path) -> Iterator[tuple[int, bytes]]:
+    """(number of the first line, whole lines) pieces of about BLOCK_BYTES, line ends as \\n, a byte-order mark removed."""
+    line, carry = 1, b""
+    with open_bytes(path) as stream:
+        while True:
+            try:
+                piece = stream.read(BLOCK_BYTES)
+            except _DAMAGED as error:
+                raise _damaged(path, line + carry.count(b"\n"), error) from None
+            if line == 1 and not carry:
+                piece = piece.removeprefix(_UTF8_BOM)
+            text = carry + piece
+            cut = len(text) if not piece else text.rfind(b"\n") + 1
+            block, carry = text[:cut], text[cut:]
+            if block:
+                yield line, block.replace(b"\r\n", b"\n") if b"\r\n" in block else block
+                line += block.count(b"\n")
+            if not piece:
+                return
+
+
+def read_all(path: Path) -> bytes:
+    """The whole content, for formats that are one document."""
+    return b"".join(block for _, block in blocks(path))
+
+
+def _damaged(path: Path, line: int, error: Exception) -> InputError:
+    return InputError(f"the file is cut off or damaged: {_one_line(error)}", where=f"{path}:{line}", hint="fetch or compress it again")
+
+
+def _one_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]

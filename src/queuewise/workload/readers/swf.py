@@ -1,0 +1,93 @@
+"""Standard Workload Format 2.2: `;` header lines, then 18 blank-separated fields a job, -1 = missing.
+
+A job of n processors becomes n one-core tasks. Times stay as they are in the file. Layout and definitions:
+the Parallel Workloads Archive's format page.
+"""
+
+from __future__ import annotations
+
+import re
+
+import polars as pl
+
+from queuewise.workload.loaded import ClusterFacts, Loaded, NodeFacts, Request
+from queuewise.workload.readers.collector import Collector
+from queuewise.workload.readers.delimited import batches
+from queuewise.workload.readers.source import Head, read_head
+
+SUMMARY = "Standard Workload Format (Parallel Workloads Archive), 18 blank-separated fields"
+
+COLUMNS = (
+    "job", "submit", "wait", "run", "procs", "cpu_time", "used_mem", "req_procs", "req_time", "req_mem", "status", "user", "group",
+    "executable", "queue", "partition", "previous", "think_time",
+)  # fmt: skip
+_NUMBERS = dict.fromkeys(("submit", "wait", "run", "procs", "used_mem", "req_procs", "req_time", "req_mem"), pl.Float64)
+_HEADER = re.compile(r"^\s*;\s*(\w+)\s*:\s*(.*?)\s*$")
+_FIRST_NUMBER = re.compile(r"-?\d+(\.\d+)?")
+
+
+def sniff(head: Head) -> bool:
+    rows = [line for line in head.lines if not line.lstrip().startswith(";")]
+    if not rows:
+        return any(_HEADER.match(line) for line in head.lines)
+    return "," not in rows[0] and len(rows[0].split()) == len(COLUMNS)
+
+
+def read(request: Request) -> Loaded:
+    header = _header(read_head(request.path))
+    collect = Collector(request, "swf")
+    for batch in batches(
+        request.path, collect.tally, columns=COLUMNS, separator=" ", comment=";", numbers=_NUMBERS, prepare=_single_blanks
+    ):
+        procs, asked = _known("procs", above=0), _known("req_procs", above=0)
+        from_request = batch.select((procs.is_null() & asked.is_not_null()).sum()).item()
+        collect.tally.fill("num_tasks", from_request, "requested processors (field 8) where field 5 has none")
+        kib = pl.coalesce(_known("req_mem", above=0), _known("used_mem", above=0))
+        collect.add(
+            batch,
+            skip=pl.when(pl.col("run").is_null() | (pl.col("run") == -1)).then(pl.lit("no runtime"))
+            .when(procs.is_null() & asked.is_null()).then(pl.lit("no processors")),
+            submit=pl.col("submit"), runtime=pl.col("run"), num_tasks=pl.coalesce(procs, asked).ceil(), cpu_milli=pl.lit(1000),
+            mem_mib=(kib / 1024).ceil() if request.options.memory else pl.lit(0),
+            requested=_known("req_time"), recorded_wait=_known("wait"),
+            user=_label("user"), group=_label("group"), job_name=_label("executable"), partition=_label("queue"), job_id=pl.col("job"),
+        )  # fmt: skip
+    return collect.finish(epoch=_number(header, "UnixStartTime") or 0.0, cluster=_cluster(header, request))
+
+
+def _single_blanks(block: bytes) -> bytes:
+    """One blank between fields and none around them, which is what a fast parser of delimited text needs."""
+    block = block.replace(b"\t", b" ")
+    while b"  " in block:
+        block = block.replace(b"  ", b" ")
+    block = block.replace(b"\n ", b"\n").replace(b" \n", b"\n")
+    return block.strip(b" ")
+
+
+def _known(name: str, above: float = -1) -> pl.Expr:
+    """The column where it is not the -1 of a missing value (and, for sizes, not 0)."""
+    return pl.when(pl.col(name) > above).then(pl.col(name))
+
+
+def _label(name: str) -> pl.Expr:
+    return pl.when(pl.col(name) != "-1").then(pl.col(name))
+
+
+def _header(head: Head) -> dict[str, str]:
+    found = (_HEADER.match(line) for line in head.lines)
+    return {match[1]: match[2] for match in reversed([match for match in found if match])}  # the first of a name wins
+
+
+def _number(header: dict[str, str], name: str) -> float | None:
+    match = _FIRST_NUMBER.match(header.get(name, ""))
+    return float(match[0]) if match and float(match[0]) > 0 else None
+
+
+def _cluster(header: dict[str, str], request: Request) -> ClusterFacts | None:
+    """One flat node of all processors: SWF does not say how they are spread over machines."""
+    procs = _number(header, "MaxProcs") or _number(header, "MaxNodes")
+    if procs is None:
+        return None
+    return ClusterFacts(
+        header.get("Computer", request.path.name.split(".")[0]), (NodeFacts(1, cpus=procs, name="flat"),), "flat, from MaxProcs"
+    )
