@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from queuewise.cluster.spec import Cluster
@@ -44,15 +42,23 @@ def energy_per_job_kwh(m: Measurement) -> float | None:
     return total / m.rows.size if total is not None and m.rows.size else None
 
 
-def energy_cost(m: Measurement, price_per_kwh: Sequence[float]) -> float | None:
-    """Price of the energy; 24 prices by hour of day of the log's clock (`Workload.epoch` sets its zero), or one for all hours."""
-    total = energy_kwh(m)
-    if total is None or len(price_per_kwh) == 1:
-        return None if total is None else total * price_per_kwh[0]
+def prices_per_kwh(cluster: Cluster) -> list[float] | None:
+    """24 prices by hour of day: `price_per_kwh` of the cluster's extras, overridden by `price_per_kwh_00` … `price_per_kwh_23`."""
+    base = cluster.extras.get("price_per_kwh")
+    prices = [cluster.extras.get(f"price_per_kwh_{hour:02d}", base) for hour in range(24)]
+    return None if any(price is None for price in prices) else [float(price) for price in prices if price is not None]
+
+
+def energy_cost(m: Measurement) -> float | None:
+    """Price of the energy, by hour of day of the log's clock (`Workload.epoch` sets its zero). None where no price or watts are stated."""
     from queuewise.evaluation.timeline import mean_watts
 
-    first_hour = np.floor((m.begin + m.schedule.workload.epoch) / 3600)
-    edges = (first_hour + np.arange(np.ceil(m.span / 3600) + 2)) * 3600 - m.schedule.workload.epoch
-    edges = np.unique(np.clip(edges, m.begin, m.end))
-    hours = ((edges[:-1] + m.schedule.workload.epoch) // 3600 % 24).astype(np.int64)
-    return float(mean_watts(m, edges) * np.diff(edges) @ np.asarray(price_per_kwh)[hours]) / J_PER_KWH
+    prices = prices_per_kwh(m.schedule.cluster)
+    if prices is None or energy_kwh(m) is None or m.span == 0:
+        return None
+    epoch = m.schedule.workload.epoch
+    first_hour = np.floor((m.begin + epoch) / 3600)
+    on_the_hour = (first_hour + np.arange(np.ceil(m.span / 3600) + 2)) * 3600 - epoch
+    edges = np.unique(np.clip(on_the_hour, m.begin, m.end))
+    hour = ((edges[:-1] + epoch) // 3600 % 24).astype(np.int64)
+    return float((mean_watts(m, edges) * np.diff(edges)) @ np.asarray(prices)[hour]) / J_PER_KWH

@@ -6,13 +6,15 @@ A figure that is undefined (no finished job, no GPU in the cluster, no watts sta
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
 
-from queuewise.evaluation import energy, measure, usage
+from queuewise.evaluation import energy, fairness, fragmentation, measure, timeline, usage
 from queuewise.evaluation.measure import Floats, Measurement
-from queuewise.sim.schedule import REJECTED, Schedule
+from queuewise.sim.schedule import CANCELLED, KILLED, REJECTED, Schedule
 
 QUANTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
 
@@ -33,14 +35,116 @@ def makespan(m: Measurement) -> float | None:
     return float(m.schedule.end[m.rows].max() - m.schedule.workload.submit[m.jobs.start])
 
 
+def completed(m: Measurement) -> int:
+    """Jobs that ran to an end, their own or (killed) the limit's."""
+    return int(m.rows.size)
+
+
+def _with_status(m: Measurement, status: int) -> int:
+    return int(np.count_nonzero(m.schedule.status[m.jobs] == status))
+
+
+def killed(m: Measurement) -> int:
+    """Jobs that ended at their limit, or ran out of requeues; they are among the completed."""
+    return _with_status(m, KILLED)
+
+
 def rejected(m: Measurement) -> int:
     """Jobs that can never run on this cluster."""
-    return int(np.count_nonzero(m.schedule.status[m.jobs] == REJECTED))
+    return _with_status(m, REJECTED)
+
+
+def cancelled(m: Measurement) -> int:
+    """Jobs whose dependencies can never be met."""
+    return _with_status(m, CANCELLED)
+
+
+def unfinished(m: Measurement) -> int:
+    """Censored jobs: neither ended nor turned away when the replay stopped."""
+    return m.num_jobs - completed(m) - rejected(m) - cancelled(m)
+
+
+def completion_rate(m: Measurement) -> float | None:
+    """Completed ÷ counted jobs."""
+    return completed(m) / m.num_jobs if m.num_jobs else None
+
+
+def throughput(m: Measurement) -> float | None:
+    """Completed jobs per hour of the makespan."""
+    seconds = makespan(m)
+    return completed(m) / (seconds / 3600) if seconds else None
 
 
 def preemptions(m: Measurement) -> int:
     """Times a job was stopped and put back."""
     return int(m.schedule.preemptions[m.jobs].sum())
+
+
+def migrations(m: Measurement) -> int:
+    """Times a preempted job came back on other nodes, or with other numbers of tasks on them."""
+    runs = measure.job_runs(m.schedule)
+    counted = (runs.job[1:] >= m.jobs.start) & (runs.job[1:] < m.jobs.stop)
+    return int(np.count_nonzero(counted & (runs.job[1:] == runs.job[:-1]) & (runs.place[1:] != runs.place[:-1])))
+
+
+def deadline_misses(m: Measurement) -> int | None:
+    """Jobs that ended after their deadline or not at all; None when no job has one."""
+    deadline = m.schedule.workload.deadline[m.jobs]
+    if np.isnan(deadline).all():
+        return None
+    return int(np.count_nonzero(m.schedule.end[m.jobs] > deadline))
+
+
+@dataclass(frozen=True)
+class Metric:
+    of: Callable[[Measurement], float | int | None]
+    unit: str
+    better: Literal["lower", "higher", ""]  # "" where neither is better in itself
+
+
+DISTRIBUTIONS: dict[str, tuple[Callable[[Measurement], Floats], str]] = {
+    "wait_s": (measure.wait, "s"),
+    "jct_s": (measure.jct, "s"),
+    "slowdown": (measure.slowdown, "1"),
+    "bounded_slowdown": (measure.bounded_slowdown, "1"),
+}
+
+METRICS: dict[str, Metric] = {
+    "completed": Metric(completed, "jobs", "higher"),
+    "killed": Metric(killed, "jobs", "lower"),
+    "rejected": Metric(rejected, "jobs", "lower"),
+    "cancelled": Metric(cancelled, "jobs", "lower"),
+    "unfinished": Metric(unfinished, "jobs", "lower"),
+    "completion_rate": Metric(completion_rate, "1", "higher"),
+    "makespan_s": Metric(makespan, "s", "lower"),
+    "throughput_per_h": Metric(throughput, "jobs/h", "higher"),
+    "gpu_utilisation": Metric(usage.gpu_utilisation, "1", "higher"),
+    "flops_utilisation": Metric(usage.flops_utilisation, "1", "higher"),
+    "cpu_utilisation": Metric(usage.cpu_utilisation, "1", "higher"),
+    "memory_utilisation": Metric(usage.memory_utilisation, "1", "higher"),
+    "load_imbalance": Metric(usage.load_imbalance, "1", "lower"),
+    "stranded_gpus": Metric(timeline.stranded_gpus, "GPUs", "lower"),
+    "fragmentation": Metric(fragmentation.fragmentation, "1", "lower"),
+    "queue_length_mean": Metric(timeline.queue_length_mean, "jobs", "lower"),
+    "queue_length_max": Metric(timeline.queue_length_max, "jobs", "lower"),
+    "jain_index": Metric(fairness.jain_index, "1", "higher"),
+    "gini": Metric(fairness.gini, "1", "lower"),
+    "max_over_mean_user_slowdown": Metric(fairness.max_over_mean_user_slowdown, "1", "lower"),
+    "unfair_starts": Metric(fairness.unfair_starts, "jobs", "lower"),
+    "energy_kwh": Metric(energy.energy_kwh, "kWh", "lower"),
+    "energy_cost": Metric(energy.energy_cost, "currency", "lower"),
+    "energy_per_job_kwh": Metric(energy.energy_per_job_kwh, "kWh", "lower"),
+    "preemptions": Metric(preemptions, "times", ""),
+    "migrations": Metric(migrations, "times", ""),
+    "deadline_misses": Metric(deadline_misses, "jobs", "lower"),
+}
+
+
+def all_metrics(m: Measurement) -> dict[str, Any]:
+    """Every figure there is: distributions as dictionaries, the others as numbers or None."""
+    figures: dict[str, Any] = {"jobs": m.num_jobs}
+    figures |= {name: distribution(values(m)) for name, (values, _) in DISTRIBUTIONS.items()}
+    return figures | {name: metric.of(m) for name, metric in METRICS.items()}
 
 
 def summarise(schedule: Schedule, *, warmup: float = 0.0, cooldown: float = 0.0) -> dict[str, Any]:
@@ -50,7 +154,7 @@ def summarise(schedule: Schedule, *, warmup: float = 0.0, cooldown: float = 0.0)
     return {
         "policy": schedule.policy,
         "jobs": m.num_jobs,
-        "completed": int(m.rows.size),
+        "completed": completed(m),
         "rejected": rejected(m),
         "preemptions": preemptions(m),
         "makespan_s": makespan(m),

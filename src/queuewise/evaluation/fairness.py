@@ -1,0 +1,58 @@
+"""How evenly users are served, and how often a job is overtaken.
+
+A user's figure is the mean bounded slowdown of the user's finished jobs; jobs whose user the log does not name are left out. All are
+None when no user is named.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from queuewise.evaluation.measure import Floats, Measurement, bounded_slowdown
+from queuewise.workload.jobs import UNKNOWN
+
+
+def user_slowdowns(m: Measurement) -> Floats | None:
+    """[users with a finished job] mean bounded slowdown."""
+    user = m.schedule.workload.user[m.rows]
+    named = user != UNKNOWN
+    if not named.any():
+        return None
+    count = np.bincount(user[named])
+    total = np.bincount(user[named], weights=bounded_slowdown(m)[named])
+    return np.asarray(total[count > 0] / count[count > 0])
+
+
+def jain_index(m: Measurement) -> float | None:
+    """(Σx)² ÷ (n·Σx²) over users' mean bounded slowdowns: 1 is even, 1/n is one user bearing all (Jain, Chiu, Hawe, 1984)."""
+    x = user_slowdowns(m)
+    return None if x is None else float(x.sum() ** 2 / (len(x) * (x**2).sum()))
+
+
+def gini(m: Measurement) -> float | None:
+    """Gini coefficient of users' mean bounded slowdowns: 0 is even."""
+    x = user_slowdowns(m)
+    if x is None:
+        return None
+    rank = np.arange(1, len(x) + 1)
+    return float((2 * rank - len(x) - 1) @ np.sort(x) / (len(x) * x.sum()))
+
+
+def max_over_mean_user_slowdown(m: Measurement) -> float | None:
+    """The worst-off user's mean bounded slowdown ÷ the mean over users."""
+    x = user_slowdowns(m)
+    return None if x is None else float(x.max() / x.mean())
+
+
+def unfair_starts(m: Measurement) -> int:
+    """Finished jobs that were overtaken by a job at least as large (`Workload.size`), submitted later, of the same partition:
+    what the other took, this one could have used. Backfilling smaller jobs does not count."""
+    from queuewise.evaluation.overtaking import count_overtaken  # compiled: importing the metrics stays cheap
+
+    schedule, workload = m.schedule, m.schedule.workload
+    submit, start, partition = workload.submit[m.rows], schedule.start[m.rows], workload.partition[m.rows]
+    size_rank = np.unique(workload.size[m.rows], return_inverse=True)[1].ravel()
+    return sum(
+        int(count_overtaken(submit[rows], start[rows], size_rank[rows]))
+        for rows in (np.flatnonzero(partition == p) for p in np.unique(partition))
+    )

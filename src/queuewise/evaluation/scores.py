@@ -1,0 +1,88 @@
+"""Scores: one number to optimise, by name or as a weighted sum such as `bsld+0.001*wait`.
+
+A single score is reported as it is (`util` is better when higher). In a weighted sum every term counts as a cost, so that
+weights are positive: `util` becomes the idle share 1 − util and `fairness` the unfairness 1 − Jain index; lower is then better.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from queuewise.errors import InputError, unknown_name
+from queuewise.evaluation import energy, fairness, measure, usage
+from queuewise.evaluation.measure import Floats, Measurement
+
+
+def _mean(values: Callable[[Measurement], Floats]) -> Callable[[Measurement], float | None]:
+    def mean(m: Measurement) -> float | None:
+        sample = values(m)
+        return float(sample.mean()) if sample.size else None
+
+    return mean
+
+
+def utilisation(m: Measurement) -> float | None:
+    """Of the GPUs, or of the cores on a cluster without GPUs."""
+    return usage.gpu_utilisation(m) if m.schedule.cluster.num_gpus else usage.cpu_utilisation(m)
+
+
+@dataclass(frozen=True)
+class ScoreTerm:
+    of: Callable[[Measurement], float | None]
+    higher_is_better: bool  # such scores are shares of 1
+    undefined: str  # why it may have no value
+
+
+SCORES: dict[str, ScoreTerm] = {
+    "bsld": ScoreTerm(_mean(measure.bounded_slowdown), False, "no job finished"),
+    "wait": ScoreTerm(_mean(measure.wait), False, "no job finished"),
+    "jct": ScoreTerm(_mean(measure.jct), False, "no job finished"),
+    "slowdown": ScoreTerm(_mean(measure.slowdown), False, "no job with a runtime above zero finished"),
+    "util": ScoreTerm(utilisation, True, "the cluster limits neither GPUs nor cores, or nothing ran"),
+    "energy": ScoreTerm(energy.energy_kwh, False, "the cluster states no watts"),
+    "fairness": ScoreTerm(fairness.jain_index, True, "the log names no users"),
+}
+
+
+@dataclass(frozen=True)
+class Score:
+    name: str
+    terms: tuple[tuple[float, str], ...]  # weight, name in SCORES
+
+    @property
+    def higher_is_better(self) -> bool:
+        return len(self.terms) == 1 and SCORES[self.terms[0][1]].higher_is_better
+
+    def of(self, m: Measurement) -> float:
+        """The value for one replay; an InputError says why where it is undefined."""
+        if len(self.terms) == 1:
+            weight, name = self.terms[0]
+            return weight * _defined(name, m)
+        return sum(weight * (1 - _defined(name, m) if SCORES[name].higher_is_better else _defined(name, m)) for weight, name in self.terms)
+
+
+def _defined(name: str, m: Measurement) -> float:
+    value = SCORES[name].of(m)
+    if value is None:
+        raise InputError(
+            f"score {name!r} is undefined for policy {m.schedule.policy} on {m.schedule.workload.name}: {SCORES[name].undefined}",
+            hint="choose another --score, or a workload and cluster that define it",
+        )
+    return value
+
+
+def parse_score(text: str) -> Score:
+    """`name`, or `weight*name` terms joined by `+`."""
+    terms = []
+    for term in text.split("+"):
+        weight, star, name = term.strip().rpartition("*")
+        if name not in SCORES:
+            raise unknown_name("score", name, SCORES)
+        try:
+            terms.append((float(weight) if star else 1.0, name))
+        except ValueError:
+            raise InputError(f"score {text!r}: {weight!r} is not a weight", hint="write for example 0.7*bsld+0.3*wait") from None
+    if any(not 0 < weight < float("inf") for weight, _ in terms):
+        raise InputError(f"score {text!r}: weights must be positive", hint="util and fairness already count as costs in a sum")
+    return Score(text, tuple(terms))
