@@ -45,9 +45,9 @@ def parse_toml(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        line = re.search(r"at line (\d+)", str(error))
-        where = f"{path}:{line[1]}" if line else str(path)
-        raise InputError(f"is not valid TOML: {error}", where=where, hint="see docs/clusters.md for an example of a TOML file") from None
+        found = re.search(r"at line (\d+)", str(error))
+        line = found[1] if found else len(text.splitlines())  # otherwise the parser says "at end of document"
+        raise InputError(f"is not valid TOML: {error}", where=f"{path}:{line}", hint="check the syntax of this line") from None
 
 
 def validate(model: type[Settings], data: Mapping[str, Any], *, source: str) -> Settings:

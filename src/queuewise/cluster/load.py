@@ -6,6 +6,7 @@ The format of the files is described in docs/clusters.md. Presets are files of t
 from __future__ import annotations
 
 import re
+from dataclasses import asdict
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -16,6 +17,7 @@ from queuewise.cluster.gpus import gpu_kind
 from queuewise.cluster.spec import Cluster, NodeGroup, VirtualCluster, build
 from queuewise.config import Config, read_toml
 from queuewise.errors import InputError, unknown_name
+from queuewise.workload.loaded import ClusterFacts
 
 SHAPES = {
     "flat:N": "one node of N cores and no GPU, for logs that count processors",
@@ -72,6 +74,11 @@ def load_cluster(name_or_path: str) -> Cluster:
     if name_or_path.endswith(".toml") or Path(name_or_path).is_file():
         return _from_file(Path(name_or_path))
     raise unknown_name("cluster", name_or_path, [*presets, *SHAPES, "a .toml file"])
+
+
+def from_facts(facts: ClusterFacts) -> Cluster:
+    """The cluster that a log tells of."""
+    return build(facts.name, [NodeGroup(**asdict(group)) for group in facts.nodes], notes=facts.notes)
 
 
 def preset_names() -> list[str]:

@@ -1,0 +1,52 @@
+"""How the commands speak: tables on stdout, notes on stderr. Colours only on a terminal and without NO_COLOR (rich sees to both)."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+
+WIDTH_WITHOUT_TERMINAL = 160
+COMPILE_S = 60  # of the whole engine, on a slow core
+
+
+def note(text: str) -> None:
+    """A remark for the human, kept out of the data."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, left: int = 1, title: str = "") -> None:
+    """A table on stdout; the first `left` columns are text, the others numbers."""
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=SIMPLE_HEAD, title=title or None, title_justify="left", pad_edge=False)
+    for index, column in enumerate(columns):
+        table.add_column(column, justify="left" if index < left else "right", overflow="fold", no_wrap=index == 0)
+    for row in rows:
+        table.add_row(*row)
+    console = Console(width=None if sys.stdout.isatty() else WIDTH_WITHOUT_TERMINAL, markup=False, highlight=False)
+    console.print(table)
+
+
+def duration(seconds: float | None) -> str:
+    """Seconds for the eye: 12.3 s, 4.5 min, 6.7 h, 8.9 d; a dash where there is no figure."""
+    if seconds is None or seconds != seconds:
+        return "–"
+    for unit, size in (("d", 86_400.0), ("h", 3_600.0), ("min", 60.0)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:,.1f} {unit}"
+    return f"{seconds:,.1f} s"
+
+
+def figure(value: float | None, digits: int = 0) -> str:
+    """A number with thousands separators; a dash where there is none."""
+    return "–" if value is None or value != value else f"{value:,.{digits}f}"
+
+
+def tell_compiling() -> None:
+    """Say so before the first use of the engine compiles it; later starts load it from the cache."""
+    from queuewise.sim.compilation import cache_is_warm
+
+    if not cache_is_warm():
+        note(f"compiling the engine, once (about {COMPILE_S} s) …")

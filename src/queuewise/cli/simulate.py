@@ -1,0 +1,157 @@
+"""`queuewise simulate`: replay a workload on a cluster under one or more policies."""
+
+from __future__ import annotations
+
+import json as json_text
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import tyro
+
+if TYPE_CHECKING:
+    from queuewise.cluster import Cluster
+    from queuewise.sim.schedule import Schedule
+    from queuewise.workload import Loaded
+
+LISTED_IDS = 5  # rejected jobs named on stderr; the run folder has them all
+
+
+@dataclass(frozen=True)
+class Simulate:
+    """Replay a workload on a cluster under one or more policies and compare them."""
+
+    workload: Annotated[str, tyro.conf.arg(metavar="FILE|MODEL")]
+    """A log (SWF, sacct, … : the format is detected) or the name of a workload model."""
+    policy: Annotated[tuple[str, ...], tyro.conf.UseAppendAction, tyro.conf.arg(metavar="POLICY")]
+    """order[+backfill][@placement], e.g. fcfs, sjf+easy, wfp3+conservative@spread. Repeat to compare several. See queuewise policies."""
+    cluster: Annotated[str | None, tyro.conf.arg(metavar="NAME|FILE")] = None
+    """A preset (see queuewise clusters), flat:N, NxM:kind or a .toml file. Default: the cluster that the log tells of."""
+    format: Annotated[str | None, tyro.conf.arg(metavar="FORMAT")] = None
+    """The format of the log, where it should not be detected."""
+    dispatch: Literal["reorder", "commit"] = "reorder"
+    """reorder: sort the queue anew at every decision. commit: hold the machine for the chosen job until it fits."""
+    estimates: Annotated[str, tyro.conf.arg(metavar="KIND")] = "requested"
+    """What policies know of runtimes: oracle, requested, noisy:SIGMA or predicted."""
+    kill_at_limit: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """End jobs when the time they asked for is over."""
+    jobs: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
+    """Use the first N jobs of a log; make N jobs of a model."""
+    seed: Annotated[int, tyro.conf.arg(metavar="S")] = 0
+    """Seed of everything random: the model, noisy estimates, random policies."""
+    out: Annotated[str | None, tyro.conf.arg(metavar="DIR")] = None
+    """Write a run folder: config.toml, summary.json, summary.csv, and jobs.parquet for each policy."""
+    json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """Print JSON: a list of objects, one a policy."""
+
+    def run(self) -> None:
+        from queuewise.evaluation.metrics import summarise
+        from queuewise.workload import load_workload
+
+        self._check()
+        loaded = load_workload(self.workload, format=self.format, jobs=self.jobs, seed=self.seed)
+        cluster = self._cluster(loaded)
+        _tell_reading(loaded)
+        schedules = [self._replay(loaded, cluster, policy) for policy in dict.fromkeys(self.policy)]
+        summaries = [summarise(schedule) for schedule in schedules]
+        _tell_rejected(schedules)
+        if self.out:
+            self._write(schedules, summaries)
+        if self.json:
+            print(json_text.dumps(summaries, indent=2, allow_nan=False))
+        else:
+            _print(loaded, cluster, summaries)
+
+    def _check(self) -> None:
+        from queuewise.errors import InputError
+
+        if not self.policy:
+            raise InputError("no policy is given", hint="add --policy fcfs, or several")
+        if self.jobs is not None and self.jobs < 1:
+            raise InputError(f"--jobs {self.jobs} asks for no job", hint="give 1 or more")
+        if self.seed < 0:
+            raise InputError(f"--seed {self.seed} is negative", hint="give 0 or more")
+
+    def _cluster(self, loaded: Loaded) -> Cluster:
+        from queuewise.cluster.load import from_facts, load_cluster
+        from queuewise.errors import InputError
+
+        if self.cluster is not None:
+            return load_cluster(self.cluster)
+        if loaded.cluster is None:
+            raise InputError(
+                f"{self.workload} does not tell its cluster", hint="add --cluster, e.g. --cluster flat:256; see queuewise clusters"
+            )
+        return from_facts(loaded.cluster)
+
+    def _replay(self, loaded: Loaded, cluster: Cluster, policy: str) -> Schedule:
+        from queuewise.cli.console import tell_compiling
+        from queuewise.policies import simulate
+
+        tell_compiling()
+        return simulate(
+            loaded.workload,
+            cluster,
+            policy,
+            dispatch=self.dispatch,
+            estimates=self.estimates,
+            seed=self.seed,
+            kill_at_limit=self.kill_at_limit,
+        )
+
+    def _write(self, schedules: list[Schedule], summaries: list[dict[str, Any]]) -> None:
+        raise NotImplementedError(asdict(self))
+
+
+def _tell_reading(loaded: Loaded) -> None:
+    """What the reader skipped and filled in."""
+    from queuewise.cli.console import note
+
+    if loaded.tally.skipped:
+        note(f"{sum(loaded.tally.skipped.values()):,} rows were skipped: {loaded.tally.describe_skipped()}")
+    for field, jobs in loaded.tally.filled.items():
+        note(f"{field} was filled in for {jobs:,} jobs")
+    for remark in loaded.tally.notes:
+        note(remark)
+
+
+def _tell_rejected(schedules: list[Schedule]) -> None:
+    """Jobs that can never run on this cluster."""
+    from queuewise.cli.console import note
+    from queuewise.sim.schedule import REJECTED
+
+    for schedule in schedules:
+        ids = schedule.workload.job_id[schedule.status == REJECTED]
+        if len(ids):
+            first = ", ".join(str(job) for job in ids[:LISTED_IDS])
+            note(
+                f"{schedule.policy}: {len(ids):,} jobs can never run on {schedule.cluster.name} and were rejected: {first}{', …' * (len(ids) > LISTED_IDS)}"
+            )
+
+
+def _print(loaded: Loaded, cluster: Cluster, summaries: list[dict[str, Any]]) -> None:
+    from queuewise.cli.console import duration, figure, print_table
+
+    columns = [
+        "policy",
+        "completed",
+        "rejected",
+        "mean wait",
+        "p50",
+        "p99",
+        "mean JCT",
+        "bounded slowdown",
+        "makespan",
+        "GPU use",
+        "CPU use",
+        "kWh",
+        "jobs/s",
+    ]
+    rows = [
+        [
+            row["policy"], figure(row["completed"]), figure(row["rejected"]), duration(row["wait_s"]["mean"]), duration(row["wait_s"]["p50"]),
+            duration(row["wait_s"]["p99"]), duration(row["jct_s"]["mean"]), figure(row["bounded_slowdown"]["mean"], 2), duration(row["makespan_s"]),
+            figure(row["gpu_utilisation"], 3), figure(row["cpu_utilisation"], 3), figure(row["energy_kwh"]), figure(row["jobs_per_s"]),
+        ]
+        for row in summaries
+    ]  # fmt: skip
+    print_table(columns, rows, title=f"{loaded.workload.name}: {len(loaded.workload):,} jobs on {cluster.name}")
