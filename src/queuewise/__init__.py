@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from queuewise.workload.jobs import Workload
 
 __all__ = [
-    "Cluster", "NodeGroup", "QueuewiseError", "Schedule", "Workload", "load_cluster", "load_workload", "policy_names", "simulate", "summarise",
+    "Cluster", "NodeGroup", "QueuewiseError", "Schedule", "Workload",
+    "load_cluster", "load_workload", "policy_names", "simulate", "summarise",
 ]  # fmt: skip
 
 _HOME = {

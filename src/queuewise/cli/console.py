@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Iterable, Sequence
 
@@ -31,7 +32,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, left: 
 
 def duration(seconds: float | None) -> str:
     """Seconds for the eye: 12.3 s, 4.5 min, 6.7 h, 8.9 d; a dash where there is no figure."""
-    if seconds is None or seconds != seconds:
+    if seconds is None or math.isnan(seconds):
         return "–"
     for unit, size in (("d", 86_400.0), ("h", 3_600.0), ("min", 60.0)):
         if seconds >= 2 * size:
@@ -41,7 +42,7 @@ def duration(seconds: float | None) -> str:
 
 def figure(value: float | None, digits: int = 0) -> str:
     """A number with thousands separators; a dash where there is none."""
-    return "–" if value is None or value != value else f"{value:,.{digits}f}"
+    return "–" if value is None or math.isnan(value) else f"{value:,.{digits}f}"
 
 
 def tell_compiling() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as json_text
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -44,10 +45,10 @@ class Simulate:
     """Print JSON: a list of objects, one a policy."""
 
     def run(self) -> None:
+        self._check()
         from queuewise.evaluation.metrics import summarise
         from queuewise.workload import load_workload
 
-        self._check()
         loaded = load_workload(self.workload, format=self.format, jobs=self.jobs, seed=self.seed)
         cluster = self._cluster(loaded)
         _tell_reading(loaded)
@@ -63,6 +64,7 @@ class Simulate:
 
     def _check(self) -> None:
         from queuewise.errors import InputError
+        from queuewise.runs import start_run
 
         if not self.policy:
             raise InputError("no policy is given", hint="add --policy fcfs, or several")
@@ -70,6 +72,8 @@ class Simulate:
             raise InputError(f"--jobs {self.jobs} asks for no job", hint="give 1 or more")
         if self.seed < 0:
             raise InputError(f"--seed {self.seed} is negative", hint="give 0 or more")
+        if self.out:
+            start_run(self.out)  # before the work, not after it
 
     def _cluster(self, loaded: Loaded) -> Cluster:
         from queuewise.cluster.load import from_facts, load_cluster
@@ -99,7 +103,40 @@ class Simulate:
         )
 
     def _write(self, schedules: list[Schedule], summaries: list[dict[str, Any]]) -> None:
-        raise NotImplementedError(asdict(self))
+        from queuewise.cli.console import note
+        from queuewise.config import to_toml
+        from queuewise.evaluation.jobs_table import jobs_table
+        from queuewise.runs import LAST_FILE, file_name, replacing, start_run, write_text
+
+        folder = start_run(self.out or "")
+        write_text(folder / "config.toml", to_toml({"command": "simulate", **asdict(self)}))
+        for schedule in schedules:
+            policy_folder = folder / file_name(schedule.policy)
+            policy_folder.mkdir(exist_ok=True)
+            with replacing(policy_folder / "jobs.parquet") as temporary:
+                jobs_table(schedule).write_parquet(temporary)
+        write_text(folder / "summary.csv", _csv(summaries))
+        write_text(folder / LAST_FILE, json_text.dumps(summaries, indent=2, allow_nan=False))
+        note(f"written to {folder}")
+
+
+def _csv(summaries: list[dict[str, Any]]) -> str:
+    """One row a policy; nested keys are joined by a dot."""
+    import csv
+    import io
+
+    def flat(row: dict[str, Any]) -> dict[str, Any]:
+        return {f"{key}.{inner}" if inner else key: v for key, value in row.items() for inner, v in _entries(value)}
+
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(flat(summaries[0])), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(flat(row) for row in summaries)
+    return text.getvalue()
+
+
+def _entries(value: Any) -> list[tuple[str, Any]]:
+    return list(value.items()) if isinstance(value, dict) else [("", value)]
 
 
 def _tell_reading(loaded: Loaded) -> None:
@@ -122,36 +159,27 @@ def _tell_rejected(schedules: list[Schedule]) -> None:
     for schedule in schedules:
         ids = schedule.workload.job_id[schedule.status == REJECTED]
         if len(ids):
-            first = ", ".join(str(job) for job in ids[:LISTED_IDS])
-            note(
-                f"{schedule.policy}: {len(ids):,} jobs can never run on {schedule.cluster.name} and were rejected: {first}{', …' * (len(ids) > LISTED_IDS)}"
-            )
+            listed = ", ".join(str(job) for job in ids[:LISTED_IDS]) + (", …" if len(ids) > LISTED_IDS else "")
+            note(f"{schedule.policy}: {len(ids):,} jobs can never run on {schedule.cluster.name} and were rejected: {listed}")
 
 
 def _print(loaded: Loaded, cluster: Cluster, summaries: list[dict[str, Any]]) -> None:
     from queuewise.cli.console import duration, figure, print_table
 
-    columns = [
-        "policy",
-        "completed",
-        "rejected",
-        "mean wait",
-        "p50",
-        "p99",
-        "mean JCT",
-        "bounded slowdown",
-        "makespan",
-        "GPU use",
-        "CPU use",
-        "kWh",
-        "jobs/s",
-    ]
-    rows = [
-        [
-            row["policy"], figure(row["completed"]), figure(row["rejected"]), duration(row["wait_s"]["mean"]), duration(row["wait_s"]["p50"]),
-            duration(row["wait_s"]["p99"]), duration(row["jct_s"]["mean"]), figure(row["bounded_slowdown"]["mean"], 2), duration(row["makespan_s"]),
-            figure(row["gpu_utilisation"], 3), figure(row["cpu_utilisation"], 3), figure(row["energy_kwh"]), figure(row["jobs_per_s"]),
-        ]
-        for row in summaries
-    ]  # fmt: skip
-    print_table(columns, rows, title=f"{loaded.workload.name}: {len(loaded.workload):,} jobs on {cluster.name}")
+    columns: dict[str, Callable[[dict[str, Any]], str]] = {
+        "policy": lambda row: row["policy"],
+        "completed": lambda row: figure(row["completed"]),
+        "rejected": lambda row: figure(row["rejected"]),
+        "mean wait": lambda row: duration(row["wait_s"]["mean"]),
+        "p50": lambda row: duration(row["wait_s"]["p50"]),
+        "p99": lambda row: duration(row["wait_s"]["p99"]),
+        "mean JCT": lambda row: duration(row["jct_s"]["mean"]),
+        "bounded slowdown": lambda row: figure(row["bounded_slowdown"]["mean"], 2),
+        "makespan": lambda row: duration(row["makespan_s"]),
+        "GPU use": lambda row: figure(row["gpu_utilisation"], 3),
+        "CPU use": lambda row: figure(row["cpu_utilisation"], 3),
+        "kWh": lambda row: figure(row["energy_kwh"]),
+        "jobs/s": lambda row: figure(row["jobs_per_s"]),
+    }
+    rows = [[show(row) for show in columns.values()] for row in summaries]
+    print_table(list(columns), rows, title=f"{loaded.workload.name}: {len(loaded.workload):,} jobs on {cluster.name}")

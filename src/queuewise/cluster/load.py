@@ -55,7 +55,7 @@ class ClusterFile(Config):
     notes: str = ""
     node_penalty: float = Field(default=0.0, ge=0, allow_inf_nan=False)
     rack_penalty: float = Field(default=0.0, ge=0, allow_inf_nan=False)
-    speeds: dict[str, float] = {}
+    speeds: dict[str, float] = Field(default_factory=dict)
     nodes: tuple[NodeGroupFile, ...] = ()
     virtual_clusters: tuple[VirtualClusterFile, ...] = ()
 

@@ -1,0 +1,174 @@
+"""How the command speaks: help at once, data on stdout, one-line errors with a hint and an exit code, no traceback."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import queuewise
+from queuewise import cli
+from queuewise.cli import COMMANDS, Command, main
+from queuewise.cli.console import duration, figure
+from queuewise.errors import QueuewiseError
+
+HEAVY = ("numba", "polars", "torch", "matplotlib", "plotly", "sklearn", "scipy", "numpy", "pydantic")
+
+
+def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "queuewise", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, **environment})
+
+
+PROBE = """
+import sys
+from queuewise.cli import main
+try:
+    main(sys.argv[1:])
+except SystemExit:
+    pass
+print(*sys.modules, file=sys.stderr)
+"""
+
+
+def imported_by(*arguments: str) -> set[str]:
+    return set(subprocess.run([sys.executable, "-c", PROBE, *arguments], capture_output=True, text=True, check=True).stderr.split())
+
+
+def test_help_answers_within_half_a_second() -> None:
+    seconds = []
+    for _ in range(4):
+        begin = time.perf_counter()
+        run("--help")
+        seconds.append(time.perf_counter() - begin)
+    assert min(seconds) < 0.5  # the least of a few: other programs may be using the machine
+
+
+def test_help_lists_every_command_and_imports_nothing_heavy() -> None:
+    done = run("--help")
+    assert done.returncode == 0
+    assert done.stderr == ""
+    for name, command in COMMANDS.items():
+        assert name in done.stdout
+        assert command.summary in done.stdout
+    assert not imported_by("--help") & {*HEAVY, "tyro"}
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_help_of_every_command_works_and_imports_nothing_heavy(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main([name, "--help"])
+    assert caught.value.code == 0
+    assert f"queuewise {name}" in capsys.readouterr().out
+    assert not imported_by(name, "--help") & set(HEAVY)
+
+
+def test_without_a_command_help_goes_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 2
+    assert "usage: queuewise" in capsys.readouterr().err
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"queuewise {queuewise.__version__}\n"
+
+
+def test_unknown_command_suggests_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["simulat"]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("error: unknown command 'simulat'\nhint: did you mean 'simulate'? ")
+
+
+def test_unknown_option_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["clusters", "--jsn"])
+    assert caught.value.code == 2
+    assert "--json" in capsys.readouterr().err
+
+
+class Failing:
+    """A command that fails as `raising` says."""
+
+    raising: BaseException
+
+    def run(self) -> None:
+        raise self.raising
+
+
+@pytest.fixture
+def failing(monkeypatch: pytest.MonkeyPatch) -> type[Failing]:
+    monkeypatch.setitem(COMMANDS, "failing", Command("failing:Failing", "fails"))
+    monkeypatch.setattr(cli, "_parse", lambda name, arguments: Failing())
+    return Failing
+
+
+def test_error_prints_place_message_and_hint_and_gives_its_exit_code(failing: type[Failing], capsys: pytest.CaptureFixture[str]) -> None:
+    failing.raising = QueuewiseError("went wrong", where="a.swf:3", hint="mend it")
+    assert main(["failing"]) == 1
+    assert capsys.readouterr() == ("", "error: a.swf:3: went wrong\nhint: mend it\n")
+
+
+def test_interrupt_gives_130(failing: type[Failing], capsys: pytest.CaptureFixture[str]) -> None:
+    failing.raising = KeyboardInterrupt()
+    assert main(["failing"]) == 130
+    assert capsys.readouterr() == ("", "interrupted\n")
+
+
+def test_bugs_are_not_hidden(failing: type[Failing]) -> None:
+    failing.raising = ZeroDivisionError()
+    with pytest.raises(ZeroDivisionError):
+        main(["failing"])
+
+
+def test_closed_pipe_is_no_error() -> None:
+    command = f"{sys.executable} -m queuewise clusters --json | head -c 1; echo ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True)
+    assert done.stdout == "[0\n"
+    assert "Traceback" not in done.stderr
+
+
+def test_clusters_lists_the_presets(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["clusters", "--json"]) == 0
+    rows = {row["name"]: row for row in json.loads(capsys.readouterr().out)}
+    assert (rows["philly"]["nodes"], rows["philly"]["gpus"], rows["philly"]["cores"]) == (552, 2490, None)
+    assert main(["clusters"]) == 0
+    out = capsys.readouterr().out
+    assert all(name in out for name in (*rows, "flat:N", "NxM:kind"))
+
+
+def test_no_colour_codes_when_asked_or_piped() -> None:
+    assert "\x1b[" not in run("clusters").stdout
+    assert "\x1b[" not in run("clusters", NO_COLOR="1", FORCE_COLOR="").stdout
+
+
+def test_durations_and_figures_for_the_eye() -> None:
+    assert [duration(s) for s in (0, 119.94, 120, 7200, 172800, None, float("nan"))] == [
+        "0.0 s",
+        "119.9 s",
+        "2.0 min",
+        "2.0 h",
+        "2.0 d",
+        "–",
+        "–",
+    ]
+    assert [figure(v, 1) for v in (1234.56, 0, None, float("nan"))] == ["1,234.6", "0.0", "–", "–"]
+
+
+def test_python_names_of_the_package_are_lazy_and_real() -> None:
+    code = "import queuewise, sys; print(*(m for m in sys.modules if m.startswith('queuewise')))"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert loaded == ["queuewise"]
+    assert set(queuewise.__all__) <= set(dir(queuewise))
+    with pytest.raises(AttributeError, match="no attribute 'simulat'"):
+        _ = queuewise.simulat
+
+
+def test_console_script_is_the_same_program() -> None:
+    script = Path(sys.executable).with_name("queuewise")
+    assert subprocess.run([str(script), "--help"], capture_output=True, text=True, check=True).stdout == run("--help").stdout
