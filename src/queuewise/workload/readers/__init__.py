@@ -14,7 +14,7 @@ from queuewise.workload.loaded import Loaded, Request
 from queuewise.workload.readers.source import Head
 
 READERS: tuple[str, ...] = (
-    "swf",
+    "philly", "supercloud", "eagle", "acme", "helios", "openb", "spot", "drl", "alibaba2018", "alibaba2017", "rltune", "swf",
 )  # fmt: skip
 
 

@@ -6,7 +6,9 @@ break a rule of the workload table are counted under a reason; whatever is left 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -60,20 +62,29 @@ class Collector:
         self.tally = Tally()
         self._kept: list[pl.DataFrame] = []
 
-    def add(self, batch: pl.DataFrame, **fields: pl.Expr) -> None:
-        """Rows of a batch. `fields` are expressions for columns of FIELDS, and `skip` for the reader's own reasons."""
+    def add(self, batch: pl.DataFrame, *, filled: Mapping[str, tuple[pl.Expr, str]] = MappingProxyType({}), **fields: pl.Expr) -> None:
+        """Rows of a batch. `fields` are expressions for columns of FIELDS, and `skip` for the reader's own reasons.
+
+        `filled` says where a field was filled in or repaired, and how; it is counted over the rows that are kept.
+        """
         own_skip = fields.pop("skip", pl.lit(None, dtype=pl.String))
+        unknown = set(fields) - set(FIELDS)
+        assert not unknown, unknown
         columns = [fields.get(name, pl.lit(None)).cast(kind, strict=False).alias(name) for name, kind in FIELDS.items()]
+        marks = [where.fill_null(False).alias(f"filled {name}") for name, (where, _) in filled.items()]
         already = pl.col("skip") if "skip" in batch.columns else pl.lit(None, dtype=pl.String)
         line = pl.col("line") if "line" in batch.columns else pl.lit(None, dtype=pl.UInt32)
-        frame = batch.select(line.alias("line"), pl.coalesce(already, own_skip).alias("skip"), *columns)
+        frame = batch.select(line.alias("line"), pl.coalesce(already, own_skip).alias("skip"), *columns, *marks)
         frame = frame.with_columns(pl.col("gpu_milli", "cpu_milli", "mem_mib").fill_null(0))
         reasons = [pl.when(condition).then(pl.lit(reason)) for reason, condition in _refusals()]
         frame = frame.with_columns(pl.coalesce(pl.col("skip"), *reasons).alias("skip"))
         self.tally.rows_read += frame.height
         for reason, rows, first in frame.filter(pl.col("skip").is_not_null()).group_by("skip").agg(pl.len(), pl.col("line").min()).rows():
             self.tally.skip(reason, rows, first)
-        self._keep(frame.filter(pl.col("skip").is_null()).drop("line", "skip"))
+        kept = frame.filter(pl.col("skip").is_null()).drop("line", "skip")
+        for name, (_, how) in filled.items():
+            self.tally.fill(name, int(kept[f"filled {name}"].sum()), how)
+        self._keep(kept.select(*FIELDS))
 
     def _keep(self, frame: pl.DataFrame) -> None:
         wait = pl.col("recorded_wait")

@@ -40,12 +40,12 @@ def read(request: Request) -> Loaded:
         request.path, collect.tally, columns=COLUMNS, separator=" ", comment=";", numbers=_NUMBERS, prepare=_single_blanks
     ):
         procs, asked = _known("procs", above=0), _known("req_procs", above=0)
-        from_request = batch.select((procs.is_null() & asked.is_not_null()).sum()).item()
-        collect.tally.fill("num_tasks", from_request, "requested processors (field 8) where field 5 has none")
         kib = pl.coalesce(_known("req_mem", above=0), _known("used_mem", above=0))
         collect.add(
             batch,
-            skip=pl.when(pl.col("run").is_null() | (pl.col("run") == -1)).then(pl.lit("no runtime"))
+            filled={"num_tasks": (procs.is_null(), "requested processors (field 8) where field 5 has none")},
+            skip=pl.when(pl.col("think_time").is_null()).then(pl.lit("too few fields"))
+            .when(pl.col("run").is_null() | (pl.col("run") == -1)).then(pl.lit("no runtime"))
             .when(procs.is_null() & asked.is_null()).then(pl.lit("no processors")),
             submit=pl.col("submit"), runtime=pl.col("run"), num_tasks=pl.coalesce(procs, asked).ceil(), cpu_milli=pl.lit(1000),
             mem_mib=(kib / 1024).ceil() if request.options.memory else pl.lit(0),

@@ -1,0 +1,35 @@
+"""Shanghai AI Laboratory's Acme (Seren, Kalos): one row a job with a header.
+
+Its duration and queue columns are not reliable, so both are recomputed from the times. n GPUs become n one-GPU tasks.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from queuewise.workload.loaded import Loaded, Request
+from queuewise.workload.readers.collector import Collector
+from queuewise.workload.readers.delimited import batches
+from queuewise.workload.readers.fields import NEVER_STARTED, NO_END, number, one_gpu_tasks, timestamp
+from queuewise.workload.readers.source import Head
+
+SUMMARY = "Acme (Shanghai AI Laboratory): trace_seren.csv, trace_kalos.csv"
+
+REQUIRED = ("job_id", "user", "node_num", "gpu_num", "cpu_num", "type", "state", "submit_time", "start_time", "end_time")
+
+
+def sniff(head: Head) -> bool:
+    return head.has_columns(*REQUIRED)
+
+
+def read(request: Request) -> Loaded:
+    collect = Collector(request, "acme")
+    for batch in batches(request.path, collect.tally, required=REQUIRED):
+        submit, start, end = timestamp("submit_time"), timestamp("start_time"), timestamp("end_time")
+        collect.add(
+            batch,
+            skip=pl.when(start.is_null()).then(pl.lit(NEVER_STARTED)).when(end.is_null()).then(pl.lit(NO_END)),
+            submit=submit, runtime=end - start, recorded_wait=start - submit, **one_gpu_tasks(number("gpu_num"), number("cpu_num")),
+            user=pl.col("user"), group=pl.col("type"), job_id=pl.col("job_id"),
+        )  # fmt: skip
+    return collect.finish()

@@ -1,0 +1,40 @@
+"""Alibaba 2017 batch_task: no header; create and modify times, job, task, instances, status, cores and memory of an instance.
+
+A row (a task of a job) becomes a job of `instance_num` tasks that runs from creation to its last change. Memory is a share of
+an unknown machine and is not modelled.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from queuewise.workload.loaded import Loaded, Request
+from queuewise.workload.readers.collector import Collector
+from queuewise.workload.readers.delimited import batches
+from queuewise.workload.readers.fields import number
+from queuewise.workload.readers.source import Head
+
+SUMMARY = "Alibaba 2017 batch_task.csv, 8 columns without header"
+
+COLUMNS = ("create_time", "modify_time", "job", "task", "instances", "status", "cores", "memory")
+STATUSES = {"Terminated", "Running", "Waiting", "Failed", "Ready", "Interrupted", "Cancelled"}
+NO_CORES = "one core where the plan tells none"
+
+
+def sniff(head: Head) -> bool:
+    fields = head.first.split(",")
+    return len(fields) == len(COLUMNS) and fields[5] in STATUSES and fields[0].isdigit() and fields[1].isdigit()
+
+
+def read(request: Request) -> Loaded:
+    collect = Collector(request, "alibaba2017")
+    collect.tally.note("memory is a share of an unknown machine and is not modelled")
+    for batch in batches(request.path, collect.tally, columns=COLUMNS):
+        created, modified, cores = number("create_time"), number("modify_time"), number("cores")
+        collect.add(
+            batch, filled={"cpu_milli": (cores.is_null(), NO_CORES)},
+            skip=pl.when(pl.col("status").is_in(["Running", "Waiting", "Ready"])).then(pl.lit("not finished at the end of the log")),
+            submit=created, runtime=modified - created, num_tasks=number("instances"),
+            cpu_milli=(cores.fill_null(1.0) * 1000).ceil(), job_id=pl.col("job") + "/" + pl.col("task"),
+        )  # fmt: skip
+    return collect.finish(epoch=0.0)

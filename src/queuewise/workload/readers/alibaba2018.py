@@ -1,0 +1,39 @@
+"""Alibaba 2018 batch_task: no header; task, instances, job, type, status, start, end, cores (100 = one) and memory of an instance.
+
+A row (a task of a job) becomes a job of `instance_num` tasks submitted when it started: the log has no waits. The
+order between tasks of a job, which task names encode, and memory, a share of an unknown machine, are not modelled.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from queuewise.workload.loaded import Loaded, Request
+from queuewise.workload.readers.alibaba2017 import NO_CORES, STATUSES
+from queuewise.workload.readers.collector import Collector
+from queuewise.workload.readers.delimited import batches
+from queuewise.workload.readers.fields import NEVER_STARTED, NO_END, number
+from queuewise.workload.readers.source import Head
+
+SUMMARY = "Alibaba 2018 batch_task.csv, 9 columns without header"
+
+COLUMNS = ("task", "instances", "job", "type", "status", "start", "end", "cores", "memory")
+
+
+def sniff(head: Head) -> bool:
+    fields = head.first.split(",")
+    return len(fields) == len(COLUMNS) and fields[4] in STATUSES
+
+
+def read(request: Request) -> Loaded:
+    collect = Collector(request, "alibaba2018")
+    collect.tally.note("memory and the order between tasks of one job are not modelled; submissions are the recorded starts")
+    for batch in batches(request.path, collect.tally, columns=COLUMNS):
+        start, end, cores = number("start"), number("end"), number("cores")
+        collect.add(
+            batch, filled={"cpu_milli": (cores.is_null(), NO_CORES)},
+            skip=pl.when(~(start > 0).fill_null(False)).then(pl.lit(NEVER_STARTED)).when(~(end > 0).fill_null(False)).then(pl.lit(NO_END)),
+            submit=start, runtime=end - start, num_tasks=number("instances"), cpu_milli=(cores.fill_null(100.0) * 10).ceil(),
+            job_id=pl.col("job") + "/" + pl.col("task"), group=pl.col("type"),
+        )  # fmt: skip
+    return collect.finish(epoch=0.0)

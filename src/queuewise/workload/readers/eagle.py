@@ -1,0 +1,39 @@
+"""NREL Eagle: a Slurm log of one row a job, with a header and local times without a zone.
+
+Jobs become one task a node. `mem_req` is in MB for the whole job; it and `gpus_req` are 0 where nothing was asked.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from queuewise.workload.loaded import Loaded, Request
+from queuewise.workload.readers.collector import Collector
+from queuewise.workload.readers.delimited import batches
+from queuewise.workload.readers.fields import NEVER_STARTED, NO_END, node_tasks, number, timestamp
+from queuewise.workload.readers.source import Head
+
+SUMMARY = "NREL Eagle jobs (wallclock_req, nodes_req, processors_req, gpus_req, ...)"
+
+REQUIRED = ("job_id", "wallclock_req", "nodes_req", "processors_req", "gpus_req", "mem_req", "submit_time", "start_time", "end_time")
+
+
+def sniff(head: Head) -> bool:
+    return head.has_columns("wallclock_req", "processors_req", "submit_time")
+
+
+def read(request: Request) -> Loaded:
+    collect = Collector(request, "eagle")
+    for batch in batches(request.path, collect.tally, required=REQUIRED):
+        submit, start, end = timestamp("submit_time"), timestamp("start_time"), timestamp("end_time")
+        named = {field: pl.col(column) for field, column in _NAMES.items() if column in batch.columns}
+        collect.add(
+            batch,
+            skip=pl.when(start.is_null()).then(pl.lit(NEVER_STARTED)).when(end.is_null()).then(pl.lit(NO_END)),
+            submit=submit, runtime=end - start, recorded_wait=start - submit, requested=number("wallclock_req"),
+            **node_tasks(number("nodes_req"), number("processors_req"), number("gpus_req"), number("mem_req")), **named,
+        )  # fmt: skip
+    return collect.finish()
+
+
+_NAMES = {"job_id": "job_id", "user": "user", "group": "account", "partition": "partition", "qos": "qos", "job_name": "name"}

@@ -1,0 +1,79 @@
+"""Expressions for the kinds of fields that logs share: times, durations, memory, resource lists, and how a job becomes tasks."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from queuewise.workload.jobs import WHOLE_GPU
+
+NO_END = "no end time"
+NEVER_STARTED = "never started"
+
+# Spellings of GPU kinds in Alibaba's and Slurm's logs -> names of the catalogue in queuewise.cluster.gpus
+KIND_NAMES = {
+    "V100": "V100-16", "V100M16": "V100-16", "V100M32": "V100-32", "A100-SXM4-80GB": "A100-80", "A800-SXM4-80GB": "A800-80",
+    "a100": "A100-40", "v100": "V100-16", "volta": "V100-32", "h100": "H100", "t4": "T4", "p100": "P100",
+}  # fmt: skip
+
+
+def number(name: str) -> pl.Expr:
+    return pl.col(name).str.strip_chars().cast(pl.Float64, strict=False)
+
+
+def timestamp(column: str | pl.Expr) -> pl.Expr:
+    """Unix seconds of `2020-03-26 13:42:30` (a blank or T between, a fraction and a zone allowed) or of plain seconds.
+
+    Times without a zone are taken as they stand, so that hours of the day are the log's own. Anything else is null.
+    """
+    text = (pl.col(column) if isinstance(column, str) else column).str.strip_chars()
+    moment = text.str.slice(0, 19).str.replace("T", " ", literal=True).str.to_datetime("%Y-%m-%d %H:%M:%S", strict=False)
+    rest = text.str.slice(19)
+    fraction = rest.str.extract(r"^(\.\d{1,9})").cast(pl.Float64, strict=False).fill_null(0.0)
+    zone = rest.str.extract_groups(r"([+-])(\d{2}):?(\d{2})$")
+    offset = (zone.struct[1].cast(pl.Float64, strict=False) * 3600 + zone.struct[2].cast(pl.Float64, strict=False) * 60).fill_null(0.0)
+    seconds = moment.dt.epoch("s").cast(pl.Float64) + fraction - pl.when(zone.struct[0] == "-").then(-offset).otherwise(offset)
+    return pl.coalesce(seconds, text.cast(pl.Float64, strict=False))
+
+
+def clock_duration(name: str) -> pl.Expr:
+    """Seconds of Slurm's `[D-]HH:MM:SS[.mmm]` or `MM:SS`; null for UNLIMITED, Partition_Limit and the like."""
+    parts = pl.col(name).str.strip_chars().str.extract_groups(r"^(?:(\d{1,6})-)?(?:(\d{1,4}):)?(\d{1,4}):(\d{1,2}(?:\.\d+)?)$")
+    days, hours, minutes, seconds = (parts.struct[index].cast(pl.Float64, strict=False) for index in range(4))
+    return days.fill_null(0) * 86400 + hours.fill_null(0) * 3600 + minutes * 60 + seconds
+
+
+def mebibytes(text: pl.Expr) -> pl.Expr:
+    """MiB of `62.50G`, `24000M`, `4096K` or a plain number of MiB."""
+    parts = text.str.strip_chars().str.extract_groups(r"^(\d+(?:\.\d+)?)\s*([KMGTP]?)i?B?$")
+    scale = parts.struct[1].replace_strict({"K": 1 / 1024, "": 1.0, "M": 1.0, "G": 1024.0, "T": 1024.0**2, "P": 1024.0**3}, default=None)
+    return parts.struct[0].cast(pl.Float64, strict=False) * scale
+
+
+def kinds(column: str, separator: str = "|") -> pl.Expr:
+    """The allowed GPU kinds in the catalogue's names, sorted and without repeats, joined by `|`; null where any will do."""
+    named = pl.col(column).str.split(separator).list.eval(pl.element().str.strip_chars().replace(KIND_NAMES)).list.unique().list.sort()
+    joined = named.list.join("|")
+    return pl.when(joined != "").then(joined)
+
+
+def one_gpu_tasks(gpus: pl.Expr, cores: pl.Expr | None = None) -> dict[str, pl.Expr]:
+    """A job of n GPUs as n one-GPU tasks that share its cores; without GPUs, one task with all the cores."""
+    tasks = pl.when(gpus > 0).then(gpus).otherwise(1.0)
+    fields = {
+        "num_tasks": pl.when(gpus.is_not_null()).then(tasks),
+        "gpu_milli": pl.when(gpus > 0).then(pl.lit(float(WHOLE_GPU))).otherwise(pl.when(gpus < 0).then(gpus).otherwise(0.0)),
+    }
+    return fields if cores is None else fields | {"cpu_milli": (cores.fill_null(0) * 1000 / tasks).ceil()}
+
+
+def node_tasks(nodes: pl.Expr, cores: pl.Expr, gpus: pl.Expr, mem_mib: pl.Expr) -> dict[str, pl.Expr]:
+    """A job on n nodes as n tasks, each with its share; where GPUs do not divide evenly, as one-GPU tasks."""
+    nodes = pl.when(nodes >= 1).then(nodes).otherwise(1.0)
+    gpus = gpus.fill_null(0.0)
+    tasks = pl.when(gpus % nodes == 0).then(nodes).otherwise(gpus)
+    return {
+        "num_tasks": tasks,
+        "gpu_milli": gpus / tasks * WHOLE_GPU,
+        "cpu_milli": (cores.fill_null(0.0) * 1000 / tasks).ceil(),
+        "mem_mib": (mem_mib.fill_null(0.0) / tasks).ceil(),
+    }
