@@ -1,0 +1,143 @@
+"""Hypothesis strategies: small clusters and workloads that meet every corner of the normative page.
+
+Clusters are small and mixed, workloads oversubscribe them, and all values come from short lists, so that ties, zero
+lengths, overdue jobs, shares that almost fill a GPU and jobs that can never run are frequent instead of rare.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from queuewise.cluster.spec import Cluster, NodeGroup, build
+from queuewise.workload.jobs import ANY_PARTITION, Workload
+
+KINDS = ("T4", "V100-16", "A100-80")
+PARTITIONS = ("north", "south")
+KIND_SETS: tuple[tuple[str, ...], ...] = ((), ("T4",), ("V100-16", "A100-80"), ("A100-80", "H100"), ("H100",))
+
+ORDERS = (
+    "fcfs", "lcfs", "sjf", "ljf", "smallest", "largest", "saf", "laf", "sexp", "lexp", "srf", "lrf", "hrrn", "wfp3", "unicep",
+    "f1", "f2", "f3", "f4", "priority", "edf", "qssf", "power", "random",
+)  # fmt: skip
+BACKFILLS = ("none", "greedy", "easy", "easy-strict", "conservative")
+PLACEMENTS = ("first", "pack", "best", "pack:0", "pack:1", "spread", "random", "fastest", "cheapest", "tier", "tier:balance", "fgd")
+DISPATCHES = ("reorder", "commit")
+
+INTEGER_GAPS = (0.0, 0.0, 0.0, 1.0, 2.0, 5.0)
+FRACTIONAL_GAPS = (0.0, 0.0, 0.1, 0.3, 1 / 3, 2.5)
+INTEGER_RUNTIMES = (0.0, 1.0, 2.0, 3.0, 3.0, 7.0, 20.0)
+FRACTIONAL_RUNTIMES = (0.0, 0.1, 0.2, 0.7, 1 / 3, 3.3, 17.9)
+
+
+@dataclass(frozen=True)
+class Case:
+    """One input of a simulation."""
+
+    workload: Workload
+    cluster: Cluster
+    estimate: NDArray[np.float64]
+    seed: int
+    kill_at_limit: bool
+
+    def __repr__(self) -> str:
+        w, c = self.workload, self.cluster
+        columns = ("submit", "runtime", "num_tasks", "gpu_milli", "cpu_milli", "mem_mib", "requested", "kind_set", "partition", "priority", "deadline")
+        jobs = "\n".join(f"  {name} = {getattr(w, name).tolist()}" for name in columns)
+        nodes = "\n".join(
+            f"  {name} = {getattr(c, name).tolist()}"
+            for name in ("speed", "node_kind", "node_gpus", "node_cpu_milli", "node_mem_mib", "node_rack", "node_partition", "node_core_watts")
+        )
+        return (
+            f"Case(seed={self.seed}, kill_at_limit={self.kill_at_limit}\n{jobs}\n  kind_sets = {w.kind_sets}, partitions = {w.partitions}\n"
+            f"  estimate = {self.estimate.tolist()}\n{nodes}\n  kinds = {[k.name for k in c.kinds]}, partitions = {[p.name for p in c.partitions]}, "
+            f"node_penalty = {c.node_penalty}, rack_penalty = {c.rack_penalty})"
+        )
+
+
+@st.composite
+def clusters(draw: st.DrawFn, *, partitions: tuple[str, ...] = PARTITIONS) -> Cluster:
+    """One to six nodes of up to three groups: with and without GPUs, of several kinds, racks and partitions."""
+    groups = []
+    for _ in range(draw(st.integers(1, 3))):
+        gpus = draw(st.sampled_from((0, 1, 2, 2, 3, 4)))
+        groups.append(
+            NodeGroup(
+                count=draw(st.integers(1, 2)),
+                gpus=gpus,
+                kind=draw(st.sampled_from(KINDS)) if gpus else "",
+                cpus=draw(st.sampled_from((2.0, 4.0, 6.0, float("inf")) if gpus else (2.0, 4.0, 6.0))),
+                mem_gib=draw(st.sampled_from((2.0, 4.0, float("inf")))),
+                partition=draw(st.sampled_from(partitions)),
+                nodes_per_rack=draw(st.integers(0, 2)),
+                core_watts=draw(st.sampled_from((0.0, 5.0, 7.5))),
+            )
+        )
+    present = sorted({group.kind for group in groups if group.gpus})
+    speeds = {kind: draw(st.sampled_from((1.0, 0.5, 2.0, 1.7))) for kind in present}
+    penalties = st.sampled_from((0.0, 0.0, 0.25, 0.3))
+    return build("drawn", groups, speeds=speeds, node_penalty=draw(penalties), rack_penalty=draw(penalties))
+
+
+def column(draw: st.DrawFn, num_jobs: int, values: tuple[Any, ...], dtype: type[np.generic]) -> NDArray[Any]:
+    return np.array(draw(st.lists(st.sampled_from(values), min_size=num_jobs, max_size=num_jobs)), dtype=dtype)
+
+
+@st.composite
+def workloads(draw: st.DrawFn, *, max_jobs: int = 20) -> Workload:
+    """Up to max_jobs jobs of every shape, submitted in bursts."""
+    num = draw(st.integers(1, max_jobs))
+    fractional = draw(st.booleans())
+    gaps = column(draw, num, FRACTIONAL_GAPS if fractional else INTEGER_GAPS, np.float64)
+    gpu = column(draw, num, draw(st.sampled_from(((0, 300, 500, 700, 1000, 1000, 2000), (1000, 1000, 2000, 3000, 4000), (0,)))), np.int32)
+    cpu = column(draw, num, draw(st.sampled_from(((0, 500, 1000, 2000), (1000,), (0,)))), np.int32)
+    mem = column(draw, num, draw(st.sampled_from(((0, 512, 1024, 1500), (0,)))), np.int32)
+    cpu = np.where((gpu == 0) & (cpu == 0) & (mem == 0), np.int32(1000), cpu)
+    partition_choices = draw(st.sampled_from(((ANY_PARTITION,), (0, 1), (0, 1, 2), (ANY_PARTITION, 0, 1))))
+    return Workload(
+        submit=draw(st.sampled_from((0.0, 0.0, 100.0, -3.0))) + np.cumsum(gaps),
+        runtime=column(draw, num, FRACTIONAL_RUNTIMES if fractional else INTEGER_RUNTIMES, np.float64),
+        num_tasks=column(draw, num, draw(st.sampled_from(((1, 1, 1, 2, 3, 4, 6), (1,)))), np.int32),
+        gpu_milli=gpu,
+        cpu_milli=cpu.astype(np.int32),
+        mem_mib=mem,
+        requested=column(draw, num, (np.nan, 0.0, 1.0, 4.0, 25.0), np.float64),
+        kind_set=column(draw, num, draw(st.sampled_from(((0,), (0, 0, 1, 2, 3, 4)))), np.int32),
+        partition=column(draw, num, partition_choices, np.int32),
+        priority=column(draw, num, (0.0, 1.0, 2.5), np.float64),
+        deadline=column(draw, num, (np.nan, 5.0, 30.0), np.float64),
+        kind_sets=KIND_SETS,
+        partitions=(*draw(st.permutations(PARTITIONS)), "nowhere"),
+    )
+
+
+@st.composite
+def estimates(draw: st.DrawFn, workload: Workload) -> NDArray[np.float64]:
+    """The truth, or anything from far below it to far above it."""
+    if draw(st.booleans()):
+        return workload.runtime.astype(np.float64)
+    factors = column(draw, len(workload), (0.0, 0.5, 1.0, 1.0, 2.0, 10.0), np.float64)
+    return workload.runtime * factors + draw(st.sampled_from((0.0, 0.0, 1.0)))
+
+
+@st.composite
+def cases(draw: st.DrawFn, *, max_jobs: int = 20) -> Case:
+    workload = draw(workloads(max_jobs=max_jobs))
+    return Case(workload, draw(clusters()), draw(estimates(workload)), draw(st.integers(0, 2**40)), draw(st.booleans()))
+
+
+@st.composite
+def policies(draw: st.DrawFn) -> str:
+    """A policy name, with every optional part present or absent."""
+    name = draw(st.sampled_from(ORDERS))
+    if draw(st.integers(0, 5)):
+        name += "+" + draw(st.sampled_from(BACKFILLS))
+        name += draw(st.sampled_from(("", "", "/1", "/3")))
+        name += draw(st.sampled_from(("", "", *(f":{order}" for order in ORDERS))))
+    if draw(st.integers(0, 5)):
+        name += "@" + draw(st.sampled_from(PLACEMENTS))
+    return name
