@@ -105,16 +105,14 @@ class Simulate:
     def _write(self, schedules: list[Schedule], summaries: list[dict[str, Any]]) -> None:
         from queuewise.cli.console import note
         from queuewise.config import to_toml
-        from queuewise.evaluation.jobs_table import jobs_table
-        from queuewise.runs import LAST_FILE, file_name, replacing, start_run, write_text
+        from queuewise.evaluation.runfolder import write_cluster, write_replay
+        from queuewise.runs import LAST_FILE, file_name, start_run, write_text
 
         folder = start_run(self.out or "")
         write_text(folder / "config.toml", to_toml({"command": "simulate", **asdict(self)}))
+        write_cluster(folder, schedules[0].cluster)
         for schedule in schedules:
-            policy_folder = folder / file_name(schedule.policy)
-            policy_folder.mkdir(exist_ok=True)
-            with replacing(policy_folder / "jobs.parquet") as temporary:
-                jobs_table(schedule).write_parquet(temporary)
+            write_replay(folder / file_name(schedule.policy), schedule)
         write_text(folder / "summary.csv", _csv(summaries))
         write_text(folder / LAST_FILE, json_text.dumps(summaries, indent=2, allow_nan=False))
         note(f"written to {folder}")

@@ -6,11 +6,11 @@ weights are positive: `util` becomes the idle share 1 − util and `fairness` th
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from queuewise.errors import InputError, unknown_name
-from queuewise.evaluation import energy, fairness, measure, usage
+from queuewise.evaluation import energy, fairness, measure, packing, usage
 from queuewise.evaluation.measure import Floats, Measurement
 
 
@@ -42,6 +42,7 @@ SCORES: dict[str, ScoreTerm] = {
     "util": ScoreTerm(utilisation, True, "the cluster limits neither GPUs nor cores, or nothing ran"),
     "energy": ScoreTerm(energy.energy_kwh, False, "the cluster states no watts"),
     "fairness": ScoreTerm(fairness.jain_index, True, "the log names no users"),
+    "packed": ScoreTerm(packing.allocated_at_first_failure, True, "the cluster has no GPU, or every job started at once"),
 }
 
 
@@ -54,19 +55,29 @@ class Score:
     def higher_is_better(self) -> bool:
         return len(self.terms) == 1 and SCORES[self.terms[0][1]].higher_is_better
 
-    def of(self, m: Measurement) -> float:
-        """The value for one replay; an InputError says why where it is undefined."""
+    def of(self, values: Mapping[str, float | None], where: str) -> float:
+        """The score from the values of `score_values`; an InputError says why where it is undefined."""
         if len(self.terms) == 1:
             weight, name = self.terms[0]
-            return weight * _defined(name, m)
-        return sum(weight * (1 - _defined(name, m) if SCORES[name].higher_is_better else _defined(name, m)) for weight, name in self.terms)
+            return weight * _defined(name, values, where)
+        return sum(weight * _cost(name, values, where) for weight, name in self.terms)
 
 
-def _defined(name: str, m: Measurement) -> float:
-    value = SCORES[name].of(m)
+def score_values(m: Measurement) -> dict[str, float | None]:
+    """Every score of one replay by name, None where undefined."""
+    return {name: term.of(m) for name, term in SCORES.items()}
+
+
+def _cost(name: str, values: Mapping[str, float | None], where: str) -> float:
+    value = _defined(name, values, where)
+    return 1 - value if SCORES[name].higher_is_better else value
+
+
+def _defined(name: str, values: Mapping[str, float | None], where: str) -> float:
+    value = values.get(name)
     if value is None:
         raise InputError(
-            f"score {name!r} is undefined for policy {m.schedule.policy} on {m.schedule.workload.name}: {SCORES[name].undefined}",
+            f"{where}: score {name!r} is undefined: {SCORES[name].undefined}",
             hint="choose another --score, or a workload and cluster that define it",
         )
     return value

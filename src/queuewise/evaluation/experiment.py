@@ -1,0 +1,279 @@
+"""Policies × windows: measure every policy on every window of a plan, on all cores, resuming what was done before.
+
+Each cell (one policy on one window) is kept as soon as it is finished. The conditions of an experiment (jobs, cluster, windows and
+rules) are written first; a folder made under other conditions is refused, and so is a comparison of cells that did not finish
+the same jobs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from queuewise.cluster.spec import Cluster
+from queuewise.config import parse_toml, to_toml
+from queuewise.errors import InputError
+from queuewise.evaluation.bounds import lower_bounds
+from queuewise.evaluation.compare import Standing, ranking
+from queuewise.evaluation.measure import measure
+from queuewise.evaluation.metrics import all_metrics
+from queuewise.evaluation.packing import arrive_and_stay, packing_curve
+from queuewise.evaluation.protocol import Plan, Window
+from queuewise.evaluation.runfolder import CONFIG_FILE, is_replay, read_facts, write_cluster, write_replay
+from queuewise.evaluation.scores import Score, score_values
+from queuewise.runs import file_name, write_text
+from queuewise.sim.schedule import Schedule
+from queuewise.workload.jobs import COLUMNS, Workload
+
+Simulator = Callable[..., Schedule]  # queuewise.policies.simulate, or a stand-in with its signature
+
+
+@dataclass(frozen=True)
+class Rules:
+    """How every window is replayed and measured."""
+
+    dispatch: str = "reorder"
+    estimates: str = "requested"
+    kill_at_limit: bool = False
+    seed: int = 0
+    warmup: float = 0.0
+    cooldown: float = 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class Experiment:
+    workload: Workload
+    cluster: Cluster
+    plan: Plan
+    rules: Rules
+    draw: Callable[[int, int], Workload] | None = None  # (jobs, seed) -> workload, where windows are drawn from a model
+
+    def jobs_of(self, window: Window) -> Workload:
+        """The jobs every policy gets in this window."""
+        if self.plan.protocol == "packing":
+            return arrive_and_stay(self.workload, self.cluster, window.seed or 0)
+        if window.seed is not None and self.draw is not None:
+            return self.draw(window.stop, window.seed)
+        return self.workload.take(slice(window.start, window.stop))
+
+    def conditions(self) -> dict[str, Any]:
+        """Everything but the policies that the figures depend on; two runs are comparable when these are equal."""
+        return {
+            "workload": self.workload.name,
+            "workload_digest": digest_workload(self.workload),
+            "cluster": self.cluster.name,
+            "cluster_digest": digest_cluster(self.cluster),
+            "protocol": self.plan.protocol,
+            "windows": [[w.start, w.stop] if w.seed is None else [w.start, w.stop, w.seed] for w in self.plan.windows],
+            **{field.name: getattr(self.rules, field.name) for field in fields(self.rules)},
+        }
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One policy on one window."""
+
+    policy: str
+    window: int
+    scores: Mapping[str, float | None]
+    bounds: Mapping[str, float | None]  # lower bounds of the scores that have one
+    metrics: Mapping[str, Any]
+    finished_digest: str  # of the set of counted jobs that finished
+    packing: Mapping[str, Any] | None = None
+
+
+def run_experiment(
+    experiment: Experiment,
+    policies: Sequence[str],
+    simulator: Simulator,
+    *,
+    folder: Path | None = None,
+    on_cell: Callable[[Cell], None] = lambda cell: None,
+    threads: int | None = None,
+) -> list[Cell]:
+    """All cells, policy by policy; those already in the folder are read, not redone. `on_cell` hears of each as it is finished."""
+    if folder is not None:
+        open_folder(folder, experiment)
+    todo = [(policy, index) for policy in dict.fromkeys(policies) for index in range(len(experiment.plan.windows))]
+
+    def work(policy: str, index: int) -> Cell:
+        home = cell_folder(folder, experiment.plan, policy, index) if folder is not None else None
+        if home is not None and is_replay(home):
+            cell = _from_facts(read_facts(home), home)
+        else:
+            schedule, cell = _measure_cell(experiment, policy, index, simulator)
+            if home is not None:
+                kept = {key: getattr(cell, key) for key in ("window", "scores", "bounds", "metrics", "finished_digest", "packing")}
+                write_replay(home, schedule, **kept)
+        on_cell(cell)
+        return cell
+
+    with ThreadPoolExecutor(threads or os.cpu_count()) as pool:
+        futures = [pool.submit(work, policy, index) for policy, index in todo]
+        try:
+            wait(futures, return_when=FIRST_EXCEPTION)
+        finally:
+            for future in futures:  # after an error or Ctrl-C: what runs is finished and kept, the rest is not begun
+                future.cancel()
+        return [future.result() for future in futures if not future.cancelled()]
+
+
+def cell_folder(run: Path, plan: Plan, policy: str, index: int) -> Path:
+    home = run / file_name(policy)
+    return home if len(plan.windows) == 1 else home / f"w{index:03d}"
+
+
+def _measure_cell(experiment: Experiment, policy: str, index: int, simulator: Simulator) -> tuple[Schedule, Cell]:
+    rules = experiment.rules
+    schedule = simulator(
+        experiment.jobs_of(experiment.plan.windows[index]),
+        experiment.cluster,
+        policy,
+        dispatch=rules.dispatch,
+        estimates=rules.estimates,
+        seed=rules.seed,
+        kill_at_limit=rules.kill_at_limit,
+    )
+    m = measure(schedule, warmup=rules.warmup, cooldown=rules.cooldown)
+    counted = np.zeros(len(schedule.workload), dtype=bool)
+    counted[m.rows] = True
+    bounds = lower_bounds(schedule.workload, schedule.cluster, counted)
+    packing = packing_curve(schedule).as_dict() if experiment.plan.protocol == "packing" else None
+    return schedule, Cell(
+        policy=policy,
+        window=index,
+        scores=score_values(m),
+        bounds={name: bounds.for_score(name) for name in ("jct", "bsld", "wait")},
+        metrics=all_metrics(m),
+        finished_digest=_digest(m.rows),
+        packing=packing,
+    )
+
+
+def _from_facts(facts: dict[str, Any], home: Path) -> Cell:
+    try:
+        return Cell(**{field.name: facts[field.name] for field in fields(Cell)})
+    except KeyError as error:
+        raise InputError(
+            f"replay.json lacks {error}", where=str(home), hint="this folder was not written by evaluate; give another --out"
+        ) from None
+
+
+def open_folder(folder: Path, experiment: Experiment) -> None:
+    """Make the folder or check that it belongs to the same experiment."""
+    conditions = experiment.conditions()
+    config = folder / CONFIG_FILE
+    if config.exists():
+        differing = [key for key, value in conditions.items() if parse_toml(config).get("conditions", {}).get(key) != value]
+        if differing:
+            raise InputError(
+                f"holds a run under other conditions: {', '.join(differing)} differ", where=str(folder), hint="give another --out folder"
+            )
+        return
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"cannot be made: {error.strerror}", where=str(folder), hint="give another --out folder") from None
+    write_cluster(folder, experiment.cluster)
+    write_text(config, to_toml({"command": "evaluate", "conditions": conditions}))
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """The scores of every policy on every window, fit to be compared."""
+
+    score: Score
+    per_window: Mapping[str, Sequence[float]]  # policy -> [windows]
+    standings: Sequence[Standing]  # best first
+    lower_bound: float | None  # mean over windows
+
+    def as_json(self) -> list[dict[str, Any]]:
+        return [
+            {
+                "policy": s.policy,
+                "score": self.score.name,
+                "mean": s.mean,
+                "ci95": list(s.ci95 or (None, None)),
+                "per_window": list(self.per_window[s.policy]),
+                "vs_best_baseline": None if s.vs_best_baseline is None else {
+                    "diff": s.vs_best_baseline.diff,
+                    "ci95": list(s.vs_best_baseline.ci95 or (None, None)),
+                    "win_rate": s.vs_best_baseline.win_rate,
+                    "baseline": s.best_baseline,
+                },
+                "rank": s.rank,
+                "lower_bound": self.lower_bound,
+            }
+            for s in self.standings
+        ]  # fmt: skip
+
+
+def judge(cells: Sequence[Cell], score: Score) -> Result:
+    """Scores, intervals and ranks, once it is sure that every policy finished the same jobs of the same windows."""
+    check_equal_jobs(cells)
+    policies = list(dict.fromkeys(cell.policy for cell in cells))
+    ordered = sorted(cells, key=lambda cell: cell.window)
+    per_window = {
+        policy: [score.of(cell.scores, f"{policy}, window {cell.window}") for cell in ordered if cell.policy == policy]
+        for policy in policies
+    }
+    baselines = [policy for policy in policies if is_baseline(policy)]
+    standings = ranking(per_window, higher_is_better=score.higher_is_better, baselines=baselines)
+    return Result(score, per_window, standings, _mean_bound([cell for cell in ordered if cell.policy == policies[0]], score))
+
+
+def is_baseline(policy: str) -> bool:
+    """A fixed rule, as against a trained model, a planner or a user's own function."""
+    return not policy.startswith(("model:", "plan:")) and ".py" not in policy
+
+
+def check_equal_jobs(cells: Sequence[Cell]) -> None:
+    by_window: dict[int, Cell] = {}
+    for cell in cells:
+        other = by_window.setdefault(cell.window, cell)
+        if cell.finished_digest != other.finished_digest:
+            counts = " and ".join(f"{c.policy} {c.metrics['completed']} of {c.metrics['jobs']}" for c in (other, cell))
+            raise InputError(
+                f"window {cell.window}: policies did not finish the same jobs ({counts}), so their means cannot be compared",
+                hint="leave out the policy that turns jobs away, or remove those jobs from the workload",
+            )
+    windows = {policy: {c.window for c in cells if c.policy == policy} for policy in {c.policy for c in cells}}
+    if len({frozenset(w) for w in windows.values()}) > 1:
+        raise InputError("policies were not measured on the same windows", hint="run evaluate again: it resumes what is missing")
+
+
+def _mean_bound(cells: Sequence[Cell], score: Score) -> float | None:
+    if len(score.terms) > 1:
+        return None
+    weight, name = score.terms[0]
+    values = [cell.bounds.get(name) for cell in cells]
+    known = [value for value in values if value is not None]
+    return weight * float(np.mean(known)) if known and len(known) == len(values) else None
+
+
+def digest_workload(workload: Workload) -> str:
+    return _digest(*(np.asarray(getattr(workload, column)) for column in COLUMNS))
+
+
+def digest_cluster(cluster: Cluster) -> str:
+    arrays = [value for field in fields(cluster) if isinstance(value := getattr(cluster, field.name), np.ndarray)]
+    facts = repr((cluster.kinds, cluster.partitions, cluster.virtual_clusters, cluster.node_penalty, cluster.rack_penalty))
+    return _digest(*arrays, np.frombuffer(facts.encode(), dtype=np.uint8))
+
+
+def _digest(*arrays: np.ndarray[Any, Any]) -> str:
+    """A short fingerprint of the values."""
+    state = hashlib.blake2b(digest_size=12)
+    for array in arrays:
+        if array.dtype == object:
+            array = array.astype(np.str_)
+        state.update(f"{array.dtype.str}{array.shape}".encode())
+        state.update(np.ascontiguousarray(array).data if array.dtype.kind != "U" else "\0".join(array.tolist()).encode())
+    return state.hexdigest()

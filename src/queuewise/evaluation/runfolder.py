@@ -1,0 +1,136 @@
+"""The replays inside a run folder: written whole or not at all, read with every defect named.
+
+A replay is a folder with `jobs.parquet`, `pieces.parquet` and `replay.json`, the last written last: a replay without it was cut short
+and is made again. A run of one replay a policy (`simulate`, protocol `replay`) keeps it in `<policy>/`, a run over windows in
+`<policy>/w000/`, `<policy>/w001/`, ... `cluster.json` and `config.toml` belong to the whole run.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from queuewise.cluster.gpus import GpuKind
+from queuewise.cluster.spec import Cluster, Partition, VirtualCluster
+from queuewise.config import parse_toml
+from queuewise.errors import InputError
+from queuewise.evaluation.jobs_table import jobs_table, pieces_table, schedule_facts, schedule_from
+from queuewise.runs import LAST_FILE, replacing, write_text
+from queuewise.sim.schedule import Schedule
+
+REPLAY_FILE = "replay.json"
+CLUSTER_FILE = "cluster.json"
+CONFIG_FILE = "config.toml"
+
+
+def write_replay(folder: Path, schedule: Schedule, **figures: Any) -> None:
+    """Keep a schedule and the figures made from it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, table in (("jobs.parquet", jobs_table(schedule)), ("pieces.parquet", pieces_table(schedule))):
+        with replacing(folder / name) as temporary:
+            table.write_parquet(temporary)
+    write_text(folder / REPLAY_FILE, to_json(schedule_facts(schedule) | figures))
+
+
+def is_replay(folder: Path) -> bool:
+    return (folder / REPLAY_FILE).exists()
+
+
+def read_facts(folder: Path) -> dict[str, Any]:
+    """What `replay.json` of a replay holds."""
+    facts = read_json(folder / REPLAY_FILE)
+    if not isinstance(facts, dict) or "policy" not in facts:
+        raise _corrupt(folder / REPLAY_FILE, "it does not describe a replay")
+    return facts
+
+
+def read_schedule(run: Path, replay: Path) -> Schedule:
+    """The schedule kept in `replay`, a folder of the run."""
+    import polars as pl
+
+    cluster, facts = read_cluster(run), read_facts(replay)
+    tables = []
+    for name in ("jobs.parquet", "pieces.parquet"):
+        try:
+            tables.append(pl.read_parquet(replay / name))
+        except FileNotFoundError:
+            raise InputError("is missing", where=str(replay / name), hint="the run folder is incomplete: run the command again") from None
+        except (pl.exceptions.PolarsError, OSError) as error:
+            raise _corrupt(replay / name, str(error).splitlines()[0]) from None
+    try:
+        return schedule_from(tables[0], tables[1], cluster, facts)
+    except (KeyError, pl.exceptions.PolarsError) as error:
+        raise _corrupt(replay, f"column or fact {error} is missing or of another type") from None
+
+
+def find_replays(run: Path) -> Iterator[Path]:
+    """The folders of all finished replays of a run, in order of name."""
+    check_run(run)
+    yield from sorted(path.parent for path in run.rglob(REPLAY_FILE))
+
+
+def check_run(run: Path) -> dict[str, Any]:
+    """The configuration of a finished run; an InputError says what is wrong with any other folder."""
+    if not run.is_dir():
+        raise InputError("no such run folder", where=str(run), hint="give a folder that a command wrote with --out")
+    if not (run / CONFIG_FILE).exists():
+        raise InputError(
+            f"is not a run folder: it has no {CONFIG_FILE}", where=str(run), hint="give a folder that a command wrote with --out"
+        )
+    if not (run / LAST_FILE).exists():
+        raise InputError(
+            f"is an unfinished run: {LAST_FILE} is written last and missing", where=str(run), hint="run the same command again: it resumes"
+        )
+    return parse_toml(run / CONFIG_FILE)
+
+
+def read_summary(run: Path) -> Any:
+    check_run(run)
+    return read_json(run / LAST_FILE)
+
+
+def write_cluster(run: Path, cluster: Cluster) -> None:
+    plain = {field.name: getattr(cluster, field.name) for field in dataclasses.fields(cluster)}
+    for name, value in plain.items():
+        if isinstance(value, np.ndarray):
+            plain[name] = value.tolist()
+    for name in ("kinds", "partitions", "virtual_clusters"):
+        plain[name] = [dataclasses.asdict(entry) for entry in plain[name]]
+    write_text(run / CLUSTER_FILE, json.dumps(plain))  # max_gpus of a virtual cluster may be inf, which Python's JSON can hold
+
+
+def read_cluster(run: Path) -> Cluster:
+    path = run / CLUSTER_FILE
+    plain = read_json(path)
+    try:
+        arrays = {f.name: f.type for f in dataclasses.fields(Cluster) if str(f.type).startswith("NDArray")}
+        for name, kind in arrays.items():
+            plain[name] = np.asarray(plain[name], dtype=np.int64 if "int64" in str(kind) else np.float64)
+        plain["kinds"] = tuple(GpuKind(**kind) for kind in plain["kinds"])
+        plain["partitions"] = tuple(Partition(**partition) for partition in plain["partitions"])
+        plain["virtual_clusters"] = tuple(VirtualCluster(**tenant) for tenant in plain["virtual_clusters"])
+        return Cluster(**{**plain, "node_names": tuple(plain["node_names"])})
+    except (KeyError, TypeError, ValueError) as error:
+        raise _corrupt(path, f"it does not describe a cluster ({error})") from None
+
+
+def to_json(data: Any) -> str:
+    return json.dumps(data, indent=2, allow_nan=False)
+
+
+def read_json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError("is missing", where=str(path), hint="the run folder is incomplete: run the command again") from None
+    except (OSError, ValueError) as error:
+        raise _corrupt(path, str(error)) from None
+
+
+def _corrupt(path: Path, why: str) -> InputError:
+    return InputError(f"is corrupted: {why}", where=str(path), hint="remove it and run the command again; what is whole is not redone")
