@@ -152,7 +152,7 @@ def test_run_folder_holds_what_the_docs_say(calls: list[Any], log: str, tmp_path
     assert json.loads((out / "summary.json").read_text()) == json.loads(capsys.readouterr().out)
     config = tomllib.loads((out / "config.toml").read_text())
     assert (config["command"], config["policy"], config["seed"], config["dispatch"]) == ("simulate", ["fcfs", "sjf+easy/8"], 0, "reorder")
-    rows = list(csv.DictReader((out / "summary.csv").open()))
+    rows = list(csv.DictReader((out / "summary.csv").read_text().splitlines()))
     assert [(row["policy"], float(row["wait_s.mean"])) for row in rows] == list(DELAYS.items())
     jobs = pl.read_parquet(out / "fcfs" / "jobs.parquet")
     assert jobs["status"].to_list() == ["done", "rejected", "done"]
