@@ -46,11 +46,32 @@ class Case:
 
     def __repr__(self) -> str:
         w, c = self.workload, self.cluster
-        columns = ("submit", "runtime", "num_tasks", "gpu_milli", "cpu_milli", "mem_mib", "requested", "kind_set", "partition", "priority", "deadline")
+        columns = (
+            "submit",
+            "runtime",
+            "num_tasks",
+            "gpu_milli",
+            "cpu_milli",
+            "mem_mib",
+            "requested",
+            "kind_set",
+            "partition",
+            "priority",
+            "deadline",
+        )
         jobs = "\n".join(f"  {name} = {getattr(w, name).tolist()}" for name in columns)
         nodes = "\n".join(
             f"  {name} = {getattr(c, name).tolist()}"
-            for name in ("speed", "node_kind", "node_gpus", "node_cpu_milli", "node_mem_mib", "node_rack", "node_partition", "node_core_watts")
+            for name in (
+                "speed",
+                "node_kind",
+                "node_gpus",
+                "node_cpu_milli",
+                "node_mem_mib",
+                "node_rack",
+                "node_partition",
+                "node_core_watts",
+            )
         )
         return (
             f"Case(seed={self.seed}, kill_at_limit={self.kill_at_limit}\n{jobs}\n  kind_sets = {w.kind_sets}, partitions = {w.partitions}\n"

@@ -54,7 +54,9 @@ def violations(
         if job.fewest is None:
             problems += check_rejected(job, pieces, float(start[j]), float(end[j]), int(status[j]))
         else:
-            problems += check_finished(job, pieces, float(start[j]), float(end[j]), int(status[j]), float(workload.submit[j]), kill_at_limit)
+            problems += check_finished(
+                job, pieces, float(start[j]), float(end[j]), int(status[j]), float(workload.submit[j]), kill_at_limit
+            )
     return problems + list(check_capacity(jobs, cluster, [stay for pieces in by_job.values() for stay in pieces]))
 
 

@@ -66,7 +66,15 @@ class Clock(simpy.Environment):
 
 class Simulator:
     def __init__(
-        self, workload: Workload, cluster: Cluster, policy: str, dispatch: str, estimate: Floats, seed: int, kill: bool, predicted: Floats | None
+        self,
+        workload: Workload,
+        cluster: Cluster,
+        policy: str,
+        dispatch: str,
+        estimate: Floats,
+        seed: int,
+        kill: bool,
+        predicted: Floats | None,
     ) -> None:
         self.clock = Clock()
         self.policy = Policy.parse(policy)
