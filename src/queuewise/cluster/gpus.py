@@ -82,11 +82,6 @@ def gpu_kind(name: str) -> GpuKind:
     return found
 
 
-def spellings(kind: GpuKind) -> tuple[str, ...]:
-    """The alternative spellings that resolve to this kind, squashed."""
-    return tuple(alias for alias, target in _ALIASES.items() if target == kind.name)
-
-
 def _squash(name: str) -> str:
     text = name.lower()
     for noise in ("nvidia", "geforce", "tesla", "amd", "instinct", "gb", " ", "-", "_"):
