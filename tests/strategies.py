@@ -33,6 +33,13 @@ FRACTIONAL_GAPS = (0.0, 0.0, 0.1, 0.3, 1 / 3, 2.5)
 INTEGER_RUNTIMES = (0.0, 1.0, 2.0, 3.0, 3.0, 7.0, 20.0)
 FRACTIONAL_RUNTIMES = (0.0, 0.1, 0.2, 0.7, 1 / 3, 3.3, 17.9)
 
+JOB_COLUMNS = (
+    "submit", "runtime", "num_tasks", "gpu_milli", "cpu_milli", "mem_mib", "requested", "kind_set", "partition", "priority", "deadline",
+)  # fmt: skip
+NODE_COLUMNS = (
+    "speed", "node_kind", "node_gpus", "node_cpu_milli", "node_mem_mib", "node_rack", "node_partition", "node_core_watts",
+)  # fmt: skip
+
 
 @dataclass(frozen=True)
 class Case:
@@ -45,39 +52,14 @@ class Case:
     kill_at_limit: bool
 
     def __repr__(self) -> str:
+        """Everything needed to see a failing example: all columns as lists."""
         w, c = self.workload, self.cluster
-        columns = (
-            "submit",
-            "runtime",
-            "num_tasks",
-            "gpu_milli",
-            "cpu_milli",
-            "mem_mib",
-            "requested",
-            "kind_set",
-            "partition",
-            "priority",
-            "deadline",
-        )
-        jobs = "\n".join(f"  {name} = {getattr(w, name).tolist()}" for name in columns)
-        nodes = "\n".join(
-            f"  {name} = {getattr(c, name).tolist()}"
-            for name in (
-                "speed",
-                "node_kind",
-                "node_gpus",
-                "node_cpu_milli",
-                "node_mem_mib",
-                "node_rack",
-                "node_partition",
-                "node_core_watts",
-            )
-        )
-        return (
-            f"Case(seed={self.seed}, kill_at_limit={self.kill_at_limit}\n{jobs}\n  kind_sets = {w.kind_sets}, partitions = {w.partitions}\n"
-            f"  estimate = {self.estimate.tolist()}\n{nodes}\n  kinds = {[k.name for k in c.kinds]}, partitions = {[p.name for p in c.partitions]}, "
-            f"node_penalty = {c.node_penalty}, rack_penalty = {c.rack_penalty})"
-        )
+        jobs = [f"{name} = {getattr(w, name).tolist()}" for name in JOB_COLUMNS]
+        nodes = [f"{name} = {getattr(c, name).tolist()}" for name in NODE_COLUMNS]
+        names = [f"kind_sets = {w.kind_sets}, partitions = {w.partitions}", f"estimate = {self.estimate.tolist()}"]
+        kinds = [f"kinds = {[k.name for k in c.kinds]}, partitions = {[p.name for p in c.partitions]}"]
+        options = [f"node_penalty = {c.node_penalty}, rack_penalty = {c.rack_penalty}, seed = {self.seed}, kill = {self.kill_at_limit}"]
+        return "Case(" + "\n  ".join(jobs + names + nodes + kinds + options) + ")"
 
 
 @st.composite
@@ -140,8 +122,8 @@ def workloads(draw: st.DrawFn, *, max_jobs: int = 20) -> Workload:
 def estimates(draw: st.DrawFn, workload: Workload) -> NDArray[np.float64]:
     """The truth, or anything from far below it to far above it."""
     if draw(st.booleans()):
-        return workload.runtime.astype(np.float64)
-    factors = column(draw, len(workload), (0.0, 0.5, 1.0, 1.0, 2.0, 10.0), np.float64)
+        return workload.runtime
+    factors: NDArray[np.float64] = column(draw, len(workload), (0.0, 0.5, 1.0, 1.0, 2.0, 10.0), np.float64)
     return workload.runtime * factors + draw(st.sampled_from((0.0, 0.0, 1.0)))
 
 

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from reference.state import WHOLE, Job, Machine, make_jobs
 
 from queuewise.cluster.spec import Cluster
 from queuewise.workload.jobs import Workload
+from reference.state import WHOLE, Job, Machine, make_jobs
 
 DONE, REJECTED, KILLED = 3, 4, 5
 
@@ -48,15 +48,12 @@ def violations(
     for stay in stays:
         by_job[stay.job].append(stay)
     problems = [f"pieces of job {j}, which does not exist" for j in by_job if not 0 <= j < len(jobs)]
-    for job in jobs:
-        j = job.index
-        pieces = by_job.get(j, [])
+    for j, job in enumerate(jobs):
+        pieces, begin, finish, state = by_job.get(j, []), float(start[j]), float(end[j]), int(status[j])
         if job.fewest is None:
-            problems += check_rejected(job, pieces, float(start[j]), float(end[j]), int(status[j]))
+            problems += check_rejected(job, pieces, begin, finish, state)
         else:
-            problems += check_finished(
-                job, pieces, float(start[j]), float(end[j]), int(status[j]), float(workload.submit[j]), kill_at_limit
-            )
+            problems += check_finished(job, pieces, begin, finish, state, float(workload.submit[j]), kill_at_limit)
     return problems + list(check_capacity(jobs, cluster, [stay for pieces in by_job.values() for stay in pieces]))
 
 

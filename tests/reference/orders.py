@@ -32,8 +32,25 @@ def each(function: Callable[[float], float], values: Floats) -> Floats:
     return np.array([function(float(v)) for v in values], dtype=np.float64)
 
 
+class Facts:
+    """Columns of all jobs of the workload that some order looks at."""
+
+    def __init__(self, workload: Workload, cluster: Cluster, estimate: Floats, predicted: Floats | None, seed: int) -> None:
+        self.r = np.asarray(estimate, dtype=np.float64)
+        self.n = np.asarray(workload.size, dtype=np.float64)
+        self.s = np.asarray(workload.submit, dtype=np.float64)
+        self.log10_r1 = each(math.log10, np.maximum(self.r, 1.0))
+        self.log10_s1 = each(math.log10, np.maximum(self.s, 1.0))
+        self.log2_n = each(math.log2, self.n)
+        self.priority = np.asarray(workload.priority, dtype=np.float64)
+        self.deadline = np.where(np.isnan(workload.deadline), np.inf, workload.deadline)
+        self.predicted = self.r if predicted is None else predicted
+        self.watts = np.array([cheapest_watts(workload, cluster, j) for j in range(len(workload))], dtype=np.float64)
+        self.random = np.array([float(mix((seed + j) & MASK) >> 11) for j in range(len(workload))], dtype=np.float64)
+
+
 class Queue:
-    """What an order may look at: columns of the queued jobs at one moment."""
+    """What an order may look at: the columns of the queued jobs, and their waits, at one moment."""
 
     def __init__(self, facts: Facts, rows: list[int], now: float) -> None:
         self.r = facts.r[rows]  # estimate
@@ -49,23 +66,6 @@ class Queue:
         self.predicted = facts.predicted[rows]
         self.watts = facts.watts[rows]
         self.random = facts.random[rows]
-
-
-class Facts:
-    """The same columns for all jobs of the workload."""
-
-    def __init__(self, workload: Workload, cluster: Cluster, estimate: Floats, predicted: Floats | None, seed: int) -> None:
-        self.r = np.asarray(estimate, dtype=np.float64)
-        self.n = np.asarray(workload.size, dtype=np.float64)
-        self.s = np.asarray(workload.submit, dtype=np.float64)
-        self.log10_r1 = each(math.log10, np.maximum(self.r, 1.0))
-        self.log10_s1 = each(math.log10, np.maximum(self.s, 1.0))
-        self.log2_n = each(math.log2, self.n)
-        self.priority = np.asarray(workload.priority, dtype=np.float64)
-        self.deadline = np.where(np.isnan(workload.deadline), np.inf, workload.deadline)
-        self.predicted = self.r if predicted is None else predicted
-        self.watts = np.array([cheapest_watts(workload, cluster, j) for j in range(len(workload))], dtype=np.float64)
-        self.random = np.array([float(mix((seed + j) & MASK) >> 11) for j in range(len(workload))], dtype=np.float64)
 
 
 def cheapest_watts(workload: Workload, cluster: Cluster, j: int) -> float:

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from queuewise.workload.jobs import Workload
 from reference.orders import MASK, mix
 from reference.state import WHOLE, Demand, Job, Machine, Piece, State, fewest_nodes
-
-from queuewise.workload.jobs import Workload
 
 Choice = tuple[int, int]  # node, tasks it gets
 
@@ -140,16 +139,18 @@ def put(demand: Demand, state: State, n: int, tasks: int, *, most_free: bool) ->
     """Put tasks on node n one after the other, taking them from the state; one piece a task."""
     pieces = []
     for _ in range(tasks):
-        free = state.gpus[n]
-        if demand.is_share:
-            holding = [g for g in range(len(free)) if free[g] >= demand.gpu]
-            gpus = (min(holding, key=lambda g: (-free[g] if most_free else free[g], g)),)
-        else:
-            gpus = lowest_free(demand, state, n)
+        gpus = (share_gpu(demand, state, n, most_free=most_free),) if demand.is_share else lowest_free(demand, state, n)
         piece = Piece(n, 1, gpus)
         state.take([piece], demand)
         pieces.append(piece)
     return pieces
+
+
+def share_gpu(demand: Demand, state: State, n: int, *, most_free: bool) -> int:
+    """The GPU with the least (or most) free milli that still holds the share, ties to the lowest number."""
+    free = state.gpus[n]
+    holding = [g for g in range(len(free)) if free[g] >= demand.gpu]
+    return min(holding, key=lambda g: (-free[g] if most_free else free[g], g))
 
 
 def lowest_free(demand: Demand, state: State, n: int) -> tuple[int, ...]:

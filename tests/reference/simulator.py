@@ -11,13 +11,13 @@ from dataclasses import dataclass
 import numpy as np
 import simpy
 from numpy.typing import NDArray
+
+from queuewise.cluster.spec import Cluster
+from queuewise.workload.jobs import ANY_PARTITION, Workload
 from reference import backfill
 from reference.orders import Facts, in_order
 from reference.placement import Placer, task_types
 from reference.state import Job, Machine, Piece, make_jobs
-
-from queuewise.cluster.spec import Cluster
-from queuewise.workload.jobs import ANY_PARTITION, Workload
 
 DONE, REJECTED, KILLED = 3, 4, 5  # the numbers of queuewise.sim.schedule, which this must not import
 COMPLETION, ARRIVAL, DECISION = range(3)  # at equal times, in this order
@@ -61,7 +61,7 @@ class Clock(simpy.Environment):
         event._ok, event._value = True, None
         assert event.callbacks is not None
         event.callbacks.append(lambda _: action())
-        heapq.heappush(self._queue, (time, priority, next(self._eid), event))  # type: ignore[arg-type]
+        heapq.heappush(self._queue, (time, priority, next(self._eid), event))  # type: ignore[misc]
 
 
 class Simulator:
@@ -158,9 +158,10 @@ class Simulator:
     def start_from_head(self, q: int) -> Job | None:
         """Start jobs in order while they fit; the first that does not is the blocked head."""
         order = in_order(self.policy.order, self.facts, self.queues[q], self.now)
-        if self.dispatch == "commit" and self.committed[q] is not None:
-            order.remove(self.committed[q])
-            order.insert(0, self.committed[q])
+        committed = self.committed[q]
+        if self.dispatch == "commit" and committed is not None:
+            order.remove(committed)
+            order.insert(0, committed)
         for j in order:
             pieces = self.placer.place(self.jobs[j], self.state)
             if pieces is None:

@@ -10,15 +10,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-import reference
 from hypothesis import given
 from hypothesis import strategies as st
+
+import reference
+from queuewise.cluster.spec import Cluster, NodeGroup, build
+from queuewise.workload.jobs import Workload
 from reference.orders import Facts, in_order, mix
 from reference.placement import least_tier, tier_choices
 from reference.state import Machine, State, make_jobs
-
-from queuewise.cluster.spec import Cluster, NodeGroup, build
-from queuewise.workload.jobs import Workload
 
 DONE, REJECTED, KILLED = 3, 4, 5
 
@@ -154,13 +154,15 @@ def test_conservative_never_books_what_a_job_without_estimate_holds() -> None:
 
 
 def test_greedy_depth_and_second_order() -> None:
-    # 3 GPUs, job 0 holds 2 until 10, job 1 (3 GPUs) blocks. Candidates at 1: job 2 (2 GPUs: does not fit), job 3 (1 GPU, 9 s), job 4 (1 GPU, 2 s).
+    # 3 GPUs, job 0 holds 2 until 10, job 1 (3 GPUs) blocks.
+    # Candidates at 1: job 2 (2 GPUs: does not fit), job 3 (1 GPU, 9 s), job 4 (1 GPU, 2 s).
     workload = jobs((0, 10, 2), (1, 5, 3), (1, 1, 2), (1, 9, 1), (1, 2, 1))
     # In order: job 3 fits, job 4 then not; at 10 jobs 0 and 3 end, jobs 1 then 2 and 4 run.
     assert run(workload, gpu_nodes(3), "fcfs+greedy").start.tolist() == [0, 10, 15, 1, 15]
     # One candidate a pass: always job 2, so nothing is filled in.
     assert run(workload, gpu_nodes(3), "fcfs+greedy/1").start.tolist() == [0, 10, 15, 15, 16]
-    # Shortest first: job 4 at 1, job 3 at 3 until 12; at 10 job 2 (1 s, 2 GPUs) goes in, greedy does not care for the head, which starts at 12.
+    # Shortest first: job 4 at 1, job 3 at 3 until 12. At 10 job 2 (1 s, 2 GPUs) goes in: greedy has no regard for the head,
+    # which starts at 12.
     assert run(workload, gpu_nodes(3), "fcfs+greedy:sjf").start.tolist() == [0, 12, 10, 3, 1]
 
 
@@ -179,7 +181,8 @@ def test_first_pack_and_spread_choose_differently() -> None:
 
 
 def test_pack_splits_a_gang_over_the_largest_nodes() -> None:
-    # 6 tasks: no node holds 6; the most slots are 4 (nodes 0 and 2, the lower one): 4 tasks. 2 remain: of the nodes that hold 2, node 1 has least free.
+    # 6 tasks: no node holds 6; the most slots are 4 (nodes 0 and 2): the lower one gets 4 tasks.
+    # 2 remain: of the nodes that hold 2, node 1 has least free.
     result = run(jobs((0, 10, 6)), gpu_nodes(4, 2, 4), "fcfs")
     assert result.pieces == [(0, 0, 4, 0b1111), (0, 1, 2, 0b11)]
 
@@ -265,7 +268,8 @@ def test_tier_search_equals_brute_force(node_shapes: list[tuple[int, int]], task
 
 def test_fgd_keeps_cores_beside_free_gpus() -> None:
     # Node 0: 1 GPU, 1 core. Node 1: 2 GPUs, 4 cores. Types: (1 GPU, 1 core) × 2 tasks, (no GPU, 1 core) × 1 task.
-    # The CPU-only task on node 0 would leave its GPU without a core: the fragment of the first type rises by 1000 (weight 2). On node 1: no rise.
+    # The CPU-only task on node 0 would leave its GPU without a core: the fragment of the first type rises by 1000 (weight 2).
+    # On node 1 nothing rises.
     # pack goes by least free CPU and takes node 0.
     cluster = build("cores", [NodeGroup(1, gpus=1, kind="T4", cpus=1), NodeGroup(1, gpus=2, kind="T4", cpus=4)])
     workload = jobs((0, 10, 1), (0, 10, 2), gpu_milli=[0, 1000], cpu_milli=1000)
@@ -282,7 +286,7 @@ def test_fgd_completes_a_half_used_gpu() -> None:
 
 
 def test_cheapest_weighs_watts_against_speed() -> None:
-    # T4 draws 70 − 10 = 60 W above idle, V100-16 300 − 30 = 270 W. At equal speed the T4 is cheaper per job; at 5 times the speed the V100 is (54).
+    # T4 draws 70 − 10 = 60 W above idle, V100-16 300 − 30 = 270 W. At equal speed the T4 is cheaper; at 5 times the speed the V100 is (54).
     groups = [NodeGroup(1, gpus=1, kind="V100-16"), NodeGroup(1, gpus=1, kind="T4")]
     assert nodes_of(run(jobs((0, 1, 1)), build("equal", groups), "fcfs@cheapest"), 0) == [1]
     assert nodes_of(run(jobs((0, 1, 1)), build("fast", groups, speeds={"V100-16": 5.0}), "fcfs@cheapest"), 0) == [0]
@@ -333,7 +337,8 @@ def test_jobs_that_can_never_run_are_rejected_and_nothing_else_changes() -> None
     # 2 + 2 GPUs: five tasks, one task of 3 GPUs, an absent kind and an absent partition cannot run; four tasks can.
     workload = jobs(
         (0, 1, 5), (0, 1, 1), (0, 1, 1), (0, 1, 1), (0, 1, 4),
-        gpu_milli=[1000, 3000, 1000, 1000, 1000], kind_set=[0, 0, 1, 0, 0], kind_sets=((), ("H100",)), partition=[-1, -1, -1, 0, -1], partitions=("x",),
+        gpu_milli=[1000, 3000, 1000, 1000, 1000], kind_set=[0, 0, 1, 0, 0], kind_sets=((), ("H100",)),
+        partition=[-1, -1, -1, 0, -1], partitions=("x",),
     )  # fmt: skip
     result = run(workload, gpu_nodes(2, 2), "fcfs")
     assert result.status.tolist() == [REJECTED] * 4 + [DONE]
