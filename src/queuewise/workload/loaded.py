@@ -63,6 +63,15 @@ class Tally:
         if text not in self.notes:
             self.notes.append(text)
 
+    def note_count(self, text: str, count: int) -> None:
+        """A note with a number in front that grows from call to call."""
+        if count:
+            old = next((note for note in self.notes if note.endswith(f" {text}")), None)
+            if old is not None:
+                self.notes.remove(old)
+                count += int(old.split(" ", 1)[0])
+            self.notes.append(f"{count} {text}")
+
     def describe_skipped(self) -> str:
         return ", ".join(
             f"{count} x {reason}" + (f" (first at line {self.first_line[reason]})" if reason in self.first_line else "")

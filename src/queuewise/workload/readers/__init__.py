@@ -14,7 +14,8 @@ from queuewise.workload.loaded import Loaded, Request
 from queuewise.workload.readers.source import Head
 
 READERS: tuple[str, ...] = (
-    "philly", "supercloud", "eagle", "acme", "helios", "openb", "spot", "drl", "alibaba2018", "alibaba2017", "rltune", "swf",
+    "parquet", "slurm", "lsf", "philly", "google2019", "supercloud", "eagle", "acme", "helios", "openb", "pai", "spot", "drl",
+    "alibaba2018", "alibaba2017", "google2011", "rltune", "swf", "csv",
 )  # fmt: skip
 
 

@@ -32,7 +32,7 @@ def read(request: Request) -> Loaded:
     for batch in batches(request.path, collect.tally, columns=COLUMNS):
         created, modified, cores = number("create_time"), number("modify_time"), number("cores")
         collect.add(
-            batch, filled={"cpu_milli": (cores.is_null(), NO_CORES)},
+            batch, {"cpu_milli": (cores.is_null(), NO_CORES)},
             skip=pl.when(pl.col("status").is_in(["Running", "Waiting", "Ready"])).then(pl.lit("not finished at the end of the log")),
             submit=created, runtime=modified - created, num_tasks=number("instances"),
             cpu_milli=(cores.fill_null(1.0) * 1000).ceil(), job_id=pl.col("job") + "/" + pl.col("task"),

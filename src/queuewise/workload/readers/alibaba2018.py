@@ -31,7 +31,7 @@ def read(request: Request) -> Loaded:
     for batch in batches(request.path, collect.tally, columns=COLUMNS):
         start, end, cores = number("start"), number("end"), number("cores")
         collect.add(
-            batch, filled={"cpu_milli": (cores.is_null(), NO_CORES)},
+            batch, {"cpu_milli": (cores.is_null(), NO_CORES)},
             skip=pl.when(~(start > 0).fill_null(False)).then(pl.lit(NEVER_STARTED)).when(~(end > 0).fill_null(False)).then(pl.lit(NO_END)),
             submit=start, runtime=end - start, num_tasks=number("instances"), cpu_milli=(cores.fill_null(100.0) * 10).ceil(),
             job_id=pl.col("job") + "/" + pl.col("task"), group=pl.col("type"),

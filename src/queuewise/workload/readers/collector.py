@@ -62,7 +62,7 @@ class Collector:
         self.tally = Tally()
         self._kept: list[pl.DataFrame] = []
 
-    def add(self, batch: pl.DataFrame, *, filled: Mapping[str, tuple[pl.Expr, str]] = MappingProxyType({}), **fields: pl.Expr) -> None:
+    def add(self, batch: pl.DataFrame, filled: Mapping[str, tuple[pl.Expr, str]] = MappingProxyType({}), /, **fields: pl.Expr) -> None:
         """Rows of a batch. `fields` are expressions for columns of FIELDS, and `skip` for the reader's own reasons.
 
         `filled` says where a field was filled in or repaired, and how; it is counted over the rows that are kept.
@@ -105,7 +105,7 @@ class Collector:
             )
         )
 
-    def finish(self, *, epoch: float | None = None, cluster: ClusterFacts | None = None) -> Loaded:
+    def finish(self, *, epoch: float | None = None, cluster: ClusterFacts | None = None, name: str | None = None) -> Loaded:
         """The workload. Without an epoch the times are Unix times: the clock then starts at the first submission."""
         where = str(self.request.path)
         if not self._kept or not sum(frame.height for frame in self._kept):
@@ -125,9 +125,10 @@ class Collector:
         if epoch is None:
             epoch = float(np.floor(submit[0]))
             submit -= epoch
-        return Loaded(self._workload(table, submit, epoch), cluster, self.tally, self.format)
+        workload = self._workload(table, submit, epoch, name or _stem(self.request.path))
+        return Loaded(workload, cluster, self.tally, self.format)
 
-    def _workload(self, table: pl.DataFrame, submit: NDArray[np.float64], epoch: float) -> Workload:
+    def _workload(self, table: pl.DataFrame, submit: NDArray[np.float64], epoch: float, name: str) -> Workload:
         codes, labels = zip(*(_code(table[name]) for name in _LABELS), strict=True)
         label = dict(zip(_LABELS, labels, strict=True))
         code = dict(zip(_LABELS, codes, strict=True))
@@ -139,8 +140,8 @@ class Collector:
             submit=submit, **columns,
             kind_set=code["kinds"] + 1, job_name=_code(table["job_name"])[0], job_id=self._ids(table["job_id"]),
             kind_sets=((), *(tuple(kinds.split(KIND_SEPARATOR)) for kinds in label["kinds"])),
-            partitions=label["partition"], users=label["user"], groups=label["group"], qos_names=label["qos"],
-            name=_stem(self.request.path), epoch=epoch,
+            partitions=label["partition"], users=label["user"], groups=label["group"], qos_names=label["qos"], name=name, epoch=epoch,
+
         )  # fmt: skip
 
     def _ids(self, ids: pl.Series) -> NDArray[Any]:

@@ -32,37 +32,40 @@ def batches(
     required: Sequence[str] = (),
     separator: str = ",",
     comment: str = "",
+    quoted: bool = True,
+    fold_case: bool = False,
     numbers: Mapping[str, type[pl.DataType]] | None = None,
     prepare: Callable[[bytes], bytes] | None = None,
 ) -> Iterator[pl.DataFrame]:
     """Tables of the rows of `path`. Without `columns` the first line that is no comment is the header.
 
-    `required` columns must be in the header. `numbers` are parsed as such at once (anything else becomes null).
+    `required` columns must be in the header, whose names become lower case with `fold_case`. Fields may be in quotes where
+    `quoted`. `numbers` are parsed as such at once (anything else becomes null).
     `prepare` rewrites each block before it is parsed and must keep its lines.
     """
     header = columns is None
-    names = list(columns) if columns is not None else read_header(read_head(path), separator, comment, required)
+    names = list(columns) if columns is not None else read_header(read_head(path), separator, comment, required, fold_case)
     for first_line, block in blocks(path):
         text = _readable(block, path, first_line, tally)
-        frame = _parse(prepare(text) if prepare else text, names, separator, numbers or {})
+        frame = _parse(prepare(text) if prepare else text, names, separator, quoted, numbers or {})
         frame = frame.with_row_index("line", offset=first_line)
         rows = pl.any_horizontal(pl.col(*names, _OVERFLOW).is_not_null())
         if comment:
             rows &= ~pl.col(names[0]).cast(pl.String).str.starts_with(comment).fill_null(False)
         frame = frame.filter(rows)
-        again = (pl.col(names[0]).cast(pl.String) == names[0]) & (pl.col(names[-1]).cast(pl.String) == names[-1])
+        again = pl.all_horizontal(pl.col(name).cast(pl.String).str.to_lowercase() == name.lower() for name in (names[0], names[-1]))
         if header and first_line == 1:
             frame, header = frame.slice(1), False
         skip = pl.when(pl.col(_OVERFLOW).is_not_null()).then(pl.lit(TOO_MANY)).when(again).then(pl.lit(REPEATED_HEADER))
         yield frame.with_columns(skip.otherwise(None).alias("skip")).drop(_OVERFLOW)
 
 
-def read_header(head: Head, separator: str = ",", comment: str = "", required: Sequence[str] = ()) -> list[str]:
+def read_header(head: Head, separator: str = ",", comment: str = "", required: Sequence[str] = (), fold_case: bool = False) -> list[str]:
     """The column names in the first line that is no comment."""
     lines = [line for line in head.lines if not (comment and line.startswith(comment))]
     if not lines:
         raise InputError("the file is empty", where=str(head.path), hint="a header line and one row a job are expected")
-    names = [name.strip() for name in next(csv.reader([lines[0]], delimiter=separator))]
+    names = [name.strip().lower() if fold_case else name.strip() for name in _split(lines[0], separator)]
     missing = [name for name in required if name not in names]
     if missing:
         found = ", ".join(names[:30])[:300]
@@ -95,7 +98,14 @@ def _readable(block: bytes, path: Path, first_line: int, tally: Tally) -> bytes:
     return block
 
 
-def _parse(text: bytes, names: list[str], separator: str, numbers: Mapping[str, type[pl.DataType]]) -> pl.DataFrame:
+def _split(line: str, separator: str) -> list[str]:
+    try:
+        return next(csv.reader([line], delimiter=separator), [])
+    except csv.Error:
+        return line.split(separator)
+
+
+def _parse(text: bytes, names: list[str], separator: str, quoted: bool, numbers: Mapping[str, type[pl.DataType]]) -> pl.DataFrame:
     """One row a line. The first line fed to Polars is a dummy that fixes the number of columns at len(names) + 1."""
     schema: dict[str, type[pl.DataType]] = {name: numbers.get(name, pl.String) for name in names} | {_OVERFLOW: pl.String}
     lines = text.count(b"\n") + (not text.endswith(b"\n"))
@@ -103,7 +113,7 @@ def _parse(text: bytes, names: list[str], separator: str, numbers: Mapping[str, 
     try:
         frame = pl.read_csv(
             io.BytesIO(dummy + text), has_header=False, schema=schema, separator=separator, truncate_ragged_lines=True,
-            quote_char='"' if b'"' in text else None, ignore_errors=bool(numbers),
+            quote_char='"' if quoted and b'"' in text else None, ignore_errors=bool(numbers),
         ).slice(1)  # fmt: skip
         if frame.height == lines:
             return frame
@@ -116,11 +126,7 @@ def _parse_slowly(text: bytes, lines: int, schema: dict[str, type[pl.DataType]],
     """For blocks with broken quotes, which make Polars fail or join lines: each line on its own."""
     rows = []
     for line in text.decode("utf-8").split("\n")[:lines]:
-        try:
-            fields = next(csv.reader([line], delimiter=separator), [])
-        except csv.Error:
-            fields = line.split(separator)
-        padded = [field or None for field in fields[: len(schema)]]
+        padded = [field or None for field in _split(line, separator)[: len(schema)]]
         rows.append(padded + [None] * (len(schema) - len(padded)))
     frame = pl.DataFrame(rows, schema=dict.fromkeys(schema, pl.String), orient="row")
     return frame.cast({name: kind for name, kind in schema.items() if kind != pl.String}, strict=False)

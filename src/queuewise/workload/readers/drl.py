@@ -28,7 +28,7 @@ def read(request: Request) -> Loaded:
     for batch in batches(request.path, collect.tally, required=REQUIRED):
         gpus = number("gpus")
         collect.add(
-            batch, filled={"cpu_milli": (gpus == 0, NO_GPU)},
+            batch, {"cpu_milli": (gpus == 0, NO_GPU)},
             submit=number("arrival_time"), runtime=number("runtime"), priority=number("priority"),
             **one_gpu_tasks(gpus, pl.when(gpus == 0).then(1.0)),
         )  # fmt: skip

@@ -21,7 +21,7 @@ _CLAMPED = "duration_clamped_48h"
 
 
 def sniff(head: Head) -> bool:
-    return head.has_columns(*OFFICIAL) and head.has_columns("queue") or head.has_columns(*REDUCED) and not head.has_columns("type")
+    return head.has_columns(*OFFICIAL) or head.has_columns(*REDUCED)
 
 
 def read(request: Request) -> Loaded:
@@ -47,7 +47,7 @@ def _reduced(request: Request, flagged: bool) -> Loaded:
     cut = (pl.col(_CLAMPED) == "True") if flagged else pl.lit(False)
     for batch in batches(request.path, collect.tally, required=REDUCED):
         collect.add(
-            batch, filled={"runtime": (cut, "flagged durations were cut at 48 h by whoever reduced the list")},
+            batch, {"runtime": (cut, "flagged durations were cut at 48 h by whoever reduced the list")},
             submit=timestamp("submit_time"), runtime=number("duration"), **one_gpu_tasks(number("gpu_num")), job_id=pl.col("job_id"),
         )  # fmt: skip
     return collect.finish()

@@ -34,7 +34,7 @@ def read(request: Request) -> Loaded:
         created, scheduled, gpus = number("creation_time"), number("scheduled_time"), number("num_gpu")
         collect.add(
             batch,
-            filled={"runtime": (scheduled.is_null(), "creation to deletion for pods that were never scheduled")},
+            {"runtime": (scheduled.is_null(), "creation to deletion for pods that were never scheduled")},
             submit=created, runtime=number("deletion_time") - pl.coalesce(scheduled, created), recorded_wait=scheduled - created,
             num_tasks=pl.lit(1), gpu_milli=gpus * number("gpu_milli"), cpu_milli=number("cpu_milli"), mem_mib=number("memory_mib"),
             kinds=pl.when(gpus > 0).then(kinds("gpu_spec")), qos=pl.col("qos"), job_id=pl.col("name"),

@@ -16,7 +16,7 @@ from queuewise.errors import InputError
 from queuewise.workload.loaded import ClusterFacts, Loaded, Request, Tally
 from queuewise.workload.readers.collector import Collector
 from queuewise.workload.readers.delimited import batches, read_header
-from queuewise.workload.readers.fields import NEVER_STARTED, NO_END, number, one_gpu_tasks, timestamp
+from queuewise.workload.readers.fields import NEVER_STARTED, number, one_gpu_tasks, timestamp
 from queuewise.workload.readers.machines import cluster_facts
 from queuewise.workload.readers.source import Head, read_all, read_head
 

@@ -45,7 +45,8 @@ def _read_official(request: Request, collect: Collector) -> None:
             batch,
             submit=number("submit_time"), runtime=number("duration"), num_tasks=number("worker_num"), gpu_milli=_milli(gpus),
             cpu_milli=(number("cpu_request") * 1000).ceil(), kinds=pl.when(gpus > 0).then(kinds("gpu_model")),
-            priority=pl.when(spot).then(0.0).otherwise(1.0), group=pl.col("organization"), qos=pl.col("job_type"), job_id=pl.col("job_name"),
+            priority=pl.when(spot).then(0.0).otherwise(1.0), group=pl.col("organization"), qos=pl.col("job_type"),
+            job_id=pl.col("job_name"),
         )  # fmt: skip
 
 
@@ -53,7 +54,7 @@ def _read_derived(request: Request, collect: Collector) -> None:
     for batch in batches(request.path, collect.tally, required=drl.REQUIRED):
         gpus = number("gpus")
         collect.add(
-            batch, filled={"cpu_milli": (gpus == 0, drl.NO_GPU)},
+            batch, {"cpu_milli": (gpus == 0, drl.NO_GPU)},
             submit=number("arrival_time"), runtime=number("runtime"), num_tasks=pl.lit(1), gpu_milli=_milli(gpus),
             cpu_milli=pl.when(gpus == 0).then(1000), priority=number("priority"),
         )  # fmt: skip

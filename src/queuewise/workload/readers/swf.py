@@ -37,13 +37,13 @@ def read(request: Request) -> Loaded:
     header = _header(read_head(request.path))
     collect = Collector(request, "swf")
     for batch in batches(
-        request.path, collect.tally, columns=COLUMNS, separator=" ", comment=";", numbers=_NUMBERS, prepare=_single_blanks
+        request.path, collect.tally, columns=COLUMNS, separator=" ", comment=";", quoted=False, numbers=_NUMBERS, prepare=_single_blanks
     ):
         procs, asked = _known("procs", above=0), _known("req_procs", above=0)
         kib = pl.coalesce(_known("req_mem", above=0), _known("used_mem", above=0))
         collect.add(
             batch,
-            filled={"num_tasks": (procs.is_null(), "requested processors (field 8) where field 5 has none")},
+            {"num_tasks": (procs.is_null(), "requested processors (field 8) where field 5 has none")},
             skip=pl.when(pl.col("think_time").is_null()).then(pl.lit("too few fields"))
             .when(pl.col("run").is_null() | (pl.col("run") == -1)).then(pl.lit("no runtime"))
             .when(procs.is_null() & asked.is_null()).then(pl.lit("no processors")),

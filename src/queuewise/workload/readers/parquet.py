@@ -1,0 +1,39 @@
+"""The generic Parquet file: columns named like our fields, or with any names and `--map column=field`. See `generic`."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from queuewise.errors import InputError
+from queuewise.workload.loaded import Loaded, Request
+from queuewise.workload.readers import generic
+from queuewise.workload.readers.collector import Collector
+from queuewise.workload.readers.source import Head, read_head
+
+SUMMARY = "generic Parquet with our field names, or with --map column=field"
+
+_MAGIC = b"PAR1"
+_SLICE_ROWS = 1_000_000
+
+
+def sniff(head: Head) -> bool:
+    return head.start.startswith(_MAGIC)
+
+
+def read(request: Request) -> Loaded:
+    if not sniff(read_head(request.path)):
+        raise InputError("not a Parquet file", where=str(request.path), hint="Parquet files begin with PAR1")
+    collect = Collector(request, "parquet")
+    dated = False
+    try:
+        scan = pl.scan_parquet(request.path)
+        names = scan.collect_schema().names()
+        fields = generic.mapping(names, request)
+        stored = generic.stored(pl.read_parquet_metadata(request.path).get(generic.METADATA, ""))
+        total = scan.select(pl.len()).collect().item()
+        for offset in range(0, total, _SLICE_ROWS):
+            batch = scan.select(*fields.values()).slice(offset, _SLICE_ROWS).collect()
+            dated |= generic.add(batch, fields, collect)
+    except (pl.exceptions.PolarsError, OSError, pl.exceptions.PanicException) as error:
+        raise InputError(f"damaged Parquet: {str(error).splitlines()[0]}", where=str(request.path), hint="write the file again") from None
+    return generic.finish(collect, stored, dated)

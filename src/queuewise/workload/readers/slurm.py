@@ -1,0 +1,110 @@
+"""Slurm accounting: `sacct --parsable2` with a header in any order of fields, the header-less XDMoD order, and `sacct --json`.
+
+Steps (job ids with a dot) are skipped. A job becomes one task a node, sharing cores, GPUs and memory of the allocation.
+Times are the log's local times. Submit is reset when a job is requeued, so waits count from the last submission.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from queuewise.workload.loaded import Loaded, Request
+from queuewise.workload.readers import slurm_json
+from queuewise.workload.readers.collector import Collector
+from queuewise.workload.readers.delimited import batches
+from queuewise.workload.readers.fields import KIND_NAMES, NEVER_STARTED, NO_END, clock_duration, mebibytes, node_tasks, number, timestamp
+from queuewise.workload.readers.source import Head, read_head
+
+SUMMARY = "Slurm sacct --parsable2 (with header, or XDMoD's order without) and sacct --json"
+
+XDMOD = (
+    "jobid", "jobidraw", "cluster", "partition", "qos", "account", "group", "gid", "user", "uid", "submit", "eligible", "start", "end",
+    "elapsed", "exitcode", "state", "nnodes", "ncpus", "reqcpus", "reqmem", "reqtres", "alloctres", "timelimit", "nodelist", "jobname",
+)  # fmt: skip
+REQUIRED = ("jobid", "submit", "start", "end")
+STATES = {
+    "BOOT_FAIL", "CANCELLED", "COMPLETED", "COMPLETING", "CONFIGURING", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PENDING",
+    "PREEMPTED", "REQUEUED", "RESIZING", "REVOKED", "RUNNING", "SUSPENDED", "TIMEOUT",
+}  # fmt: skip
+_UNFINISHED = ["PENDING", "RUNNING", "SUSPENDED", "CONFIGURING", "COMPLETING", "REQUEUED", "RESIZING"]
+_PER_CPU_FLAG = 2.0**31  # older Slurm prints "per CPU" as this bit of the number of MB
+_MAX_NODE_MIB = 2.0**28  # 256 TiB: no node has more, so larger requests mean that none was made
+_NAMES = {"job_id": "jobid", "user": "user", "group": "account", "partition": "partition", "qos": "qos", "job_name": "jobname"}
+
+
+def sniff(head: Head) -> bool:
+    names = {name.strip().lower() for name in head.first.split("|")}
+    return slurm_json.sniff(head) or set(REQUIRED) <= names or _is_xdmod(head)
+
+
+def read(request: Request) -> Loaded:
+    head = read_head(request.path)
+    collect = Collector(request, "slurm")
+    if slurm_json.sniff(head):
+        _add(slurm_json.table(request.path), collect)
+    else:
+        columns = XDMOD if _is_xdmod(head) else None
+        for batch in batches(request.path, collect.tally, columns=columns, required=REQUIRED, separator="|", quoted=False, fold_case=True):
+            _add(batch, collect)
+    return collect.finish()
+
+
+def _is_xdmod(head: Head) -> bool:
+    fields = head.first.split("|")
+    return len(fields) == len(XDMOD) and fields[0][:1].isdigit() and fields[10][4:5] == "-"
+
+
+def _add(batch: pl.DataFrame, collect: Collector) -> None:
+    missing = [pl.lit(None, dtype=pl.String).alias(name) for name in (*XDMOD, "elapsedraw", "timelimitraw") if name not in batch.columns]
+    batch = batch.with_columns(missing)
+    submit, start, end = timestamp("submit"), timestamp("start"), timestamp("end")
+    state = pl.col("state").str.strip_chars().str.extract(r"^([A-Z_]+)")
+    nodes = pl.coalesce(number("nnodes"), _tres("node"))
+    cores = pl.coalesce(_tres("cpu"), number("ncpus"), number("reqcpus"))
+    memory = _memory(nodes, cores)
+    unplaced = (pl.col("nodelist") == "None assigned") & (start == end)
+    collect.tally.note_count(
+        "jobs were cancelled before they got nodes; they are kept and run for 0 s", batch.select(unplaced.sum()).item()
+    )
+    collect.add(
+        batch,
+        {"mem_mib": (memory > _MAX_NODE_MIB * nodes, "requests beyond any machine were taken as none")},
+        skip=pl.when(pl.col("jobid").str.contains(".", literal=True)).then(pl.lit("job step"))
+        .when(~state.is_in(STATES)).then(pl.lit("unknown state"))
+        .when(state.is_in(_UNFINISHED)).then(pl.lit("not finished when the log was taken"))
+        .when(start.is_null()).then(pl.lit(NEVER_STARTED)).when(end.is_null()).then(pl.lit(NO_END)),
+        submit=submit,
+        runtime=pl.coalesce(number("elapsedraw"), clock_duration("elapsed"), end - start),
+        recorded_wait=pl.max_horizontal(start - submit, pl.lit(0.0)),
+        requested=pl.coalesce(number("timelimitraw") * 60, clock_duration("timelimit")),
+        **node_tasks(nodes, cores, _gpus(), pl.when(memory <= _MAX_NODE_MIB * nodes).then(memory)),
+        kinds=pl.col("reqtres").str.extract(r"gres/gpu:([^=,]+)=").str.to_lowercase().replace_strict(KIND_NAMES, default=None),
+        **{field: pl.col(column) for field, column in _NAMES.items()},
+    )  # fmt: skip
+
+
+def _tres(name: str) -> pl.Expr:
+    """A number of the allocation, or of the request where nothing was allocated."""
+    found = (pl.col(column).str.extract(rf"(?:^|,){name}=(\d+)(?:,|$)") for column in ("alloctres", "reqtres"))
+    return pl.coalesce(*found).cast(pl.Float64, strict=False)
+
+
+def _gpus() -> pl.Expr:
+    """`gres/gpu=N`, or else the sum of `gres/gpu:type=N`: both forms name the same GPUs."""
+    typed = (pl.col(column).str.extract_all(r"gres/gpu:[^=,]+=\d+") for column in ("alloctres", "reqtres"))
+    sums = (pl.when(found.list.len() > 0).then(found.list.eval(_after_equals()).list.sum()) for found in typed)
+    return pl.coalesce(_tres("gres/gpu"), *sums)
+
+
+def _after_equals() -> pl.Expr:
+    return pl.element().str.extract(r"=(\d+)$").cast(pl.Float64, strict=False)
+
+
+def _memory(nodes: pl.Expr, cores: pl.Expr) -> pl.Expr:
+    """MiB of the whole job, from the allocation or else from ReqMem: `31000Mn` a node, `4Gc` a core, `16G` in all."""
+    listed = pl.coalesce(*(mebibytes(pl.col(column).str.extract(r"(?:^|,)mem=([^,]+)")) for column in ("alloctres", "reqtres")))
+    parts = pl.col("reqmem").str.extract_groups(r"^(.*?)([nc]?)$")
+    amount, per = mebibytes(parts.struct[0]), parts.struct[1]
+    flagged = (amount > _PER_CPU_FLAG) & (amount < 2 * _PER_CPU_FLAG)
+    amount = pl.when(flagged).then(amount - _PER_CPU_FLAG).otherwise(amount)
+    return pl.coalesce(listed, amount * pl.when(flagged | (per == "c")).then(cores).when(per == "n").then(nodes).otherwise(1.0))
