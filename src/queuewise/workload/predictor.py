@@ -5,6 +5,9 @@ later. That is the log's own clock: in a replay where a job waits differently th
 
 `recent` blends, in log space, the recent runs of ever more alike jobs: all, same GPUs, same user, same user and request,
 same user and name, and the same with the same GPUs. Each level is pulled towards the coarser one by `PRIOR_RUNS` pseudo-runs.
+
+`gb` is gradient boosting (scikit-learn) on that prediction and the job's own columns, trained anew whenever the number of jobs has grown
+by a quarter, on jobs finished by then.
 """
 
 from __future__ import annotations
@@ -13,12 +16,15 @@ from collections.abc import Hashable
 
 import numpy as np
 
-from queuewise.errors import unknown_name
+from queuewise.errors import MissingExtraError, unknown_name
 from queuewise.workload.jobs import UNKNOWN, Floats, Workload
 
 RECENT_RUNS = 10  # a level's mean forgets runs older than about this many
 PRIOR_RUNS = 1.0  # weight of the coarser level, in runs
-METHODS = ("recent",)
+METHODS = ("recent", "gb")
+FIRST_TRAINING = 200  # jobs; before that `gb` predicts as `recent`
+RETRAIN_GROWTH = 1.25
+MOST_TRAINING_JOBS = 50_000  # the latest ones
 
 
 def predict(workload: Workload, method: str = "recent", seed: int = 0) -> Floats:
@@ -26,6 +32,8 @@ def predict(workload: Workload, method: str = "recent", seed: int = 0) -> Floats
     if method not in METHODS:
         raise unknown_name("predictor", method, METHODS)
     prediction = _predict_recent(workload)
+    if method == "gb":
+        prediction = _predict_boosted(workload, prediction, seed)
     return np.fmin(prediction, np.where(np.isnan(prediction), np.nan, workload.requested))
 
 
@@ -59,7 +67,7 @@ def _predict_recent(workload: Workload) -> Floats:
                     blended = (mean * runs + blended * prior) / (runs + prior)
                     prior = PRIOR_RUNS
             prediction[j] = blended
-    return np.exp(prediction)
+    return np.asarray(np.exp(prediction))
 
 
 def _similarity_keys(workload: Workload) -> list[tuple[Hashable, ...]]:
@@ -82,3 +90,35 @@ def _levels(user: int, name: int, size: float, requested: float) -> tuple[Hashab
     elif user != UNKNOWN:
         levels.append(("user", user, size))
     return tuple(levels)
+
+
+def _predict_boosted(workload: Workload, recent: Floats, seed: int) -> Floats:
+    """Block by block: train on jobs finished before the block's first submission, predict the block."""
+    try:
+        from sklearn.ensemble import HistGradientBoostingRegressor
+    except ImportError:
+        raise MissingExtraError("scikit-learn", "predict") from None
+    features = _features(workload, recent)
+    target = np.log(np.maximum(workload.runtime, 1.0))
+    finish = known_at(workload)
+    prediction = recent.copy()
+    begin = FIRST_TRAINING
+    while begin < len(workload):
+        end = min(len(workload), int(np.ceil(begin * RETRAIN_GROWTH)))
+        finished = np.flatnonzero(finish[:begin] < workload.submit[begin])[-MOST_TRAINING_JOBS:]
+        if len(finished) >= FIRST_TRAINING // 2:
+            model = HistGradientBoostingRegressor(loss="absolute_error", early_stopping=False, random_state=seed)
+            model.fit(features[finished], target[finished])
+            prediction[begin:end] = np.exp(model.predict(features[begin:end]))
+        begin = end
+    return prediction
+
+
+def _features(workload: Workload, recent: Floats) -> Floats:
+    """[J, features] all known at submission: none is made from the job's own runtime or wait."""
+    hour = (workload.submit + workload.epoch) // 3600 % 24
+    columns = [
+        np.log(recent), workload.size, workload.num_tasks, workload.gpu_milli, workload.cpu_milli, workload.mem_mib, workload.requested,
+        workload.user, workload.group, workload.job_name, workload.partition, workload.priority, hour,
+    ]  # fmt: skip
+    return np.stack([np.asarray(column, np.float64) for column in columns], axis=1)

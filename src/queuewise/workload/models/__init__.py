@@ -18,14 +18,19 @@ import numpy as np
 from queuewise.errors import InputError, unknown_name
 from queuewise.workload.jobs import Workload
 
-MODELS: Mapping[str, str] = {  # name -> module with `sample`
+MODELS: Mapping[str, str] = {  # name -> module with `sample`, or fitted parameters beside this file
     "poisson": "queuewise.workload.models.poisson",
     "bursty": "queuewise.workload.models.bursty",
     "hetero": "queuewise.workload.models.hetero",
     "eda": "queuewise.workload.models.eda",
     "lublin": "queuewise.workload.models.lublin",
     "bench": "queuewise.workload.models.bench",
+    "philly": "philly.toml",
+    "venus": "venus.toml",
+    "pai": "pai.toml",
 }
+
+FITTED = ".toml"
 
 
 def model_names() -> tuple[str, ...]:
@@ -38,8 +43,10 @@ def generate(name: str, num_jobs: int | None = None, seed: int = 0, **params: An
     if num_jobs is not None:
         params["num_jobs"] = num_jobs
     given = {key: _coerce(name, key, value, defaults) for key, value in params.items()}
-    if int(given.get("num_jobs", 1)) < 1:
-        raise InputError(f"model {name!r} cannot draw {given['num_jobs']} jobs", hint="num_jobs must be at least 1")
+    if num_jobs is not None and num_jobs < 1:
+        raise InputError(f"model {name!r} cannot draw {num_jobs} jobs", hint="num_jobs must be at least 1")
+    if seed < 0:
+        raise InputError(f"seed {seed} is negative", hint="give 0 or more")
     return _sampler(name)(np.random.default_rng(seed), **given)
 
 
@@ -49,14 +56,20 @@ def model_parameters(name: str) -> dict[str, Any]:
     return {p.name: p.default for p in parameters if p.default is not inspect.Parameter.empty}
 
 
-def _sampler(name: str) -> Callable[..., Workload]:
-    if name.endswith(".toml"):
-        from queuewise.workload.fitting import FittedModel
+def is_model(name: str) -> bool:
+    """Whether `generate` takes this name: a registered model, or a file of fitted parameters."""
+    return name in MODELS or name.endswith(FITTED)
 
-        return FittedModel.load(Path(name)).sample
-    if name not in MODELS:
+
+def _sampler(name: str) -> Callable[..., Workload]:
+    if not is_model(name):
         raise unknown_name("workload model", name, MODELS)
-    sample: Callable[..., Workload] = import_module(MODELS[name]).sample
+    home = MODELS.get(name, name)
+    if home.endswith(FITTED):
+        from queuewise.workload.models.fitted import FittedModel
+
+        return FittedModel.load(Path(__file__).parent / home if name in MODELS else Path(home)).sample
+    sample: Callable[..., Workload] = import_module(home).sample
     return sample
 
 

@@ -32,7 +32,7 @@ def sample(
     arrivals = rng.integers(1, max_arrivals + 1, num_jobs)  # at least one job a step: num_jobs steps are enough
     step = np.repeat(np.arange(num_jobs), arrivals)[:num_jobs]
     return Workload(
-        submit=step * step_s,
+        submit=step.astype(np.float64) * step_s,
         runtime=runtime,
         num_tasks=np.ones(num_jobs, np.int32),
         cpu_milli=width * np.int32(1000),

@@ -80,7 +80,7 @@ def _along_the_day(points: Floats, cycle_gamma: tuple[float, ...]) -> Floats:
     worth = _slot_worth(*cycle_gamma)
     edges = np.concatenate(([0.0], np.cumsum(worth)))
     days, rest = np.divmod(points, edges[-1])
-    return (days * SLOTS + np.interp(rest, edges, np.arange(SLOTS + 1.0))) * SLOT_S
+    return np.asarray((days * SLOTS + np.interp(rest, edges, np.arange(SLOTS + 1.0))) * SLOT_S)
 
 
 def _slot_worth(shape: float, scale: float) -> Floats:

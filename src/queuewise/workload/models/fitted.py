@@ -1,0 +1,318 @@
+"""A model fitted to a log (by `queuewise.workload.fitting`): its parameters as TOML, and sampling from them.
+
+What it keeps of the log:
+- inter-arrival times: a quantile table for each tier of the week (hours alike in how busy they are) and their memory over many
+  scales: rhythm and bursts;
+- demands: every kind of job with its share, apart for jobs that come in batches and jobs that come alone, and how likely the next
+  job is of the same kind;
+- runtimes: a quantile table for each band of sizes, and the memory along the jobs of one kind;
+- where the log has them: users with their shares and repeated job names, and requested times given the runtime.
+It keeps no job: what is shared is tables of quantiles and shares; users are numbered, names are made up.
+
+Quantiles are met by every sample, not only on average: sequences with memory are turned into ranks before the tables are
+looked up, and kinds of jobs are dealt out in exact proportion. To keep this from making short samples all alike, a sample is the
+beginning of one as long as the log (at most `LONGEST_BLOCK` jobs, or a multiple of it).
+"""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import model_validator
+
+from queuewise.config import Config, read_toml, to_toml
+from queuewise.workload.jobs import Floats, Workload
+from queuewise.workload.models.latent import Memory, grouped_rank
+
+HOUR_S = 3600
+WEEK_HOURS = 168
+WEEK_S = WEEK_HOURS * HOUR_S
+DAY_S = 24 * HOUR_S
+LONE, BATCHED = 0, 1
+WALKS = 2  # the second with the length that the first lacked or had too much
+LONGEST_BLOCK = 100_000  # jobs
+
+Mask = NDArray[np.bool_]
+Codes = NDArray[np.int64]
+
+
+class QuantileTable(Config):
+    """Values at ascending probabilities from 0 to 1, interpolated in log(1 + x)."""
+
+    probabilities: tuple[float, ...]
+    seconds: tuple[float, ...]
+
+    @model_validator(mode="after")
+    def _ascending(self) -> Self:
+        p, x = np.asarray(self.probabilities), np.asarray(self.seconds)
+        if len(p) != len(x) or len(p) < 2 or p[0] != 0 or p[-1] != 1 or (np.diff(p) <= 0).any() or (np.diff(x) < 0).any() or x[0] < 0:
+            raise ValueError("needs one non-negative, non-descending value for each ascending probability from 0 to 1")
+        return self
+
+    def at(self, u: Floats) -> Floats:
+        return np.expm1(np.interp(u, self.probabilities, np.log1p(self.seconds)))
+
+
+class Arrivals(Config):
+    tier_of_hour: tuple[int, ...]  # [168] from Thursday 0:00, the weekday of the Unix epoch
+    tiers: tuple[QuantileTable, ...]  # inter-arrival seconds
+    all_hours: QuantileTable
+    memory: Memory
+    batch_gap_s: float  # jobs at most this far apart are in one batch
+
+    @model_validator(mode="after")
+    def _tiers_exist(self) -> Self:
+        if len(self.tier_of_hour) != WEEK_HOURS or not set(self.tier_of_hour) <= set(range(len(self.tiers))):
+            raise ValueError(f"tier_of_hour needs {WEEK_HOURS} numbers of tiers below {len(self.tiers)}")
+        return self
+
+
+class Kinds(Config):
+    """Kinds of jobs, one entry a kind in every column."""
+
+    lone_share: tuple[float, ...]  # of the jobs that come alone
+    batched_share: tuple[float, ...]  # of the jobs that come in batches
+    band: tuple[int, ...]  # which runtime tables
+    num_tasks: tuple[int, ...]
+    gpu_milli: tuple[int, ...]
+    cpu_milli: tuple[int, ...]
+    mem_mib: tuple[int, ...]
+    gpu_kinds: tuple[tuple[str, ...], ...]
+    partition: tuple[str, ...]  # "" any
+    group: tuple[str, ...]  # "" unknown
+    lone_jobs: float  # share of the jobs that come alone
+    stay_in_batch: float  # chance to be of the same kind as the job before, inside a batch
+    stay_across_batches: float
+    stay_alone: float
+
+    @model_validator(mode="after")
+    def _one_length(self) -> Self:
+        if len({len(value) for value in self.__dict__.values() if isinstance(value, tuple)}) != 1 or not self.band:
+            raise ValueError("all columns need the same number of kinds, at least one")
+        return self
+
+
+class Users(Config):
+    band_shares: tuple[tuple[float, ...], ...]  # for each band, the share of each user
+    stay: float  # chance that the next job of a kind is by the same user
+    names_per_user: int  # 0: the log has no names
+    name_stay: float  # chance that the user's next job of a kind has the same name
+
+
+class Requests(Config):
+    """Requested times: what users ask for in each band of runtimes. Values of the log, not interpolated: users like round ones."""
+
+    runtime_edges: tuple[float, ...]  # ascending, one fewer than tables
+    tables: tuple[tuple[float, ...], ...]  # equally likely values
+    known_share: float
+
+
+class FittedModel(Config):
+    name: str
+    source: str  # what it was fitted to, in words
+    jobs: int
+    epoch: float  # Unix time of the first submission, 0 unknown
+    whole_seconds: bool
+    arrivals: Arrivals
+    kinds: Kinds
+    lone_runtimes: tuple[QuantileTable, ...]  # by band
+    batched_runtimes: tuple[QuantileTable, ...]
+    runtime_memory: Memory  # along the jobs of one kind
+    users: Users | None = None
+    requests: Requests | None = None
+
+    @classmethod
+    def load(cls, path: Path) -> FittedModel:
+        return read_toml(path, cls)
+
+    def save(self, path: Path) -> None:
+        path.write_text(to_toml(self), encoding="utf-8")
+
+    def sample(self, rng: np.random.Generator, num_jobs: int = 0) -> Workload:
+        """The first `num_jobs` of a sample at least that long; 0: as many as the log had."""
+        num_jobs = num_jobs or self.jobs
+        block = min(self.jobs, LONGEST_BLOCK)
+        length = block * -(-num_jobs // block)
+        submit = self._submissions(rng, length)
+        near, batched = self._batches(submit)
+        kind = self._deal_kinds(rng, near, batched)
+        stream = np.argsort(kind * 2 + batched, kind="stable")  # jobs of one kind after each other
+        runtime = self._runtimes(rng, kind, batched, stream)
+        columns: dict[str, Any] = self._columns(kind) | self._people(rng, kind, stream) | {"submit": submit, "runtime": runtime}
+        if self.requests is not None:
+            columns["requested"] = _requested(rng, self.requests, runtime)
+        columns = {key: value[:num_jobs] if isinstance(value, np.ndarray) else value for key, value in columns.items()}
+        return Workload(**columns, name=self.name, epoch=self.epoch)
+
+    def _submissions(self, rng: np.random.Generator, length: int) -> Floats:
+        """[J] from 0 on. A walk along the week finds the rhythm and the bursts; then the gaps are given their exact quantiles."""
+        score = self.arrivals.memory.sample(rng, length)
+        place = np.floor(grouped_rank(score, np.zeros(length, np.int64)) * length).astype(np.int64)
+        ascending = (np.arange(length) + 0.5) / length
+        by_tier = [table.at(ascending)[place] for table in self.arrivals.tiers]
+        exact = self.arrivals.all_hours.at(ascending)
+        if self.whole_seconds:
+            exact = np.rint(exact)
+        stretch = 1.0
+        for _ in range(WALKS):
+            submit = self._walk(by_tier, stretch)
+            stretch *= float(exact.sum() / max(submit[-1], 1.0))
+        gaps = np.diff(submit, append=np.inf)
+        walked = np.empty(length)
+        walked[np.argsort(gaps, kind="stable")] = exact
+        return self._keep_in_step(submit, walked)
+
+    def _walk(self, by_tier: list[Floats], stretch: float) -> Floats:
+        """[J] times of jobs whose gaps are those of the tier in which they begin, one stretch of hours of equal tier at a time."""
+        limit = self.arrivals.batch_gap_s
+        elapsed = [np.cumsum(np.where(gaps > limit, limit + (gaps - limit) * stretch, gaps)) for gaps in by_tier]
+        elapsed = [np.concatenate(([0.0], clock[:-1])) for clock in elapsed]  # [J] before each job, if this tier lasted for ever
+        tiers = self.arrivals.tier_of_hour
+        hours_left = _hours_of_equal_tier(tiers)
+        times = np.empty(len(elapsed[0]))
+        first = clock = self.epoch % WEEK_S
+        j = 0
+        while True:
+            hour = int(clock // HOUR_S)
+            here = elapsed[tiers[hour % WEEK_HOURS]]
+            left = (hour + hours_left[hour % WEEK_HOURS]) * HOUR_S - clock
+            after = int(here.searchsorted(here[j] + left))
+            times[j:after] = here[j:after] + (clock - here[j])
+            if after >= len(times):
+                return times - first
+            clock += float(here[after] - here[j])
+            j = after
+
+    def _keep_in_step(self, submit: Floats, gaps: Floats) -> Floats:
+        """[J] times made of `gaps`, kept in step with `submit` day by day by stretching the longest gaps, up to twofold.
+
+        Only the last percent of the gaps changes; what a day cannot make good is left to the next ones.
+        """
+        longest = float(self.arrivals.all_hours.at(np.array([0.99]))[0])
+        slack = np.where(gaps > longest, gaps, 0.0)
+        day_begins = np.unique(np.searchsorted(submit, np.arange(0.0, submit[-1], DAY_S)))
+        drift = 0.0
+        for begin, end in itertools.pairwise([*day_begins.tolist(), len(submit)]):
+            until = submit[end] if end < len(submit) else submit[-1] + gaps[-1]
+            drift += float(gaps[begin:end].sum() - (until - submit[begin]))
+            room = float(slack[begin:end].sum())
+            if room > 0:
+                factor = min(2.0, max(0.5, 1.0 - drift / room))
+                stretched = np.where(slack[begin:end] > 0, np.maximum(longest, slack[begin:end] * factor), gaps[begin:end])
+                drift += float((stretched - gaps[begin:end]).sum())
+                gaps[begin:end] = stretched
+        clock = np.cumsum(np.rint(gaps) if self.whole_seconds else gaps)
+        return np.concatenate(([0.0], clock[:-1]))
+
+    def _batches(self, submit: Floats) -> tuple[Mask, Mask]:
+        """Which jobs follow their predecessor in a batch, and which are in a batch at all: all but those farthest from their neighbours."""
+        gap = np.diff(submit, prepend=-np.inf, append=np.inf)
+        apart = np.minimum(gap[:-1], gap[1:])
+        lone = np.argsort(-apart, kind="stable")[: round(self.kinds.lone_jobs * len(submit))]
+        batched = np.ones(len(submit), np.bool_)
+        batched[lone] = False
+        return gap[:-1] <= self.arrivals.batch_gap_s, batched
+
+    def _deal_kinds(self, rng: np.random.Generator, near: Mask, batched: Mask) -> Codes:
+        """[J] kinds in runs. Runs are shuffled and the kinds laid along them, so that every kind gets its exact share."""
+        kinds = self.kinds
+        kind = np.empty(len(near), np.int64)
+        stay = np.where(near, kinds.stay_in_batch, kinds.stay_across_batches)
+        for members, shares, chance in (
+            (batched, kinds.batched_share, stay[batched]),
+            (~batched, kinds.lone_share, np.full(int((~batched).sum()), kinds.stay_alone)),
+        ):
+            run = np.cumsum(rng.random(len(chance)) >= chance)
+            shuffled = rng.permutation(int(run.max(initial=0)) + 1)[run]
+            dealt = np.empty(len(run), np.int64)
+            dealt[np.argsort(shuffled, kind="stable")] = np.repeat(np.arange(len(shares)), _apportion(shares, len(run)))
+            kind[members] = dealt
+        return kind
+
+    def _runtimes(self, rng: np.random.Generator, kind: Codes, batched: Mask, stream: Codes) -> Floats:
+        score = np.empty(len(kind))
+        score[stream] = self.runtime_memory.sample(rng, len(kind))
+        group = np.asarray(self.kinds.band)[kind] * 2 + batched
+        u = grouped_rank(score, group)
+        runtime = np.empty(len(kind))
+        for tables, kind_of_arrival in ((self.lone_runtimes, LONE), (self.batched_runtimes, BATCHED)):
+            for band, table in enumerate(tables):
+                members = group == band * 2 + kind_of_arrival
+                runtime[members] = table.at(u[members])
+        return np.rint(runtime) if self.whole_seconds else runtime
+
+    def _columns(self, kind: Codes) -> dict[str, Any]:
+        kinds = self.kinds
+        columns: dict[str, Any] = {
+            c: np.asarray(getattr(kinds, c), np.int32)[kind] for c in ("num_tasks", "gpu_milli", "cpu_milli", "mem_mib")
+        }
+        for column, table, names in (("partition", "partitions", kinds.partition), ("group", "groups", kinds.group)):
+            known = tuple(dict.fromkeys(name for name in names if name))
+            columns[column] = np.array([known.index(name) if name else -1 for name in names], np.int32)[kind]
+            columns[table] = known
+        kind_sets = ((), *dict.fromkeys(allowed for allowed in kinds.gpu_kinds if allowed))
+        columns["kind_set"] = np.array([kind_sets.index(allowed) for allowed in kinds.gpu_kinds], np.int32)[kind]
+        columns["kind_sets"] = kind_sets
+        return columns
+
+    def _people(self, rng: np.random.Generator, kind: Codes, stream: Codes) -> dict[str, Any]:
+        if self.users is None:
+            return {}
+        band = np.asarray(self.kinds.band)[kind][stream]
+        fresh = rng.random(len(kind)) >= self.users.stay
+        fresh[np.flatnonzero(np.diff(kind[stream], prepend=-1))] = True
+        drawn = np.empty(len(kind), np.int64)
+        for b, shares in enumerate(self.users.band_shares):
+            members = band == b
+            drawn[members] = rng.choice(len(shares), int(members.sum()), p=np.asarray(shares) / np.sum(shares))
+        user = np.empty(len(kind), np.int32)
+        user[stream] = _hold(drawn, fresh)
+        people: dict[str, Any] = {"user": user, "users": tuple(f"user{i + 1}" for i in range(len(self.users.band_shares[0])))}
+        if self.users.names_per_user:
+            many = self.users.names_per_user
+            new_name = fresh | (rng.random(len(kind)) >= self.users.name_stay)
+            favourite = np.minimum(many - 1, (float(many) ** rng.random(len(kind))).astype(np.int64) - 1)  # Zipf-like: log-uniform
+            name = np.empty(len(kind), np.int32)
+            name[stream] = user[stream] * many + _hold(favourite, new_name)
+            people["job_name"] = name
+        return people
+
+
+def _hours_of_equal_tier(tiers: tuple[int, ...]) -> list[float]:
+    """[168] hours from the beginning of this one until the tier changes; infinite where it never does."""
+    if len(set(tiers)) == 1:
+        return [np.inf] * WEEK_HOURS
+    left = [1.0] * (2 * WEEK_HOURS)
+    for hour in reversed(range(2 * WEEK_HOURS - 1)):
+        if tiers[hour % WEEK_HOURS] == tiers[(hour + 1) % WEEK_HOURS]:
+            left[hour] = left[hour + 1] + 1
+    return left[:WEEK_HOURS]
+
+
+def _apportion(shares: tuple[float, ...], total: int) -> Codes:
+    """Whole numbers that sum to `total`, proportional to `shares` (largest remainders)."""
+    wish = np.asarray(shares) / np.sum(shares) * total
+    counts: Codes = np.floor(wish).astype(np.int64)
+    counts[np.argsort(counts - wish, kind="stable")[: total - int(counts.sum())]] += 1
+    return counts
+
+
+def _hold(values: Codes, fresh: Mask) -> Codes:
+    """Each entry takes the latest value whose flag is set (the first entry's must be)."""
+    latest = np.maximum.accumulate(np.where(fresh, np.arange(len(values)), 0))
+    held: Codes = values[latest]
+    return held
+
+
+def _requested(rng: np.random.Generator, requests: Requests, runtime: Floats) -> Floats:
+    band = np.searchsorted(requests.runtime_edges, runtime, side="right")
+    requested = np.full(len(runtime), np.nan)
+    known = rng.random(len(runtime)) < requests.known_share
+    for b, table in enumerate(requests.tables):
+        members = known & (band == b)
+        requested[members] = rng.choice(np.asarray(table), int(members.sum()))
+    return requested

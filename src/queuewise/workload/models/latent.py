@@ -1,0 +1,98 @@
+"""Long memory: stationary Gaussian sequences whose autocorrelation is a sum of exponentials, and fitting such a sum to data.
+
+Job logs remember over many scales: the jobs of one submission loop, of one campaign, of one project. A sum of exponentials
+with decay lengths from one job to thousands follows such an autocorrelation closely with a handful of numbers.
+"""
+
+from __future__ import annotations
+
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from queuewise.config import Config
+from queuewise.workload.jobs import Floats
+
+DECAYS = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0)  # jobs
+NNLS_STEPS = 3000
+FORGOTTEN = 40  # decay lengths after which nothing is left
+MOST_MEMORY = 0.98  # the rest is fresh noise for every job
+
+
+class Memory(Config):
+    """Autocorrelation at lag k ≥ 1 is Σ weight · exp(−k / decay); what the weights lack of 1 is white noise."""
+
+    decays: tuple[float, ...] = ()
+    weights: tuple[float, ...] = ()
+
+    def sample(self, rng: np.random.Generator, length: int) -> Floats:
+        """[length] standard normal values with this autocorrelation, exact up to the length (circulant embedding)."""
+        circle = _fast_length(2 * length)
+        covariance = np.zeros(circle)
+        for decay, weight in zip(self.decays, self.weights, strict=True):
+            reach = min(circle // 2, int(FORGOTTEN * decay)) + 1
+            covariance[:reach] += weight * np.exp(-np.arange(reach) / decay)
+        covariance[circle // 2 + 1 :] = covariance[1 : (circle + 1) // 2][::-1]  # lag k and lag −k
+        covariance[0] = 1.0
+        spectrum = np.maximum(np.fft.rfft(covariance).real, 0.0)
+        return np.fft.irfft(np.sqrt(spectrum) * np.fft.rfft(rng.standard_normal(circle)), circle)[:length]
+
+
+def _fast_length(least: int) -> int:
+    """The smallest length from `least` on that Fourier transforms like: 4, 5 or 6 times a power of two."""
+    return min(factor << max(0, (-(-least // factor) - 1).bit_length()) for factor in (4, 5, 6))
+
+
+def fit_memory(scores: Floats, same: NDArray[Any] | None = None) -> Memory:
+    """The memory of a sequence of standard normal scores. With `same`, only pairs that agree in it count: sequences end to end."""
+    longest = min(int(DECAYS[-1]), len(scores) // 10)
+    if longest < 2 or np.ptp(scores) == 0:
+        return Memory()
+    lags = np.unique(np.geomspace(1, longest, 40).astype(np.int64))
+    measured = np.array([_autocorrelation(scores, int(lag), same) for lag in lags])
+    used = np.isfinite(measured)
+    lags, measured = lags[used], np.maximum(measured[used], 0.0)
+    decays = np.array([decay for decay in DECAYS if decay <= longest])
+    basis = np.exp(-lags[:, None] / decays[None, :])
+    weights = np.full(len(decays), 0.1)
+    for _ in range(NNLS_STEPS):  # multiplicative updates keep the weights non-negative (Lee & Seung 2001)
+        weights *= (basis.T @ measured) / np.maximum(basis.T @ (basis @ weights), 1e-12)
+    weights *= min(1.0, MOST_MEMORY / max(weights.sum(), 1e-12))
+    kept = weights > 1e-3
+    return Memory(decays=tuple(decays[kept].tolist()), weights=tuple(np.round(weights[kept], 4).tolist()))
+
+
+def _autocorrelation(scores: Floats, lag: int, same: NDArray[Any] | None) -> float:
+    left, right = scores[:-lag], scores[lag:]
+    if same is not None:
+        paired = same[:-lag] == same[lag:]
+        left, right = left[paired], right[paired]
+    if len(left) < 100:
+        return float("nan")
+    return float(np.mean(left * right))
+
+
+def normal_scores(values: Floats, group: NDArray[Any]) -> Floats:
+    """[J] the normal quantile of each value's rank among the values of its group; equal values share their mean rank."""
+    rank = grouped_rank(values, group)
+    order = np.lexsort((values, group))
+    differs = (np.diff(values[order]) != 0) | (np.diff(group[order]) != 0)
+    tie = np.empty(len(values), np.int64)
+    tie[order] = np.concatenate(([0], np.cumsum(differs)))
+    mean_rank = np.bincount(tie, weights=rank) / np.bincount(tie)
+    grid = np.linspace(0.0005, 0.9995, 1999)
+    return np.interp(mean_rank[tie], grid, [NormalDist().inv_cdf(p) for p in grid])
+
+
+def grouped_rank(values: Floats, group: NDArray[Any]) -> Floats:
+    """[J] (rank + ½) ÷ size of each value within its group: uniform in (0, 1) in every group. Ties in order."""
+    order = np.argsort(values, kind="stable")
+    small = group.astype(np.min_scalar_type(int(group.max(initial=0))))  # small integers sort in linear time
+    order = order[np.argsort(small[order], kind="stable")]
+    sizes = np.bincount(group)
+    starts = np.concatenate(([0], np.cumsum(sizes)[:-1]))
+    rank = np.empty(len(values))
+    rank[order] = (np.arange(len(values)) - np.repeat(starts, sizes) + 0.5) / np.repeat(sizes, sizes)
+    return rank

@@ -1,0 +1,166 @@
+"""Workloads from workloads: cut, filter, merge, split, and change the load. Nothing here changes a runtime or a demand.
+
+All functions return new workloads. Times stay on the log's clock unless the function's purpose is to change them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from queuewise.errors import InputError, unknown_name
+from queuewise.workload.jobs import ANY_PARTITION, COLUMNS, UNKNOWN, Workload
+
+
+def window(workload: Workload, start: float, *, stop: float | None = None, num_jobs: int | None = None) -> Workload:
+    """Jobs submitted in [start, stop), or the first `num_jobs` submitted from `start` on. Times unchanged."""
+    if (stop is None) == (num_jobs is None):
+        raise InputError("a window ends at a time or after a number of jobs", hint="give exactly one of stop and num_jobs")
+    first = int(np.searchsorted(workload.submit, start, side="left"))
+    last = int(np.searchsorted(workload.submit, stop, side="left")) if stop is not None else first + int(num_jobs or 0)
+    chosen = workload.take(slice(first, max(first, last)))
+    if num_jobs is not None and len(chosen) < num_jobs:
+        raise InputError(f"only {len(chosen)} jobs are submitted from {start:g} s on, {num_jobs} were asked for")
+    return chosen
+
+
+def offered_load(workload: Workload, *, gpus: float | None = None, cores: float | None = None) -> float:
+    """Work submitted ÷ what the cluster can do between the first and the last submission.
+
+    With `gpus` the work is GPU-seconds, with `cores` core-seconds. The clock stops at the last submission: the drain of the queue
+    afterwards is not the cluster's fault.
+    """
+    if (gpus is None) == (cores is None):
+        raise InputError("the load is that of GPUs or of cores", hint="give exactly one of gpus and cores")
+    capacity = gpus if gpus is not None else cores
+    amount = workload.gpus if gpus is not None else workload.cores
+    span = float(workload.submit[-1] - workload.submit[0]) if len(workload) else 0.0
+    if span <= 0 or not capacity or capacity < 0:
+        raise InputError(f"no load: the submissions span {span:g} s and the cluster has {capacity} GPUs or cores")
+    return float(amount @ workload.runtime) / (capacity * span)
+
+
+def rescale_load(workload: Workload, load: float, *, gpus: float | None = None, cores: float | None = None) -> Workload:
+    """The same jobs, submitted faster or slower so that `offered_load` is `load`. The rhythm of days is stretched along."""
+    if load <= 0:
+        raise InputError(f"cannot rescale to load {load:g}", hint="a load is above zero; 1 is what the cluster can just do")
+    return stretch(workload, offered_load(workload, gpus=gpus, cores=cores) / load)
+
+
+def stretch(workload: Workload, factor: float) -> Workload:
+    """Every inter-arrival time times `factor`; the first submission stays. Deadlines keep their distance from the submission."""
+    if not (np.isfinite(factor) and factor > 0):
+        raise InputError(f"cannot stretch time by {factor:g}", hint="the factor is a number above zero")
+    if not len(workload):
+        return workload
+    submit = workload.submit[0] + (workload.submit - workload.submit[0]) * factor
+    return workload.replace(submit=submit, deadline=workload.deadline - workload.submit + submit)
+
+
+def thin(workload: Workload, keep: float, seed: int = 0) -> Workload:
+    """A random share `keep` of the jobs, each kept or not on its own: the load falls, the rhythm stays."""
+    if not 0 < keep <= 1:
+        raise InputError(f"cannot keep a share of {keep:g} of the jobs", hint="give a share in (0, 1]")
+    return workload.take(np.random.default_rng(seed).random(len(workload)) < keep)
+
+
+def filter_jobs(
+    workload: Workload,
+    *,
+    partition: str | Sequence[str] | None = None,
+    user: str | Sequence[str] | None = None,
+    min_size: float = 0.0,
+    max_size: float = np.inf,
+    keep: Callable[[Workload], NDArray[np.bool_]] | None = None,
+) -> Workload:
+    """Jobs of these partitions and users with a size (GPUs, or cores without GPUs) in [min_size, max_size], for which `keep` says so."""
+    chosen = (workload.size >= min_size) & (workload.size <= max_size)
+    if partition is not None:
+        chosen &= _in_names(workload.partition, workload.partitions, partition, "partition")
+    if user is not None:
+        chosen &= _in_names(workload.user, workload.users, user, "user")
+    if keep is not None:
+        chosen &= keep(workload)
+    return workload.take(chosen)
+
+
+def _in_names(column: NDArray[np.int32], names: tuple[str, ...], wanted: str | Sequence[str], kind: str) -> NDArray[np.bool_]:
+    wanted = [wanted] if isinstance(wanted, str) else list(wanted)
+    for name in wanted:
+        if name not in names:
+            raise unknown_name(kind, name, names)
+    return np.isin(column, [names.index(name) for name in wanted])
+
+
+def merge(workloads: Sequence[Workload], name: str = "merged") -> Workload:
+    """All jobs on one clock: that of the earliest epoch when all are known. Partitions, users and groups of equal names are one.
+
+    Job ids become `<workload>/<id>` and codes of job names are kept apart, since two logs use the same ones for different things.
+    """
+    if not workloads:
+        raise InputError("nothing to merge", hint="give at least one workload")
+    epochs = [w.epoch for w in workloads]
+    epoch = min(epochs) if all(epochs) else 0.0
+    names = {table: tuple(dict.fromkeys(entry for w in workloads for entry in getattr(w, table))) for table in _CODED.values()}
+    names["kind_sets"] = ((), *(kinds for kinds in names["kind_sets"] if kinds))
+    columns: dict[str, list[NDArray[Any]]] = {column: [] for column in COLUMNS}
+    first_code = 0
+    for w in workloads:
+        shift = w.epoch - epoch if epoch else 0.0
+        changed: dict[str, NDArray[Any]] = {c: _recode(getattr(w, c), getattr(w, table), names[table]) for c, table in _CODED.items()}
+        changed["submit"], changed["deadline"] = w.submit + shift, w.deadline + shift
+        changed["job_name"] = np.where(w.job_name == UNKNOWN, UNKNOWN, w.job_name + first_code).astype(np.int32)
+        changed["job_id"] = np.array([f"{w.name}/{i}" for i in w.job_id.tolist()], dtype=np.str_)
+        first_code += int(w.job_name.max(initial=-1)) + 1
+        for column in COLUMNS:
+            columns[column].append(changed.get(column, getattr(w, column)))
+    joined = {column: np.concatenate(parts) for column, parts in columns.items()}
+    return Workload.sorted(**joined, **names, name=name, epoch=epoch)
+
+
+_CODED = {"kind_set": "kind_sets", "partition": "partitions", "user": "users", "group": "groups", "qos": "qos_names"}
+
+
+def _recode(codes: NDArray[np.int32], old: tuple[Any, ...], new: tuple[Any, ...]) -> NDArray[np.int32]:
+    """Codes into `old` as codes into `new`; the codes below zero (unknown, any) stay."""
+    table = np.array([new.index(entry) for entry in old] + [UNKNOWN], dtype=np.int32)
+    assert ANY_PARTITION == UNKNOWN  # both are the last entry of the table
+    return table[codes]
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """Three parts of one log, in this order of time, with a gap between them."""
+
+    train: Workload
+    validation: Workload
+    test: Workload
+
+
+def split_by_time(workload: Workload, train: float = 0.6, validation: float = 0.2, test: float = 0.2, gap_s: float = 0.0) -> Split:
+    """Split the span of submissions by these shares. The first `gap_s` seconds of validation and of test are left out,
+
+    so that jobs of one part do not still run when the next begins.
+    """
+    shares = np.array([train, validation, test])
+    if (shares < 0).any() or train <= 0 or abs(shares.sum() - 1) > 1e-9 or gap_s < 0:
+        raise InputError(
+            f"cannot split by {train:g}/{validation:g}/{test:g} with a gap of {gap_s:g} s", hint="shares sum to 1, the gap is not negative"
+        )
+    if not len(workload):
+        raise InputError("cannot split a workload without jobs")
+    begin, end = float(workload.submit[0]), float(workload.submit[-1])
+    after_end = float(np.nextafter(end, np.inf))  # parts are half open: the last job must be inside the last part
+
+    def cut(share: float) -> float:
+        return begin + share * (end - begin) if share < 1 - 1e-9 else after_end
+
+    return Split(
+        train=window(workload, begin, stop=cut(train)),
+        validation=window(workload, cut(train) + gap_s, stop=cut(train + validation)),
+        test=window(workload, cut(train + validation) + gap_s, stop=after_end),
+    )
