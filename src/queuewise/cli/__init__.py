@@ -28,6 +28,9 @@ class Command:
 
 COMMANDS: dict[str, Command] = {
     "simulate": Command("simulate:Simulate", "replay a workload on a cluster under one or more policies"),
+    "evaluate": Command("evaluate:Evaluate", "measure policies on the same windows of a workload, with intervals"),
+    "compare": Command("compare:Compare", "put the policies of several run folders into one table"),
+    "report": Command("report:Report", "write report.html, figures and tables of a run folder"),
     "policies": Command("policies:Policies", "list orders, backfill and placement rules, from which policies are made"),
     "clusters": Command("clusters:Clusters", "list the clusters that come with Queuewise"),
 }

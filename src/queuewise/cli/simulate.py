@@ -46,12 +46,10 @@ class Simulate:
 
     def run(self) -> None:
         self._check()
+        from queuewise.cli.inputs import load_inputs
         from queuewise.evaluation.metrics import summarise
-        from queuewise.workload import load_workload
 
-        loaded = load_workload(self.workload, format=self.format, jobs=self.jobs, seed=self.seed)
-        cluster = self._cluster(loaded)
-        _tell_reading(loaded)
+        loaded, cluster = load_inputs(self.workload, self.cluster, format=self.format, jobs=self.jobs, seed=self.seed)
         schedules = [self._replay(loaded, cluster, policy) for policy in dict.fromkeys(self.policy)]
         summaries = [summarise(schedule) for schedule in schedules]
         _tell_rejected(schedules)
@@ -75,18 +73,6 @@ class Simulate:
         if self.out:
             start_run(self.out)  # before the work, not after it
 
-    def _cluster(self, loaded: Loaded) -> Cluster:
-        from queuewise.cluster.load import from_facts, load_cluster
-        from queuewise.errors import InputError
-
-        if self.cluster is not None:
-            return load_cluster(self.cluster)
-        if loaded.cluster is None:
-            raise InputError(
-                f"{self.workload} does not tell its cluster", hint="add --cluster, e.g. --cluster flat:256; see queuewise clusters"
-            )
-        return from_facts(loaded.cluster)
-
     def _replay(self, loaded: Loaded, cluster: Cluster, policy: str) -> Schedule:
         from queuewise.cli.console import tell_compiling
         from queuewise.policies import simulate
@@ -105,6 +91,7 @@ class Simulate:
     def _write(self, schedules: list[Schedule], summaries: list[dict[str, Any]]) -> None:
         from queuewise.cli.console import note
         from queuewise.config import to_toml
+        from queuewise.evaluation.results import flatten, to_csv
         from queuewise.evaluation.runfolder import write_cluster, write_replay
         from queuewise.runs import LAST_FILE, file_name, start_run, write_text
 
@@ -113,40 +100,9 @@ class Simulate:
         write_cluster(folder, schedules[0].cluster)
         for schedule in schedules:
             write_replay(folder / file_name(schedule.policy), schedule)
-        write_text(folder / "summary.csv", _csv(summaries))
+        write_text(folder / "summary.csv", to_csv([flatten(summary) for summary in summaries]))
         write_text(folder / LAST_FILE, json_text.dumps(summaries, indent=2, allow_nan=False))
         note(f"written to {folder}")
-
-
-def _csv(summaries: list[dict[str, Any]]) -> str:
-    """One row a policy; nested keys are joined by a dot."""
-    import csv
-    import io
-
-    def flat(row: dict[str, Any]) -> dict[str, Any]:
-        return {f"{key}.{inner}" if inner else key: v for key, value in row.items() for inner, v in _entries(value)}
-
-    text = io.StringIO()
-    writer = csv.DictWriter(text, list(flat(summaries[0])), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(flat(row) for row in summaries)
-    return text.getvalue()
-
-
-def _entries(value: Any) -> list[tuple[str, Any]]:
-    return list(value.items()) if isinstance(value, dict) else [("", value)]
-
-
-def _tell_reading(loaded: Loaded) -> None:
-    """What the reader skipped and filled in."""
-    from queuewise.cli.console import note
-
-    if loaded.tally.skipped:
-        note(f"{sum(loaded.tally.skipped.values()):,} rows were skipped: {loaded.tally.describe_skipped()}")
-    for field, jobs in loaded.tally.filled.items():
-        note(f"{field} was filled in for {jobs:,} jobs")
-    for remark in loaded.tally.notes:
-        note(remark)
 
 
 def _tell_rejected(schedules: list[Schedule]) -> None:

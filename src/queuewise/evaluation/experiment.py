@@ -11,7 +11,7 @@ import hashlib
 import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +88,9 @@ class Cell:
     finished_digest: str  # of the set of counted jobs that finished
     packing: Mapping[str, Any] | None = None
 
+    def renamed(self, label: str) -> Cell:
+        return replace(self, policy=label)
+
 
 def run_experiment(
     experiment: Experiment,
@@ -106,7 +109,7 @@ def run_experiment(
     def work(policy: str, index: int) -> Cell:
         home = cell_folder(folder, experiment.plan, policy, index) if folder is not None else None
         if home is not None and is_replay(home):
-            cell = _from_facts(read_facts(home), home)
+            cell = read_cell(home)
         else:
             schedule, cell = _measure_cell(experiment, policy, index, simulator)
             if home is not None:
@@ -157,7 +160,9 @@ def _measure_cell(experiment: Experiment, policy: str, index: int, simulator: Si
     )
 
 
-def _from_facts(facts: dict[str, Any], home: Path) -> Cell:
+def read_cell(home: Path) -> Cell:
+    """A finished cell from its folder."""
+    facts = read_facts(home)
     try:
         return Cell(**{field.name: facts[field.name] for field in fields(Cell)})
     except KeyError as error:

@@ -45,14 +45,13 @@ def max_over_mean_user_slowdown(m: Measurement) -> float | None:
 
 
 def unfair_starts(m: Measurement) -> int:
-    """Finished jobs that were overtaken by a job at least as large (`Workload.size`), submitted later, of the same partition:
-    what the other took, this one could have used. Backfilling smaller jobs does not count."""
+    """Finished jobs that were overtaken by a job submitted later that is at least as large (`Workload.size`), of the same partition and
+    like them with or without GPUs: what the other took, this one could have used. Backfilling smaller jobs does not count."""
     from queuewise.evaluation.overtaking import count_overtaken  # compiled: importing the metrics stays cheap
 
     schedule, workload = m.schedule, m.schedule.workload
-    submit, start, partition = workload.submit[m.rows], schedule.start[m.rows], workload.partition[m.rows]
+    submit, start = workload.submit[m.rows], schedule.start[m.rows]
+    pool = workload.partition[m.rows].astype(np.int64) * 2 + (workload.gpu_milli[m.rows] > 0)
     size_rank = np.unique(workload.size[m.rows], return_inverse=True)[1].ravel()
-    return sum(
-        int(count_overtaken(submit[rows], start[rows], size_rank[rows]))
-        for rows in (np.flatnonzero(partition == p) for p in np.unique(partition))
-    )
+    rows_of = (np.flatnonzero(pool == p) for p in np.unique(pool))
+    return sum(int(count_overtaken(submit[rows], start[rows], size_rank[rows])) for rows in rows_of)

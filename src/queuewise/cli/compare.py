@@ -1,0 +1,37 @@
+"""`queuewise compare`: put the policies of several run folders into one table."""
+
+from __future__ import annotations
+
+import json as json_text
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+
+@dataclass(frozen=True)
+class Compare:
+    """Join run folders of evaluate. Refused unless all were measured on the same windows of the same jobs and cluster."""
+
+    run_folders: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
+    """Folders that evaluate wrote with --out."""
+    score: Annotated[str, tyro.conf.arg(metavar="SCORE")] = "bsld"
+    """What is ranked: bsld, wait, jct, slowdown, util, energy, fairness, packed, or a sum such as 0.7*bsld+0.3*wait."""
+    json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """Print JSON: a list of objects, one a policy."""
+
+    def run(self) -> None:
+        from queuewise.cli.evaluate import print_result
+        from queuewise.errors import InputError
+        from queuewise.evaluation.experiment import judge
+        from queuewise.evaluation.results import join_runs
+        from queuewise.evaluation.scores import parse_score
+
+        if not self.run_folders:
+            raise InputError("no run folder is given", hint="queuewise compare runs/a runs/b")
+        result = judge(join_runs([Path(run) for run in self.run_folders]), parse_score(self.score))
+        if self.json:
+            print(json_text.dumps(result.as_json(), indent=2, allow_nan=False))
+        else:
+            print_result(result, " and ".join(self.run_folders))

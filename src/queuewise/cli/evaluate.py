@@ -1,0 +1,193 @@
+"""`queuewise evaluate`: measure policies on the same windows of a workload, with intervals."""
+
+from __future__ import annotations
+
+import json as json_text
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import tyro
+
+if TYPE_CHECKING:
+    from queuewise.evaluation.experiment import Cell, Experiment, Result
+    from queuewise.workload import Workload
+
+
+@dataclass(frozen=True)
+class Evaluate:
+    """Measure policies on the same windows of a workload: means with 95 % intervals, paired differences, a ranking."""
+
+    workload: Annotated[str, tyro.conf.arg(metavar="FILE|MODEL")]
+    """A log (the format is detected) or the name of a workload model."""
+    policy: Annotated[tuple[str, ...], tyro.conf.UseAppendAction, tyro.conf.arg(metavar="POLICY")]
+    """order[+backfill][@placement]. Repeat to compare several. See queuewise policies."""
+    cluster: Annotated[str | None, tyro.conf.arg(metavar="NAME|FILE")] = None
+    """A preset (see queuewise clusters), flat:N, NxM:kind or a .toml file. Default: the cluster that the log tells of."""
+    protocol: Literal["windows", "blocks", "replay", "rlscheduler", "packing"] = "windows"
+    """windows: random windows. blocks: windows of a block that training never sees. replay: the whole log.
+    rlscheduler: that paper's ten sequences. packing: jobs arrive and stay."""
+    score: Annotated[str | None, tyro.conf.arg(metavar="SCORE")] = None
+    """What is ranked: bsld, wait, jct, slowdown, util, energy, fairness, packed, or a sum such as 0.7*bsld+0.3*wait.
+    Default: bsld; packed for the protocol packing."""
+    windows: Annotated[int, tyro.conf.arg(metavar="N")] = 10
+    """How many windows to draw."""
+    window_jobs: Annotated[int, tyro.conf.arg(metavar="K")] = 1024
+    """Jobs of a window."""
+    starts: Annotated[str | None, tyro.conf.arg(metavar="I,J,…")] = None
+    """First jobs (counted from 0) of the windows, instead of drawn ones."""
+    block: Literal["val", "report"] = "report"
+    """For the protocol blocks: val to choose between variants, report for the figures you publish."""
+    warmup: Annotated[float, tyro.conf.arg(metavar="SHARE")] = 0.0
+    """Share of each window's jobs at its begin that are replayed and not counted."""
+    cooldown: Annotated[float, tyro.conf.arg(metavar="SHARE")] = 0.0
+    """The same at its end."""
+    dispatch: Literal["reorder", "commit"] | None = None
+    """reorder (default): sort the queue anew at every decision. commit: hold the machine for the chosen job until it fits."""
+    estimates: Annotated[str | None, tyro.conf.arg(metavar="KIND")] = None
+    """What policies know of runtimes: oracle, requested (default), noisy:SIGMA or predicted."""
+    kill_at_limit: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """End jobs when the time they asked for is over."""
+    format: Annotated[str | None, tyro.conf.arg(metavar="FORMAT")] = None
+    """The format of the log, where it should not be detected."""
+    jobs: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
+    """Use the first N jobs of a log; make N jobs of a model."""
+    seed: Annotated[int, tyro.conf.arg(metavar="S")] = 0
+    """Seed of everything random: the windows, the model, noisy estimates, random policies."""
+    threads: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
+    """Replays run at a time. Default: one a core."""
+    out: Annotated[str | None, tyro.conf.arg(metavar="DIR")] = None
+    """Write a run folder. One that was interrupted is resumed; finished windows are not redone."""
+    report: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """Also write report.html, figures and tables into the run folder."""
+    json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """Print JSON: a list of objects, one a policy."""
+
+    def run(self) -> None:
+        self._check()
+        from queuewise.cli.console import note, tell_compiling
+        from queuewise.evaluation.experiment import judge, run_experiment
+        from queuewise.evaluation.results import write_results
+        from queuewise.evaluation.scores import parse_score
+        from queuewise.policies import simulate
+
+        score = parse_score(self.score or ("packed" if self.protocol == "packing" else "bsld"))
+        experiment = self._experiment()
+        windows = experiment.plan.windows
+        note(f"{self.protocol}: {len(windows)} windows, seed {self.seed}: {', '.join(window.label for window in windows)}")
+        folder = Path(self.out) if self.out else None
+        tell_compiling()
+        with _progress(len(set(self.policy)) * len(windows)) as on_cell:
+            cells = run_experiment(experiment, self.policy, simulate, folder=folder, on_cell=on_cell, threads=self.threads)
+        result = judge(cells, score)
+        if folder is not None:
+            write_results(folder, cells, result)
+            note(f"written to {folder}")
+        if self.json:
+            print(json_text.dumps(result.as_json(), indent=2, allow_nan=False))
+        else:
+            print_result(result, f"{experiment.workload.name} on {experiment.cluster.name}, {self.protocol}")
+        if folder is not None and self.report:
+            from queuewise.report.html import write_report
+
+            note(f"report: {write_report(folder)}")
+
+    def _check(self) -> None:
+        from queuewise.errors import InputError
+
+        if not self.policy:
+            raise InputError("no policy is given", hint="add --policy fcfs, or several")
+        if self.seed < 0:
+            raise InputError(f"--seed {self.seed} is negative", hint="give 0 or more")
+        if self.threads is not None and self.threads < 1:
+            raise InputError(f"--threads {self.threads} is too few", hint="give 1 or more")
+        if self.report and not self.out:
+            raise InputError("--report needs a run folder to write to", hint="add --out DIR")
+
+    def _experiment(self) -> Experiment:
+        from queuewise.cli.inputs import load_inputs
+        from queuewise.errors import InputError
+        from queuewise.evaluation.experiment import Experiment, Rules
+        from queuewise.evaluation.protocol import make_plan
+
+        loaded, cluster = load_inputs(self.workload, self.cluster, format=self.format, jobs=self.jobs, seed=self.seed)
+        from_model = loaded.format.startswith("model:")
+        plan = make_plan(
+            self.protocol,
+            loaded.workload,
+            num_windows=self.windows,
+            window_jobs=self.window_jobs,
+            seed=self.seed,
+            starts=self._starts(),
+            block=self.block,
+            from_model=from_model,
+        )
+        for name, fixed, chosen in (("dispatch", plan.dispatch, self.dispatch), ("estimates", plan.estimates, self.estimates)):
+            if fixed and chosen and fixed != chosen:
+                raise InputError(
+                    f"protocol {self.protocol} fixes --{name} to {fixed}, not {chosen}",
+                    hint="use --protocol windows with --starts to measure the same windows under other rules",
+                )
+        rules = Rules(
+            dispatch=plan.dispatch or self.dispatch or "reorder",
+            estimates=plan.estimates or self.estimates or "requested",
+            kill_at_limit=self.kill_at_limit,
+            seed=self.seed,
+            warmup=self.warmup,
+            cooldown=self.cooldown,
+        )
+        return Experiment(loaded.workload, cluster, plan, rules, self._draw if from_model else None)
+
+    def _draw(self, jobs: int, seed: int) -> Workload:
+        from queuewise.workload import load_workload
+
+        return load_workload(self.workload, jobs=jobs, seed=seed).workload
+
+    def _starts(self) -> list[int] | None:
+        from queuewise.errors import InputError
+
+        if self.starts is None:
+            return None
+        try:
+            return [int(part) for part in self.starts.split(",")]
+        except ValueError:
+            raise InputError(
+                f"--starts {self.starts!r} is not a list of job numbers", hint="write for example --starts 0,1024,2048"
+            ) from None
+
+
+@contextmanager
+def _progress(total: int) -> Iterator[Callable[[Cell], None]]:
+    """A bar on stderr, on a terminal only."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), disable=not sys.stderr.isatty(), transient=True) as bar:
+        task = bar.add_task("replaying", total=total)
+        yield lambda cell: bar.update(task, advance=1, description=cell.policy)
+
+
+def print_result(result: Result, title: str) -> None:
+    """The table that evaluate and compare print."""
+    from queuewise.cli.console import figure, note, print_table
+
+    digits = 4 if result.score.higher_is_better else 2
+
+    def interval(ci95: tuple[float, float] | None) -> str:
+        return "–" if ci95 is None else f"{figure(ci95[0], digits)} … {figure(ci95[1], digits)}"
+
+    rows = []
+    for s in result.standings:
+        versus = s.vs_best_baseline if s.best_baseline != s.policy else None
+        difference = [figure(versus.diff, digits), interval(versus.ci95), f"{versus.win_rate:.0%}"] if versus else ["–", "–", "–"]
+        rows.append([s.policy, str(s.rank), figure(s.mean, digits), interval(s.ci95), *difference])
+    best = next((s.best_baseline for s in result.standings), None)
+    print_table(["policy", "rank", result.score.name, "95 % interval", f"minus {best}", "95 % interval", "wins"], rows, title=title)
+    if result.lower_bound is not None:
+        note(f"no policy can go below {figure(result.lower_bound, digits)} (relaxation: see docs/evaluation.md)")
+    if any(s.ci95 is None for s in result.standings):
+        note("one window shows no spread: intervals need two or more, so nothing is called better")

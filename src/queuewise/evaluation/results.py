@@ -1,0 +1,93 @@
+"""The results of an evaluation on disk: written by `evaluate`, read and joined by `compare` and by reports."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from queuewise.errors import InputError
+from queuewise.evaluation.experiment import Cell, Result, read_cell
+from queuewise.evaluation.runfolder import check_run, find_replays, to_json
+from queuewise.runs import LAST_FILE, write_text
+
+SAME = ("workload_digest", "cluster_digest", "protocol", "windows", "warmup", "cooldown")  # what makes two runs comparable
+MAY_DIFFER = ("dispatch", "estimates", "kill_at_limit", "seed")  # rules under study: they become part of the policy's label
+
+
+def write_results(folder: Path, cells: Sequence[Cell], result: Result) -> None:
+    """metrics.jsonl (one line a cell), summary.csv (one row a policy) and, last, summary.json."""
+    lines = [json.dumps({"policy": c.policy, "window": c.window, **flatten(c.metrics)}, allow_nan=False) for c in cells]
+    write_text(folder / "metrics.jsonl", "\n".join(lines) + "\n")
+    write_text(folder / "summary.csv", to_csv(mean_metrics(cells)))
+    write_text(folder / LAST_FILE, to_json(result.as_json()))
+
+
+def mean_metrics(cells: Sequence[Cell]) -> list[dict[str, Any]]:
+    """One row a policy: every metric averaged over the windows, None where any window leaves it undefined."""
+    rows = []
+    for policy in dict.fromkeys(cell.policy for cell in cells):
+        mine = [flatten(cell.metrics) for cell in cells if cell.policy == policy]
+        columns = {name: [figures[name] for figures in mine] for name in mine[0]}
+        rows.append({"policy": policy, **{k: None if None in v else float(np.mean(v)) for k, v in columns.items()}})
+    return rows
+
+
+def flatten(figures: Mapping[str, Any]) -> dict[str, Any]:
+    """Nested keys joined by a dot: wait_s.mean."""
+    flat: dict[str, Any] = {}
+    for name, value in figures.items():
+        flat |= {f"{name}.{inner}": v for inner, v in value.items()} if isinstance(value, Mapping) else {name: value}
+    return flat
+
+
+def to_csv(rows: Sequence[Mapping[str, Any]]) -> str:
+    text = io.StringIO()
+    writer = csv.DictWriter(text, fieldnames=list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def read_cells(run: Path) -> list[Cell]:
+    """All cells of a finished evaluation."""
+    config = check_run(run)
+    if "conditions" not in config:
+        raise InputError(
+            f"was written by {config.get('command', 'another command')}, not by evaluate",
+            where=str(run),
+            hint="use queuewise evaluate --protocol replay",
+        )
+    return [read_cell(replay) for replay in find_replays(run)]
+
+
+def join_runs(runs: Sequence[Path]) -> list[Cell]:
+    """The cells of several runs as one table. Refused unless all were measured on the same windows of the same jobs and cluster.
+
+    A policy that occurs in several runs is labelled by what differs between them: dispatch, estimates, seed, or the folder.
+    """
+    conditions = {run: check_run(run).get("conditions", {}) for run in runs}
+    cells = {run: read_cells(run) for run in runs}
+    first = runs[0]
+    for run in runs[1:]:
+        differing = [key for key in SAME if conditions[run].get(key) != conditions[first].get(key)]
+        if differing:
+            raise InputError(
+                f"was not measured on the same windows as {first}: {', '.join(differing)} differ",
+                where=str(run),
+                hint="evaluate both with the same workload, cluster, protocol, windows and trimming",
+            )
+    varying = [key for key in MAY_DIFFER if len({json.dumps(conditions[run].get(key)) for run in runs}) > 1]
+    joined: dict[tuple[str, int], Cell] = {}
+    for run in runs:
+        suffix = ", ".join(f"{key}={conditions[run].get(key)}" for key in varying)
+        for cell in cells[run]:
+            label = f"{cell.policy} [{suffix}]" if suffix else cell.policy
+            label = label if (label, cell.window) not in joined else f"{label} ({run.name})"
+            joined[label, cell.window] = cell.renamed(label)
+    return list(joined.values())
