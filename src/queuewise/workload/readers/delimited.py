@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -15,7 +16,7 @@ import polars as pl
 
 from queuewise.errors import InputError
 from queuewise.workload.loaded import Tally
-from queuewise.workload.readers.source import Head, blocks, read_head
+from queuewise.workload.readers.source import Head, blocks, read_head, shown
 
 _OVERFLOW = "__more__"  # an extra column that only rows with too many fields reach
 _SEPARATORS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "|"}
@@ -68,7 +69,7 @@ def read_header(head: Head, separator: str = ",", comment: str = "", required: S
     names = [name.strip().lower() if fold_case else name.strip() for name in _split(lines[0], separator)]
     missing = [name for name in required if name not in names]
     if missing:
-        found = ", ".join(names[:30])[:300]
+        found = shown(", ".join(names))
         hint = _other_separator(lines[0], separator, required) or "is this the right --format?"
         raise InputError(f"missing columns: {', '.join(missing)}; found: {found}", where=f"{head.path}:1", hint=hint)
     unnamed = [name or f"column_{index + 1}" for index, name in enumerate(names)]
@@ -89,6 +90,8 @@ def _readable(block: bytes, path: Path, first_line: int, tally: Tally) -> bytes:
     if b"\0" in block:
         line = first_line + block[: block.index(b"\0")].count(b"\n")
         raise InputError("binary data, not text", where=f"{path}:{line}", hint="is this the right file?")
+    if block.isascii():
+        return block
     try:
         block.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -111,10 +114,12 @@ def _parse(text: bytes, names: list[str], separator: str, quoted: bool, numbers:
     lines = text.count(b"\n") + (not text.endswith(b"\n"))
     dummy = separator.encode() * len(names) + b"\n"
     try:
-        frame = pl.read_csv(
-            io.BytesIO(dummy + text), has_header=False, schema=schema, separator=separator, truncate_ragged_lines=True,
-            quote_char='"' if quoted and b'"' in text else None, ignore_errors=bool(numbers),
-        ).slice(1)  # fmt: skip
+        with warnings.catch_warnings():  # Polars warns of broken quotes, which the count of rows below reveals as well
+            warnings.simplefilter("ignore")
+            frame = pl.read_csv(
+                io.BytesIO(dummy + text), has_header=False, schema=schema, separator=separator, truncate_ragged_lines=True,
+                quote_char='"' if quoted and b'"' in text else None, ignore_errors=bool(numbers),
+            ).slice(1)  # fmt: skip
         if frame.height == lines:
             return frame
     except pl.exceptions.PolarsError:

@@ -19,6 +19,7 @@ from queuewise.workload.loaded import Loaded, Request
 from queuewise.workload.readers import collector
 from queuewise.workload.readers.collector import Collector
 from queuewise.workload.readers.fields import timestamp
+from queuewise.workload.readers.source import shown
 
 METADATA = "queuewise"
 FIELDS = (*collector.FIELDS, "start", "end", "gpus", "cores")
@@ -41,11 +42,11 @@ def mapping(names: Sequence[str], request: Request) -> dict[str, str]:
         if field not in FIELDS:
             raise unknown_name("field in --map", field, FIELDS)
         if column not in names:
-            raise InputError(f"no column {column!r}; found: {', '.join(names)[:300]}", where=where, hint="--map is column=field")
+            raise InputError(f"no column {column!r}; found: {shown(', '.join(names))}", where=where, hint="--map is column=field")
         fields[field] = column
     if not enough(fields):
         raise InputError(
-            f"need submit, runtime (or end) and num_tasks, gpus or cores; found: {', '.join(names)[:300]}", where=where,
+            f"need submit, runtime (or end) and num_tasks, gpus or cores; found: {shown(', '.join(names))}", where=where,
             hint="name the columns with --map column=field",
         )  # fmt: skip
     return fields

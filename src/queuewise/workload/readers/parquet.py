@@ -8,7 +8,7 @@ from queuewise.errors import InputError
 from queuewise.workload.loaded import Loaded, Request
 from queuewise.workload.readers import generic
 from queuewise.workload.readers.collector import Collector
-from queuewise.workload.readers.source import Head, read_head
+from queuewise.workload.readers.source import Head, one_line, read_head
 
 SUMMARY = "generic Parquet with our field names, or with --map column=field"
 
@@ -35,5 +35,5 @@ def read(request: Request) -> Loaded:
             batch = scan.select(*fields.values()).slice(offset, _SLICE_ROWS).collect()
             dated |= generic.add(batch, fields, collect)
     except (pl.exceptions.PolarsError, OSError, pl.exceptions.PanicException) as error:
-        raise InputError(f"damaged Parquet: {str(error).splitlines()[0]}", where=str(request.path), hint="write the file again") from None
+        raise InputError(f"damaged Parquet: {one_line(error)}", where=str(request.path), hint="write the file again") from None
     return generic.finish(collect, stored, dated)

@@ -18,7 +18,7 @@ from queuewise.workload.readers.collector import Collector
 from queuewise.workload.readers.delimited import batches, read_header
 from queuewise.workload.readers.fields import NEVER_STARTED, number, one_gpu_tasks, timestamp
 from queuewise.workload.readers.machines import cluster_facts
-from queuewise.workload.readers.source import Head, read_all, read_head
+from queuewise.workload.readers.source import Head, one_line, read_all, read_head, shown
 
 SUMMARY = "Microsoft Philly: cluster_job_log (JSON; machine list with --tables) or the reduced CSV"
 
@@ -75,7 +75,7 @@ def _jobs(request: Request) -> Iterator[tuple[Any, ...]]:
     except (ValueError, RecursionError) as error:
         line = getattr(error, "lineno", 1)
         raise InputError(
-            f"not valid JSON: {error}", where=f"{request.path}:{line}", hint="Philly's cluster_job_log is one JSON array"
+            f"not valid JSON: {one_line(error)}", where=f"{request.path}:{line}", hint="Philly's cluster_job_log is one JSON array"
         ) from None
     if not isinstance(entries, list):
         raise InputError("not a JSON array of jobs", where=f"{request.path}:1", hint="Philly's cluster_job_log is one JSON array")
@@ -100,6 +100,6 @@ def _cluster(request: Request, tally: Tally) -> ClusterFacts | None:
     path = request.tables[0]
     columns = read_header(read_head(path))
     if len(columns) < 3:
-        raise InputError(f"expected machineId, number of GPUs, single GPU mem; found: {', '.join(columns)}", where=f"{path}:1")
+        raise InputError(f"expected machineId, number of GPUs, single GPU mem; found: {shown(', '.join(columns))}", where=f"{path}:1")
     memory = pl.col(columns[2]).str.extract(r"(\d+)")
     return cluster_facts("philly", path, gpus=number(columns[1]), kind=pl.lit("PHILLY-") + memory, tally=tally)

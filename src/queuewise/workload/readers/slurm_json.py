@@ -13,7 +13,7 @@ from typing import Any
 import polars as pl
 
 from queuewise.errors import InputError
-from queuewise.workload.readers.source import Head, read_all
+from queuewise.workload.readers.source import Head, one_line, read_all
 
 _COLUMNS = (
     "jobid", "submit", "start", "end", "elapsedraw", "state", "nnodes", "timelimitraw", "alloctres", "reqtres", "partition", "qos",
@@ -32,7 +32,7 @@ def table(path: Path) -> pl.DataFrame:
         document = json.loads(read_all(path))
     except (ValueError, RecursionError) as error:
         line = getattr(error, "lineno", 1)
-        raise InputError(f"not valid JSON: {error}", where=f"{path}:{line}", hint="expected the output of sacct --json") from None
+        raise InputError(f"not valid JSON: {one_line(error)}", where=f"{path}:{line}", hint="expected the output of sacct --json") from None
     jobs = document.get("jobs") if isinstance(document, dict) else None
     if not isinstance(jobs, list):
         raise InputError('no list "jobs" in the JSON', where=f"{path}:1", hint="expected the output of sacct --json")

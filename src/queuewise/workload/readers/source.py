@@ -60,7 +60,7 @@ def open_bytes(path: Path) -> BinaryIO:
         near = difflib.get_close_matches(path.name, [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else [], n=1)
         raise InputError("no such file", where=str(path), hint=f"did you mean {near[0]!r}?" if near else "check the path") from None
     except (OSError, ValueError) as error:
-        raise InputError(f"cannot be opened: {error}", where=str(path), hint="check the path and its permissions") from None
+        raise InputError(f"cannot be opened: {one_line(error)}", where=str(path), hint="check the path and its permissions") from None
     magic = raw.read(6)
     raw.seek(0)
     if magic.startswith(_GZIP):
@@ -85,7 +85,7 @@ def _open_zstd(path: Path) -> BinaryIO:
             encoding="utf8-lossy",
         )  # fmt: skip
     except (pl.exceptions.PolarsError, OSError) as error:
-        raise InputError(f"the Zstandard stream cannot be read: {_one_line(error)}", where=str(path), hint="fetch the file again") from None
+        raise InputError(f"the Zstandard stream cannot be read: {one_line(error)}", where=str(path), hint="fetch the file again") from None
     return io.BytesIO("\n".join(lines["line"].fill_null("")).encode() + b"\n")
 
 
@@ -131,9 +131,14 @@ def read_all(path: Path) -> bytes:
     return b"".join(block for _, block in blocks(path))
 
 
+def shown(text: str, limit: int = 300) -> str:
+    """A piece of the input as part of a one-line message."""
+    return "".join(character if character.isprintable() else "?" for character in text[:limit])
+
+
 def _damaged(path: Path, line: int, error: Exception) -> InputError:
-    return InputError(f"the file is cut off or damaged: {_one_line(error)}", where=f"{path}:{line}", hint="fetch or compress it again")
+    return InputError(f"the file is cut off or damaged: {one_line(error)}", where=f"{path}:{line}", hint="fetch or compress it again")
 
 
-def _one_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]
+def one_line(error: Exception) -> str:
+    return shown((str(error).splitlines() or [type(error).__name__])[0])

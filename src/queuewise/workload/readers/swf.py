@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 
+import numpy as np
 import polars as pl
 
 from queuewise.workload.loaded import ClusterFacts, Loaded, NodeFacts, Request
@@ -56,12 +57,13 @@ def read(request: Request) -> Loaded:
 
 
 def _single_blanks(block: bytes) -> bytes:
-    """One blank between fields and none around them, which is what a fast parser of delimited text needs."""
-    block = block.replace(b"\t", b" ")
-    while b"  " in block:
-        block = block.replace(b"  ", b" ")
-    block = block.replace(b"\n ", b"\n").replace(b" \n", b"\n")
-    return block.strip(b" ")
+    """One blank between fields and none before the first, which is what a fast parser of delimited text needs."""
+    text = np.frombuffer(block.replace(b"\t", b" "), dtype=np.uint8)
+    blank = text == ord(" ")
+    after_gap = np.empty_like(blank)
+    after_gap[0] = True
+    after_gap[1:] = blank[:-1] | (text[:-1] == ord("\n"))
+    return text[~(blank & after_gap)].tobytes()
 
 
 def _known(name: str, above: float = -1) -> pl.Expr:
