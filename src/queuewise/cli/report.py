@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import tyro
 
@@ -19,8 +19,8 @@ class Report:
     """The window to draw, of a run over several."""
     figures: bool = True
     """Also write PNG, SVG and PDF figures."""
-    traces: bool = True
-    """Also write a Perfetto trace and Batsim's jobs.csv of each policy."""
+    traces: Literal["best", "all", "none"] = "best"
+    """For which policies to write a trace for ui.perfetto.dev."""
 
     def run(self) -> None:
         from queuewise.cli.console import note

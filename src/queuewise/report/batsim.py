@@ -1,0 +1,99 @@
+"""A replay as the `jobs.csv` that Batsim writes, so that its users' scripts run on our results.
+
+Columns and their meaning follow Batsim's output documentation (batsim.readthedocs.io, "Output files: jobs"). Resources are the
+cluster's GPUs, numbered through all nodes; on a cluster without GPUs they are the nodes.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from queuewise.evaluation.measure import measure, service
+from queuewise.runs import replacing
+from queuewise.sim.schedule import DONE, KILLED, Schedule
+
+FINAL_STATES = {
+    "pending": "NOT_SUBMITTED",
+    "queued": "SUBMITTED",
+    "running": "RUNNING",
+    "done": "COMPLETED_SUCCESSFULLY",
+    "rejected": "REJECTED",
+    "killed": "COMPLETED_WALLTIME_REACHED",
+    "cancelled": "COMPLETED_KILLED",
+}
+
+
+def write_batsim_jobs(schedule: Schedule, path: Path) -> None:
+    import polars as pl
+
+    workload = schedule.workload
+    ran = np.isin(schedule.status, (DONE, KILLED))
+    m = measure(schedule)
+    seconds = np.full(len(workload), np.nan)
+    seconds[m.rows] = service(m)
+    jct = np.where(ran, schedule.jct, np.nan)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        stretch = np.where(seconds > 0, jct / seconds, np.nan)
+    states = np.array(list(FINAL_STATES.values()))[schedule.status]
+    table = pl.DataFrame(
+        {
+            "job_id": [str(job) for job in workload.job_id.tolist()],
+            "workload_name": pl.repeat(workload.name, len(workload), eager=True),
+            "profile": pl.repeat("delay", len(workload), eager=True),
+            "submission_time": workload.submit,
+            "requested_number_of_resources": np.ceil(workload.size).astype(np.int64),
+            "requested_time": np.where(np.isnan(workload.requested), -1.0, workload.requested),
+            "success": (schedule.status == DONE).astype(np.int64),
+            "final_state": states,
+            "starting_time": np.where(ran, schedule.start, np.nan),
+            "execution_time": seconds,
+            "finish_time": np.where(ran, schedule.end, np.nan),
+            "waiting_time": np.where(ran, schedule.wait, np.nan),
+            "turnaround_time": jct,
+            "stretch": stretch,
+            "allocated_resources": _resources(schedule),
+            "consumed_energy": pl.repeat(-1, len(workload), eager=True),  # Batsim's way to say: not measured per job
+        }
+    )
+    with replacing(path) as temporary:
+        table.with_columns(pl.col(pl.Float64).fill_nan(None)).write_csv(temporary)
+
+
+def _resources(schedule: Schedule) -> list[str]:
+    """[J] intervals of resource numbers such as `0-3 8`. Equal places are spelled once, since most jobs stand on few different ones."""
+    import polars as pl
+
+    cluster = schedule.cluster
+    first_gpu = np.concatenate(([0], np.cumsum(cluster.node_gpus)))
+    places = pl.DataFrame({"job": schedule.piece_job, "node": schedule.piece_node, "gpus": schedule.piece_gpus})
+    spelled = places.select("node", "gpus").unique(maintain_order=True)
+    names = [
+        _intervals(mask, int(first_gpu[node])) if cluster.num_gpus else str(node) for node, mask in zip(*spelled.get_columns(), strict=True)
+    ]
+    joined = (
+        places.join(spelled.with_columns(pl.Series("name", names, dtype=pl.String)), on=["node", "gpus"], how="left", maintain_order="left")
+        .unique(["job", "name"], maintain_order=True)
+        .filter(pl.col("name") != "")
+        .group_by("job", maintain_order=True)
+        .agg(pl.col("name").str.join(" "))
+    )
+    spots = [""] * len(schedule.workload)
+    for job, name in joined.iter_rows():
+        spots[job] = name
+    return spots
+
+
+def _intervals(mask: int, offset: int) -> str:
+    """Bits of a mask as intervals: 0b1011 from 8 on is `8-9 11`."""
+    parts, gpu = [], 0
+    while mask >> gpu:
+        if (mask >> gpu) & 1:
+            last = gpu
+            while (mask >> (last + 1)) & 1:
+                last += 1
+            parts.append(f"{offset + gpu}-{offset + last}" if last > gpu else f"{offset + gpu}")
+            gpu = last
+        gpu += 1
+    return " ".join(parts)

@@ -1,0 +1,250 @@
+"""What a report shows, as plain data: each chart is made once here and drawn twice, by `figures` for paper and by `html` for the screen.
+
+A chart that has nothing to show (no priorities in the log, no watts in the cluster) is not made; `make_charts` says why instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from queuewise.evaluation import breakdown, energy, measure, timeline
+from queuewise.evaluation.experiment import Result
+from queuewise.evaluation.measure import Floats, Measurement
+from queuewise.workload.jobs import UNKNOWN
+
+CDF_POINTS = 300
+TIME_BINS = 240
+DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+MAX_HEATMAPS = 3
+MAX_CLASSES = 24  # bars of a breakdown; the others are too thin to read
+
+
+@dataclass(frozen=True)
+class Series:
+    name: str
+    x: Sequence[float | str]
+    y: Sequence[float]
+    low: Sequence[float] | None = None  # ends of an interval around y
+    high: Sequence[float] | None = None
+
+
+@dataclass(frozen=True)
+class Chart:
+    key: str  # name of its files and of its place in the page
+    title: str
+    caption: str
+    kind: Literal["line", "bars", "points", "intervals", "heatmap"]
+    x_label: str
+    y_label: str
+    series: tuple[Series, ...] = ()
+    log_x: bool = False
+    log_y: bool = False
+    z: Sequence[Sequence[float | None]] = ()  # heat map: one row a y
+    z_label: str = ""
+    rows: Sequence[str] = ()
+    columns: Sequence[str] = ()
+
+
+Made = Chart | str  # a chart, or why there is none
+
+
+def make_charts(replays: Sequence[Measurement], result: Result | None = None) -> tuple[list[Chart], list[str]]:
+    """All charts of replays of the same jobs under several policies, and the reasons for those that are left out."""
+    made: list[Made] = [intervals(result)] if result is not None else []
+    made += [make(replays) for make in CHARTS]
+    made += [hours_heatmap(m, index) for index, m in enumerate(replays[:MAX_HEATMAPS])]
+    return [chart for chart in made if isinstance(chart, Chart)], [reason for reason in made if isinstance(reason, str)]
+
+
+def intervals(result: Result) -> Made:
+    """Means with 95 % intervals, best on top."""
+    standings = result.standings
+    if any(s.ci95 is None for s in standings):
+        return "Intervals need two or more windows."
+    series = Series(
+        result.score.name,
+        x=[s.policy for s in standings],
+        y=[s.mean for s in standings],
+        low=[s.ci95[0] for s in standings if s.ci95],
+        high=[s.ci95[1] for s in standings if s.ci95],
+    )
+    better = "higher" if result.score.higher_is_better else "lower"
+    bound = f" No policy can go below {result.lower_bound:,.2f}." if result.lower_bound is not None else ""
+    return Chart(
+        "scores",
+        "Scores",
+        f"Mean {result.score.name} over the windows with 95 % bootstrap intervals; {better} is better.{bound}",
+        "intervals",
+        result.score.name,
+        "",
+        (series,),
+        log_x=not result.score.higher_is_better and min(series.low or [0]) > 0 and max(series.y) > 10 * min(series.y),
+    )
+
+
+def _cdf(key: str, title: str, what: str, values: Callable[[Measurement], Floats]) -> Callable[[Sequence[Measurement]], Made]:
+    def make(replays: Sequence[Measurement]) -> Made:
+        share = np.linspace(0, 1, CDF_POINTS)
+        series = []
+        for m in replays:
+            sample = values(m)
+            if not sample.size:
+                return f"{title}: no job finished under {m.schedule.policy}."
+            series.append(Series(m.schedule.policy, _round(np.maximum(np.quantile(sample, share), 1.0)), _round(share)))
+        caption = f"Share of finished jobs with a {what} of at most so many seconds; less than 1 s is drawn at 1 s."
+        return Chart(key, title, caption, "line", f"{what} [s]", "share of jobs", tuple(series), log_x=True)
+
+    return make
+
+
+def _clock(m: Measurement, edges: Floats) -> tuple[Floats, str]:
+    """Middles of bins since the first submission, in a fitting unit."""
+    middles = (edges[:-1] + edges[1:]) / 2 - m.begin
+    for unit, seconds in (("days", 86_400.0), ("hours", 3_600.0), ("minutes", 60.0)):
+        if m.span >= 3 * seconds:
+            return middles / seconds, unit
+    return middles, "seconds"
+
+
+def _over_time(
+    key: str, title: str, caption: str, y_label: str, values: Callable[[Measurement, Floats], Floats | None], missing: str
+) -> Callable[[Sequence[Measurement]], Made]:
+    def make(replays: Sequence[Measurement]) -> Made:
+        longest = max(replays, key=lambda m: m.end if m.span > 0 else -np.inf)
+        if not longest.span > 0:
+            return f"{title}: nothing ran."
+        edges = timeline.bin_edges(longest, TIME_BINS)
+        x, unit = _clock(longest, edges)
+        series = []
+        for m in replays:
+            y = values(m, edges)
+            if y is None:
+                return f"{title}: {missing}."
+            series.append(Series(m.schedule.policy, _round(x), _round(y)))
+        return Chart(key, title, caption, "line", f"{unit} since the first submission", y_label, tuple(series))
+
+    return make
+
+
+def _utilisation(m: Measurement, edges: Floats) -> Floats | None:
+    cluster = m.schedule.cluster
+    if cluster.num_gpus:
+        return timeline.mean_busy_gpus(m, edges) / cluster.num_gpus
+    return timeline.mean_busy_cores(m, edges) / cluster.num_cores if cluster.num_cores < np.inf else None
+
+
+def _watts(m: Measurement, edges: Floats) -> Floats | None:
+    return timeline.mean_watts(m, edges) / 1000 if energy.has_power_figures(m.schedule.cluster) else None
+
+
+def _by_class(key: str, by: str, title: str, figure: str, y_label: str, log_y: bool) -> Callable[[Sequence[Measurement]], Made]:
+    def make(replays: Sequence[Measurement]) -> Made:
+        rows = {m.schedule.policy: breakdown.breakdown(m, by) for m in replays}
+        largest = max(rows.values(), key=len)
+        if len(largest) < 2:
+            return f"{title}: all jobs are of one {by}."
+        classes = [row.key for row in largest]
+        if len(classes) > MAX_CLASSES:
+            return f"{title}: {len(classes)} classes are too many to draw; see summary tables."
+        series = tuple(
+            Series(policy, [row.key for row in mine], _round(np.array([getattr(row, figure) for row in mine])))
+            for policy, mine in rows.items()
+        )
+        size = "GPUs" if by == "size" and replays[0].schedule.cluster.num_gpus else "cores" if by == "size" else by
+        return Chart(key, title, f"{title} of finished jobs.", "bars", size, y_label, series, log_y=log_y, columns=classes)
+
+    return make
+
+
+def fairness_scatter(replays: Sequence[Measurement]) -> Made:
+    """One point a user: how many jobs, how long they were slowed down."""
+    series = []
+    for m in replays:
+        user = m.schedule.workload.user[m.rows]
+        known = user != UNKNOWN
+        if not known.any():
+            return "Fairness: the log names no users."
+        count = np.bincount(user[known])
+        total = np.bincount(user[known], weights=measure.bounded_slowdown(m)[known])
+        some = count > 0
+        series.append(Series(m.schedule.policy, count[some].tolist(), _round(total[some] / count[some])))
+    caption = "One point a user: a fair policy has them on one height. Slowdown is bounded at 10 s."
+    return Chart(
+        "fairness", "Fairness between users", caption, "points", "jobs of the user", "mean bounded slowdown", tuple(series), True, True
+    )
+
+
+def energy_bars(replays: Sequence[Measurement]) -> Made:
+    values = [energy.energy_kwh(m) for m in replays]
+    known = [value for value in values if value is not None]
+    if len(known) < len(values):
+        return "Energy: the cluster states no watts."
+    names = [m.schedule.policy for m in replays]
+    return Chart("energy", "Energy", "Of the whole cluster, idle draw included, from the first submission to the last end.", "bars", "",
+                 "energy [kWh]", (Series("energy", names, _round(np.array(known))),), columns=names)  # fmt: skip
+
+
+def hours_heatmap(m: Measurement, index: int) -> Made:
+    """Mean wait of the jobs submitted in each hour of the week."""
+    policy, workload = m.schedule.policy, m.schedule.workload
+    if m.span < 86_400 or not m.rows.size:
+        return f"Waits by hour ({policy}): the replay is shorter than a day."
+    seconds = workload.submit[m.rows] + workload.epoch
+    hour = (seconds // 3600 % 24).astype(np.int64)
+    day = ((seconds // 86_400 + 3) % 7).astype(np.int64)  # second 0 of Unix time was a Thursday
+    cell = day * 24 + hour
+    count = np.bincount(cell, minlength=168)
+    total = np.bincount(cell, weights=measure.wait(m), minlength=168)
+    mean = [float(f"{t / c / 60:.4g}") if c else None for t, c in zip(total, count, strict=True)]
+    days = DAYS if workload.epoch else tuple(f"day {(i + 4) % 7}" for i in range(7))
+    clock = "of the log's local clock" if workload.epoch else "of the log's own clock, whose date is unknown"
+    return Chart(
+        f"hours-{index}",
+        f"Mean wait by hour of submission: {policy}",
+        f"Hours and days {clock}; empty where nothing was submitted.",
+        "heatmap",
+        "hour of submission",
+        "",
+        z=[mean[row * 24 : row * 24 + 24] for row in range(7)],
+        z_label="mean wait [min]",
+        rows=days,
+        columns=[str(h) for h in range(24)],
+    )
+
+
+CHARTS: tuple[Callable[[Sequence[Measurement]], Made], ...] = (
+    _cdf("wait-cdf", "Waiting times", "wait", measure.wait),
+    _cdf("jct-cdf", "Completion times", "completion time", measure.jct),
+    _over_time("utilisation", "Utilisation", "Share of the GPUs in use (of the cores on a cluster without GPUs).", "share in use",
+               _utilisation, "the cluster limits neither GPUs nor cores"),
+    _over_time("queue", "Queue", "Jobs waiting; the mean of each stretch of time.", "jobs waiting", timeline.mean_queue, ""),
+    _by_class("size", "size", "Mean wait by size", "wait_mean_s", "mean wait [s]", False),
+    _by_class("size-slowdown", "size", "Mean bounded slowdown by size", "bounded_slowdown_mean", "bounded slowdown", True),
+    _by_class("priority", "priority", "Mean wait by priority", "wait_mean_s", "mean wait [s]", False),
+    _by_class("group", "group", "Mean wait by group", "wait_mean_s", "mean wait [s]", False),
+    fairness_scatter,
+    energy_bars,
+    _over_time("power", "Power", "Draw of the whole cluster.", "power [kW]", _watts, "the cluster states no watts"),
+)  # fmt: skip
+
+
+def packing_charts(curves: dict[str, dict[str, list[float]]]) -> list[Chart]:
+    """Allocation and fragmentation while jobs arrive and stay; one curve a policy."""
+
+    def chart(key: str, title: str, caption: str, what: str) -> Chart:
+        series = tuple(Series(policy, _round(np.array(c["arrived"])), _round(np.array(c[what]))) for policy, c in curves.items())
+        return Chart(key, title, caption, "line", "GPUs asked for ÷ GPUs of the cluster", "share of the GPUs", series)
+
+    return [
+        chart("allocated", "Allocated GPUs", "Share of the cluster's GPUs in use as more and more is asked for.", "allocated"),
+        chart("fragmented", "Fragmented GPUs", "Free GPUs that a task drawn from the workload cannot use (FGD's measure).", "fragmented"),
+    ]
+
+
+def _round(values: Floats) -> list[float]:
+    """Six significant digits: no eye sees more, and the page stays small."""
+    return [float(f"{value:.6g}") for value in values]

@@ -1,0 +1,77 @@
+"""The Gantt chart's data: an overview made here, and the bars, packed, from which the page draws detail when zoomed in.
+
+The overview is a grid of lanes (or groups of neighbouring lanes) × stretches of time with the share that is busy, so a page with
+100,000 jobs opens as quickly as one with ten.
+"""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from queuewise.evaluation.measure import Measurement
+from queuewise.evaluation.timeline import binned_mean
+from queuewise.report.lanes import NO_LANE_GPU, Bars, make_bars
+
+OVERVIEW_ROWS = 128
+OVERVIEW_COLUMNS = 320
+
+
+def gantt_data(m: Measurement) -> dict[str, Any]:
+    """For JSON. Times are seconds since the first submission."""
+    bars = make_bars(m.schedule)
+    lane, labels = _lanes(m, bars)
+    wait = m.schedule.start - m.schedule.workload.submit
+    jobs, local = np.unique(bars.job, return_inverse=True)
+    return {
+        "policy": m.schedule.policy,
+        "span": m.span,
+        "lanes": labels,
+        "overview": _overview(bars, lane, len(labels), m.begin, m.end),
+        "bars": {
+            "lane": _pack(lane, np.uint32),
+            "job": _pack(local.ravel(), np.uint32),
+            "start": _pack(bars.start - m.begin, np.float64),
+            "end": _pack(bars.end - m.begin, np.float64),
+        },
+        "jobs": {
+            "id": [str(job) for job in m.schedule.workload.job_id[jobs].tolist()],
+            "size": _pack(m.schedule.workload.size[jobs], np.float32),
+            "wait": _pack(wait[jobs], np.float32),
+        },
+    }
+
+
+def _lanes(m: Measurement, bars: Bars) -> tuple[NDArray[np.int64], list[str]]:
+    """Lane of every bar, and the lanes' names: every GPU of the cluster, used or not, then the slots of nodes for work on cores alone."""
+    cluster = m.schedule.cluster
+    first = np.concatenate(([0], np.cumsum(cluster.node_gpus)))
+    labels = [f"{cluster.node_names[n]} GPU {g}" for n in range(cluster.num_nodes) for g in range(int(cluster.node_gpus[n]))]
+    lane = first[bars.node] + np.maximum(bars.gpu, 0)
+    on_cores = np.flatnonzero(bars.gpu == NO_LANE_GPU)
+    width = int(bars.slot[on_cores].max(initial=0)) + 1
+    seats, which = np.unique(bars.node[on_cores] * width + bars.slot[on_cores], return_inverse=True)
+    lane[on_cores] = len(labels) + which.ravel()
+    labels += [f"{cluster.node_names[seat // width]} slot {seat % width}" for seat in seats.tolist()]
+    return lane, labels
+
+
+def _overview(bars: Bars, lane: NDArray[np.int64], num_lanes: int, begin: float, end: float) -> dict[str, Any]:
+    rows = max(min(OVERVIEW_ROWS, num_lanes), 1)
+    row = lane * rows // max(num_lanes, 1)
+    lanes_in_row = np.bincount(np.arange(num_lanes) * rows // max(num_lanes, 1), minlength=rows)
+    edges = np.linspace(begin, end, OVERVIEW_COLUMNS + 1)
+    order = np.argsort(row, kind="stable")
+    cuts = np.searchsorted(row[order], np.arange(rows + 1))
+    busy = np.zeros((rows, OVERVIEW_COLUMNS))
+    for r in range(rows):
+        mine = order[cuts[r] : cuts[r + 1]]
+        busy[r] = binned_mean(bars.start[mine], bars.end[mine], 1.0, edges) / max(lanes_in_row[r], 1)
+    return {"rows": rows, "columns": OVERVIEW_COLUMNS, "busy": _pack((np.minimum(busy, 1.0) * 255).round().ravel(), np.uint8)}
+
+
+def _pack(values: NDArray[Any], dtype: type[np.generic]) -> str:
+    return base64.b64encode(np.ascontiguousarray(values, dtype=np.dtype(dtype).newbyteorder("<")).tobytes()).decode("ascii")

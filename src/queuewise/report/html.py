@@ -1,0 +1,205 @@
+"""`report.html`: one file with its data, its code and plotly.js inside. It opens from disk, offline, and asks nothing of the network.
+
+`write_report` reads a run folder (of `simulate` or `evaluate`) and writes beside the page the figures for papers, the tables and
+the exports.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+from collections.abc import Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Any, Literal
+
+from queuewise.errors import InputError, MissingExtraError
+from queuewise.evaluation.experiment import Cell, Result, judge
+from queuewise.evaluation.measure import Measurement, measure
+from queuewise.evaluation.metrics import all_metrics
+from queuewise.evaluation.results import flatten, mean_metrics, read_cells
+from queuewise.evaluation.runfolder import check_run, find_replays, read_facts, read_schedule, read_summary
+from queuewise.evaluation.scores import parse_score
+from queuewise.report.batsim import write_batsim_jobs
+from queuewise.report.charts import Chart, make_charts, packing_charts
+from queuewise.report.chrome_trace import write_trace
+from queuewise.report.figures import COLOURS, write_figures
+from queuewise.report.gantt import gantt_data
+from queuewise.report.lanes import count_bars
+from queuewise.report.tables import Cells, metric_cells, score_cells, to_latex, to_markdown
+from queuewise.runs import file_name, write_text
+
+MAX_BARS = 400_000  # bars of all Gantt charts of a page: about 10 MB
+DASHES = ("solid", "dash", "dot")  # as in `figures`, after the colours are used up
+
+Traces = Literal["best", "all", "none"]
+
+
+def write_report(run: Path, *, window: int = 0, figures: bool = True, traces: Traces = "best") -> Path:
+    """Write report.html and, in `figures/`, `tables/` and the policies' folders, everything else; returns the page."""
+    config = check_run(run)
+    result, rows, curves = _evaluation(run) if "conditions" in config else (None, None, {})
+    replays = _load(run, window, result)
+    if rows is None:
+        rows = [{"policy": m.schedule.policy, **flatten(all_metrics(m))} for m in replays]
+    charts, reasons = make_charts(replays, result)
+    charts = packing_charts(curves) + charts
+    tables = {"metrics": metric_cells(rows)} | ({"scores": score_cells(result)} if result else {})
+    _write_tables(run, tables)
+    if figures:
+        write_figures(charts, run / "figures")
+    _write_exports(run, replays, traces)
+    page = render(replays, charts, reasons, tables)
+    write_text(run / "report.html", page)
+    return run / "report.html"
+
+
+def _evaluation(run: Path) -> tuple[Result, list[dict[str, Any]], dict[str, Any]]:
+    cells = read_cells(run)
+    summary = read_summary(run)
+    if not cells or not summary:
+        raise InputError("holds no replay", where=str(run), hint="run evaluate again")
+    result = judge(cells, parse_score(summary[0]["score"]))
+    order = [s.policy for s in result.standings]
+    rows = sorted(mean_metrics(cells), key=lambda row: order.index(row["policy"]))
+    first: dict[str, Cell] = {}
+    for cell in sorted(cells, key=lambda cell: cell.window):
+        first.setdefault(cell.policy, cell)
+    return result, rows, {policy: first[policy].packing for policy in order if first[policy].packing}
+
+
+def _load(run: Path, window: int, result: Result | None) -> list[Measurement]:
+    """The replays of one window, best policy first where there is a ranking."""
+    config = check_run(run).get("conditions", {})
+    chosen = [(replay, facts) for replay in find_replays(run) if (facts := read_facts(replay)).get("window", 0) == window]
+    if not chosen:
+        raise InputError(f"has no window {window}", where=str(run), hint="windows are counted from 0")
+    if result is not None:
+        order = [s.policy for s in result.standings]
+        chosen.sort(key=lambda pair: order.index(pair[1]["policy"]))
+    trimming = {key: float(config.get(key, 0.0)) for key in ("warmup", "cooldown")}
+    return [measure(read_schedule(run, replay), **trimming) for replay, _ in chosen]
+
+
+def _write_tables(run: Path, tables: dict[str, Cells]) -> None:
+    (run / "tables").mkdir(exist_ok=True)
+    for name, cells in tables.items():
+        write_text(run / "tables" / f"{name}.md", to_markdown(cells))
+        write_text(run / "tables" / f"{name}.tex", to_latex(cells, f"{name.capitalize()} of {run.name}"))
+
+
+def _write_exports(run: Path, replays: Sequence[Measurement], traces: Traces) -> None:
+    for index, m in enumerate(replays):
+        home = run / file_name(m.schedule.policy)
+        write_batsim_jobs(m.schedule, home / "batsim_jobs.csv")
+        if traces == "all" or (traces == "best" and index == 0):
+            write_trace(m.schedule, home / "trace.json.gz")
+
+
+def render(replays: Sequence[Measurement], charts: Sequence[Chart], reasons: Sequence[str], tables: dict[str, Cells]) -> str:
+    """The page as text."""
+    first = replays[0].schedule
+    gantts, left_out = _gantts(replays)
+    data = {"charts": [plotly_figure(chart) for chart in charts], "gantts": gantts}
+    facts = (
+        f"{len(first.workload):,} jobs of {first.workload.name} on {first.cluster.name} "
+        f"({first.cluster.num_nodes:,} nodes, {first.cluster.num_gpus:,} GPUs) under {len(replays)} "
+        f"{'policies' if len(replays) > 1 else 'policy'}; dispatch {first.dispatch}, estimates {first.estimates}."
+    )
+    parts = {
+        "title": html.escape(f"{first.workload.name} on {first.cluster.name}"),
+        "facts": html.escape(facts),
+        "tables": "".join(_table_html(name, cells) for name, cells in tables.items()),
+        "charts": "".join(
+            f'<figure id="{chart.key}"><h2>{html.escape(chart.title)}</h2><div class="plot"></div>'
+            f"<figcaption>{html.escape(chart.caption)}</figcaption></figure>"
+            for chart in charts
+        ),
+        "notes": "".join(f"<li>{html.escape(reason)}</li>" for reason in [*reasons, *left_out]),
+        "data": json.dumps(data, allow_nan=False).replace("</", "<\\/"),
+        "style": _asset("page.css"),
+        "code": _asset("page.js"),
+        "plotly": _plotly_js(),
+    }
+    page = _asset("page.html")
+    for name, text in parts.items():
+        page = page.replace(f"@@{name}@@", text)
+    return page
+
+
+def _gantts(replays: Sequence[Measurement]) -> tuple[list[dict[str, Any]], list[str]]:
+    """Gantt data of as many policies as fit into the page, first ones first."""
+    made, left_out, budget = [], [], MAX_BARS
+    for m in replays:
+        bars = count_bars(m.schedule)
+        if m.span > 0 and 0 < bars <= budget:
+            made.append(gantt_data(m))
+            budget -= bars
+        else:
+            left_out.append(m.schedule.policy)
+    hint = "a page holds only so many bars; queuewise report --traces all writes traces for ui.perfetto.dev"
+    return made, [f"Gantt charts of {', '.join(left_out)} are left out: {hint}."] if left_out else []
+
+
+def plotly_figure(chart: Chart) -> dict[str, Any]:
+    """A chart as plotly's data and layout."""
+    axis = {"automargin": True, "gridcolor": "#e4e7eb", "zeroline": False}
+    layout: dict[str, Any] = {
+        "xaxis": {**axis, "title": {"text": chart.x_label}, "type": "log" if chart.log_x else "-"},
+        "yaxis": {**axis, "title": {"text": chart.y_label}, "type": "log" if chart.log_y else "-"},
+        "showlegend": len(chart.series) > 1,
+    }
+    if chart.kind == "heatmap":
+        layout["xaxis"] |= {"type": "category", "dtick": 3}
+        layout["yaxis"] |= {"type": "category", "autorange": "reversed"}
+        colorbar = {"title": {"text": chart.z_label, "side": "right"}}
+        z = [list(row) for row in chart.z]
+        data = [{"type": "heatmap", "z": z, "x": list(chart.columns), "y": list(chart.rows), "colorscale": "Viridis", "colorbar": colorbar}]
+        return {"key": chart.key, "data": data, "layout": layout}
+    if chart.kind == "bars":
+        layout |= {"barmode": "group", "xaxis": layout["xaxis"] | {"type": "category", "categoryarray": list(chart.columns)}}
+    elif chart.kind == "intervals":
+        layout["yaxis"] |= {"type": "category", "autorange": "reversed"}
+    elif chart.kind == "line" and not chart.log_y:
+        layout["yaxis"]["rangemode"] = "tozero"
+    return {"key": chart.key, "data": [_trace(chart, index) for index in range(len(chart.series))], "layout": layout}
+
+
+def _trace(chart: Chart, index: int) -> dict[str, Any]:
+    series = chart.series[index]
+    colour, dash = COLOURS[index % len(COLOURS)], DASHES[index // len(COLOURS) % len(DASHES)]
+    trace: dict[str, Any] = {"name": series.name, "x": list(series.x), "y": list(series.y)}
+    if chart.kind == "bars":
+        pattern = {"shape": "" if dash == "solid" else "/"}
+        return {**trace, "type": "bar", "marker": {"color": colour, "pattern": pattern}}
+    if chart.kind == "intervals":
+        error = {
+            "type": "data",
+            "array": [high - y for high, y in zip(series.high or (), series.y, strict=True)],
+            "arrayminus": [y - low for low, y in zip(series.low or (), series.y, strict=True)],
+        }
+        places = {"x": trace["y"], "y": trace["x"], "error_x": error}
+        return {**trace, **places, "type": "scatter", "mode": "markers", "marker": {"color": colour, "size": 9}}
+    if chart.kind == "points":
+        return {**trace, "type": "scatter", "mode": "markers", "marker": {"color": colour, "size": 6, "opacity": 0.6}}
+    return {**trace, "type": "scatter", "mode": "lines", "line": {"color": colour, "dash": dash, "width": 1.8}}
+
+
+def _table_html(name: str, cells: Cells) -> str:
+    headings, rows = cells
+    head = "".join(f"<th>{html.escape(heading)}</th>" for heading in headings)
+    body = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+    table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    return f'<section><h2>{html.escape(name.capitalize())}</h2><div class="wide">{table}</div></section>'
+
+
+def _asset(name: str) -> str:
+    return resources.files("queuewise.report").joinpath(name).read_text(encoding="utf-8")
+
+
+def _plotly_js() -> str:
+    try:
+        from plotly.offline import get_plotlyjs
+    except ImportError:
+        raise MissingExtraError("plotly", "report") from None
+    return str(get_plotlyjs()).replace("</script", "<\\/script")

@@ -1,0 +1,151 @@
+"use strict";
+(() => {
+  const data = JSON.parse(document.getElementById("data").textContent);
+  const config = { displaylogo: false, responsive: true, modeBarButtonsToRemove: ["lasso2d", "select2d"] };
+  const font = { family: 'system-ui, "Segoe UI", "DejaVu Sans", sans-serif', size: 12, color: "#1f2933" };
+
+  for (const chart of data.charts) {
+    const legend = { orientation: "h", x: 0, y: -0.22, yanchor: "top" };
+    const layout = { ...chart.layout, font, legend, margin: { l: 60, r: 16, t: 12, b: 48 }, hovermode: "closest", paper_bgcolor: "#fff", plot_bgcolor: "#fff" };
+    const figure = document.getElementById(chart.key);
+    const plot = figure.querySelector(".plot");
+    if (chart.data.length > 6) plot.style.height = "460px"; // room for a legend of several lines
+    Plotly.newPlot(plot, chart.data, layout, config);
+  }
+
+  // Gantt: the overview from afar, a grid made anew in between, the bars themselves from near.
+  const MAX_DRAWN = 4000;
+  const PALETTE = ["#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#B8B800", "#7F7F7F"];
+  const COLUMNS = 320;
+  const ROWS = 128;
+
+  function unpack(text, Type) {
+    const raw = atob(text);
+    const bytes = new Uint8Array(raw.length);
+    for (let i = 0; i < raw.length; i++) bytes[i] = raw.charCodeAt(i);
+    return new Type(bytes.buffer);
+  }
+
+  function open(packed) {
+    if (!packed.opened) {
+      packed.opened = {
+        lane: unpack(packed.bars.lane, Uint32Array), job: unpack(packed.bars.job, Uint32Array),
+        start: unpack(packed.bars.start, Float64Array), end: unpack(packed.bars.end, Float64Array),
+        size: unpack(packed.jobs.size, Float32Array), wait: unpack(packed.jobs.wait, Float32Array),
+        busy: unpack(packed.overview.busy, Uint8Array),
+      };
+    }
+    return packed.opened;
+  }
+
+  function unitOf(span) {
+    for (const [name, seconds] of [["days", 86400], ["hours", 3600], ["minutes", 60]]) if (span >= 3 * seconds) return { name, seconds };
+    return { name: "seconds", seconds: 1 };
+  }
+
+  function grid(rows, columns, view, unit, value) {
+    const z = [];
+    for (let r = 0; r < rows; r++) {
+      const row = new Array(columns);
+      for (let c = 0; c < columns; c++) row[c] = value(r, c);
+      z.push(row);
+    }
+    const dx = (view.t1 - view.t0) / columns / unit.seconds;
+    const dy = (view.l1 - view.l0) / rows;
+    return [{ type: "heatmap", z, x0: view.t0 / unit.seconds + dx / 2, dx, y0: view.l0 - 0.5 + dy / 2, dy, zmin: 0, zmax: 1, colorscale: "Blues", reversescale: true,
+      hovertemplate: "%{z:.0%} busy<extra></extra>", colorbar: { title: { text: "busy", side: "right" }, tickformat: ".0%" } }];
+  }
+
+  function rebinned(bars, view, unit) {
+    const rows = Math.max(1, Math.min(ROWS, Math.ceil(view.l1 - view.l0)));
+    const busy = new Float64Array(rows * COLUMNS);
+    const width = (view.t1 - view.t0) / COLUMNS;
+    const height = (view.l1 - view.l0) / rows;
+    for (let i = 0; i < bars.lane.length; i++) {
+      if (bars.end[i] <= view.t0 || bars.start[i] >= view.t1 || bars.lane[i] < view.l0 || bars.lane[i] >= view.l1) continue;
+      const row = Math.min(rows - 1, Math.floor((bars.lane[i] - view.l0) / height));
+      const from = (Math.max(bars.start[i], view.t0) - view.t0) / width;
+      const to = (Math.min(bars.end[i], view.t1) - view.t0) / width;
+      for (let c = Math.floor(from); c < Math.min(Math.ceil(to), COLUMNS); c++) busy[row * COLUMNS + c] += Math.min(to, c + 1) - Math.max(from, c);
+    }
+    return grid(rows, COLUMNS, view, unit, (r, c) => Math.min(1, busy[r * COLUMNS + c] / height));
+  }
+
+  function visible(bars, view) {
+    const found = [];
+    for (let i = 0; i < bars.lane.length; i++) {
+      if (bars.end[i] > view.t0 && bars.start[i] < view.t1 && bars.lane[i] >= view.l0 - 1 && bars.lane[i] < view.l1) {
+        if (found.length === MAX_DRAWN) return null;
+        found.push(i);
+      }
+    }
+    return found;
+  }
+
+  function drawn(packed, bars, found, unit) {
+    return [{
+      type: "bar", orientation: "h", width: 0.86, opacity: 0.85, showlegend: false,
+      base: found.map((i) => bars.start[i] / unit.seconds), x: found.map((i) => (bars.end[i] - bars.start[i]) / unit.seconds), y: found.map((i) => bars.lane[i]),
+      marker: { color: found.map((i) => PALETTE[bars.job[i] % PALETTE.length]), line: { width: 0.5, color: "#fff" } },
+      hovertext: found.map((i) => `job ${packed.jobs.id[bars.job[i]]}<br>size ${bars.size[bars.job[i]]}<br>waited ${Math.round(bars.wait[bars.job[i]])} s` +
+        `<br>here ${Math.round(bars.end[i] - bars.start[i])} s<br>${packed.lanes[bars.lane[i]]}`),
+      hoverinfo: "text", textposition: "none",
+    }];
+  }
+
+  function laneTicks(packed, view) {
+    const step = Math.max(1, Math.ceil((view.l1 - view.l0) / 24));
+    const tickvals = [];
+    for (let lane = Math.ceil(Math.max(0, view.l0) / step) * step; lane < Math.min(packed.lanes.length, view.l1); lane += step) tickvals.push(lane);
+    return { tickvals, ticktext: tickvals.map((lane) => packed.lanes[lane]) };
+  }
+
+  const figure = document.getElementById("gantt");
+  const state = document.getElementById("gantt-state");
+  const select = document.getElementById("gantt-policy");
+  const plot = figure.querySelector(".plot");
+  let current = null;
+  let timer = 0;
+
+  function redraw(view) {
+    const bars = open(current);
+    const unit = unitOf(current.span);
+    const whole = !view;
+    view = view || { t0: 0, t1: current.span, l0: 0, l1: current.lanes.length };
+    const found = visible(bars, view);
+    const overview = current.overview;
+    const traces = found ? drawn(current, bars, found, unit)
+      : whole ? grid(overview.rows, overview.columns, view, unit, (r, c) => bars.busy[r * overview.columns + c] / 255)
+      : rebinned(bars, view, unit);
+    state.textContent = found ? `${found.length.toLocaleString("en")} bars` : `${bars.lane.length.toLocaleString("en")} bars in all: zoom in to see each`;
+    figure.dataset.detail = found ? "bars" : "grid";
+    const layout = {
+      font, margin: { l: 60, r: 16, t: 12, b: 48 }, bargap: 0, hovermode: "closest", paper_bgcolor: "#fff", plot_bgcolor: "#fff",
+      xaxis: { title: { text: `${unit.name} since the first submission` }, range: [view.t0 / unit.seconds, view.t1 / unit.seconds], gridcolor: "#e4e7eb", zeroline: false },
+      yaxis: { range: [view.l1 - 0.5, view.l0 - 0.5], automargin: true, gridcolor: "#e4e7eb", zeroline: false, ...laneTicks(current, view) },
+    };
+    return Plotly.react(plot, traces, layout, { ...config, doubleClick: false });
+  }
+
+  function zoomed() {
+    const unit = unitOf(current.span);
+    const [x0, x1] = plot.layout.xaxis.range;
+    const [y0, y1] = plot.layout.yaxis.range;
+    redraw({ t0: x0 * unit.seconds, t1: x1 * unit.seconds, l0: Math.min(y0, y1) + 0.5, l1: Math.max(y0, y1) + 0.5 });
+  }
+
+  if (data.gantts.length) {
+    figure.hidden = false;
+    data.gantts.forEach((packed, index) => select.add(new Option(packed.policy, String(index))));
+    current = data.gantts[0];
+    redraw(null);
+    plot.on("plotly_relayout", (change) => {
+      clearTimeout(timer);
+      if (Object.keys(change).some((key) => key.endsWith("autorange"))) timer = setTimeout(() => redraw(null), 0);
+      else if (Object.keys(change).some((key) => key.includes("axis.range"))) timer = setTimeout(zoomed, 30);
+    });
+    plot.on("plotly_doubleclick", () => redraw(null));
+    select.addEventListener("change", () => { current = data.gantts[Number(select.value)]; redraw(null); });
+  }
+  document.body.dataset.ready = "yes";
+})();
