@@ -1,0 +1,131 @@
+"""Orders: who goes first. One entry in ORDERS each; the least score goes first, ties to the lower job index.
+
+A *fixed* order scores all jobs once; a *live* one (its score depends on the waiting time) is a branch of `score_live`. Formulas follow
+docs/simulator.md to the operation, so that ties fall as in the reference. r estimate, n size, s submission, w waiting time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from queuewise.errors import unknown_name
+from queuewise.sim.placement import mix
+from queuewise.sim.rules import Order, scoring_function
+from queuewise.workload.estimates import estimate as estimate_runtimes
+from queuewise.workload.jobs import Floats, Workload
+
+SEXP, LEXP, HRRN, WFP3, UNICEP, POWER = range(6)  # first number of `params` of live orders
+PATIENCE_S = 86_400.0  # after this wait `power` serves by age
+ALMOST_ONE = np.log2(1.0 + 1e-15)  # stands for log2 of one processor, so that dividing by it is defined
+
+
+@dataclass(frozen=True, eq=False)
+class Jobs:
+    """What an order may look at."""
+
+    workload: Workload
+    estimate: Floats
+    seed: int
+
+    @cached_property
+    def predicted(self) -> Floats:
+        """Runtimes predicted from jobs that had finished before."""
+        return estimate_runtimes(self.workload, "predicted", self.seed).values
+
+    @cached_property
+    def size(self) -> Floats:
+        return self.workload.size
+
+    @property
+    def at_least_a_second(self) -> Floats:
+        return np.maximum(self.estimate, 1.0)
+
+    @property
+    def log_submit(self) -> Floats:
+        return np.log10(np.maximum(self.workload.submit, 1.0))
+
+
+@dataclass(frozen=True)
+class OrderRule:
+    formula: str
+    source: str
+    fixed: Callable[[Jobs], Floats] | None = None
+    live: int = -1  # branch of score_live
+
+    def make(self, jobs: Jobs) -> Order:
+        if self.fixed is not None:
+            return Order(fixed=np.ascontiguousarray(self.fixed(jobs), np.float64))
+        return Order(function=score_live, params=np.array([float(self.live)]))
+
+
+def _random(jobs: Jobs) -> Floats:
+    with np.errstate(over="ignore"):
+        numbers = np.arange(len(jobs.workload), dtype=np.uint64) + np.uint64(jobs.seed & 0xFFFFFFFFFFFFFFFF)
+        mixed = getattr(mix, "py_func", mix)(numbers)
+    return (mixed >> np.uint64(11)).astype(np.float64)
+
+
+_FOLKLORE = "folklore"
+_CARASTAN = "Carastan-Santos & de Camargo, SC 2017"
+_TANG = "Tang et al., CLUSTER 2009"
+
+ORDERS: dict[str, OrderRule] = {
+    "fcfs": OrderRule("s", _FOLKLORE, lambda jobs: jobs.workload.submit),
+    "lcfs": OrderRule("−s", _FOLKLORE, lambda jobs: -jobs.workload.submit),
+    "sjf": OrderRule("r", _FOLKLORE, lambda jobs: jobs.estimate),
+    "ljf": OrderRule("−r", _FOLKLORE, lambda jobs: -jobs.estimate),
+    "smallest": OrderRule("n", _FOLKLORE, lambda jobs: jobs.size),
+    "largest": OrderRule("−n", _FOLKLORE, lambda jobs: -jobs.size),
+    "saf": OrderRule("r·n", "smallest area first", lambda jobs: jobs.estimate * jobs.size),
+    "laf": OrderRule("−r·n", "largest area first", lambda jobs: -(jobs.estimate * jobs.size)),
+    "sexp": OrderRule("(w + r) / n", "smallest expansion first", live=SEXP),
+    "lexp": OrderRule("−(w + r) / n", "largest expansion first", live=LEXP),
+    "srf": OrderRule("r / n", "smallest ratio first", lambda jobs: jobs.estimate / jobs.size),
+    "lrf": OrderRule("−r / n", "largest ratio first", lambda jobs: -(jobs.estimate / jobs.size)),
+    "hrrn": OrderRule("−(w + r) / r", "highest response ratio next; Brinch Hansen 1971", live=HRRN),
+    "wfp3": OrderRule("−(w / r)³·n", _TANG, live=WFP3),
+    "unicep": OrderRule("−w / (log2(n)·r)", _TANG, live=UNICEP),
+    "f1": OrderRule("log10(r)·n + 870·log10(s)", _CARASTAN, lambda jobs: np.log10(jobs.at_least_a_second) * jobs.size + 870 * jobs.log_submit),
+    "f2": OrderRule("√r·n + 25600·log10(s)", _CARASTAN, lambda jobs: np.sqrt(jobs.estimate) * jobs.size + 25600 * jobs.log_submit),
+    "f3": OrderRule("r·n + 6.86e6·log10(s)", _CARASTAN, lambda jobs: jobs.estimate * jobs.size + 6.86e6 * jobs.log_submit),
+    "f4": OrderRule("r·√n + 5.3e5·log10(s)", _CARASTAN, lambda jobs: jobs.estimate * np.sqrt(jobs.size) + 5.3e5 * jobs.log_submit),
+    "priority": OrderRule("−priority", "the log's own priorities", lambda jobs: -jobs.workload.priority),
+    "edf": OrderRule("deadline", "earliest deadline first; Liu & Layland 1973", lambda jobs: np.nan_to_num(jobs.workload.deadline, nan=np.inf)),
+    "qssf": OrderRule("predicted·n", "Hu et al. (Helios), SC 2021", lambda jobs: jobs.predicted * jobs.size),
+    "power": OrderRule("r·n·watts; oldest first once w ≥ 1 day", "cheapest energy first, with a limit to waiting", live=POWER),
+    "random": OrderRule("a hash of seed and job", "a random feasible job: implies greedy backfill", _random),
+}
+
+
+def order_rule(name: str) -> OrderRule:
+    if name not in ORDERS:
+        raise unknown_name("order", name, ORDERS)
+    return ORDERS[name]
+
+
+@scoring_function
+def score_live(facts: Any, pending: Any, number: int, now: float, view: Any, params: Any, out: Any) -> None:
+    """Scores of the live orders; params[0] says which."""
+    which = int(params[0])
+    for i in range(number):
+        job = facts[pending[i]]
+        wait = now - job.submit
+        r1 = max(job.estimate, 1.0)
+        if which == SEXP:
+            out[i] = (wait + job.estimate) / job.size
+        elif which == LEXP:
+            out[i] = -((wait + job.estimate) / job.size)
+        elif which == HRRN:
+            out[i] = -((wait + r1) / r1)
+        elif which == WFP3:
+            quotient = wait / r1
+            out[i] = -(quotient * quotient * quotient * job.size)
+        elif which == UNICEP:
+            out[i] = -wait / (max(np.log2(job.size), ALMOST_ONE) * r1) if wait > 0.0 else 0.0
+        else:
+            out[i] = job.submit - 1e18 if wait >= PATIENCE_S else job.estimate * job.size * job.watts

@@ -1,0 +1,46 @@
+"""Placement rules by name: where a job goes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from queuewise.errors import InputError, unknown_name
+from queuewise.sim.state import CHEAPEST, FASTEST, FGD, FIRST, NO_LIMIT, PACK, RANDOM, SPREAD, TIER
+from queuewise.sim.tiers import BALANCE, DEFRAGMENT
+
+
+@dataclass(frozen=True)
+class PlacementRule:
+    code: int
+    summary: str
+    options: str = ""  # what may follow a colon
+
+
+PLACEMENTS: dict[str, PlacementRule] = {
+    "first": PlacementRule(FIRST, "the lowest node that fits (LSF's default)"),
+    "pack": PlacementRule(PACK, "the node with the least left over; pack:K allows at most K nodes more than the fewest possible", "K"),
+    "best": PlacementRule(PACK, "another name of pack", "K"),
+    "spread": PlacementRule(SPREAD, "the least loaded node, task by task"),
+    "random": PlacementRule(RANDOM, "any node that fits"),
+    "fastest": PlacementRule(FASTEST, "the fastest GPU kind, packed"),
+    "cheapest": PlacementRule(CHEAPEST, "the least energy for the job, packed"),
+    "tier": PlacementRule(TIER, "fewest nodes, one more only if that does not fragment (RLTune); tier:balance evens the load", "balance"),
+    "fgd": PlacementRule(FGD, "least growth of fragmentation (Weng et al., ATC 2023)"),
+}
+
+
+def parse_placement(text: str) -> tuple[int, int]:
+    """`rule[:option]` as (code, option)."""
+    name, colon, option = text.partition(":")
+    if name not in PLACEMENTS:
+        raise unknown_name("placement", name, PLACEMENTS)
+    rule = PLACEMENTS[name]
+    if rule.code == TIER:
+        if option not in ("", "balance"):
+            raise InputError(f"placement {text!r}: tier takes the option balance", hint="write tier or tier:balance")
+        return TIER, BALANCE if option else DEFRAGMENT
+    if not colon:
+        return rule.code, NO_LIMIT
+    if rule.code == PACK and option.isdigit():
+        return PACK, int(option)
+    raise InputError(f"placement {text!r}: {option!r} is no option of {name}", hint="pack:K takes a number of extra nodes, tier:balance a word")

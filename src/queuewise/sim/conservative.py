@@ -1,0 +1,224 @@
+"""Conservative backfill: every waiting job gets the earliest place that delays nobody planned before it.
+
+The plan is a profile: a list of moments, and for each what is free from then until the next. Moment 0 is now as it really is; if
+running jobs are overdue a second moment with the same time has them gone, so that their place can be promised but not
+used. A reservation looks at the least that is free over its whole length and takes it out of every moment it covers.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from queuewise.sim.compilation import inline, kernel
+from queuewise.sim.lifecycle import start_placed
+from queuewise.sim.machine import WHOLE, rebuild, take_exactly
+from queuewise.sim.placement import place, runtime_factor
+from queuewise.sim.queue import SECONDARY, dequeue, enqueue, first_in_order
+from queuewise.sim.state import DEPTH, NO_LIMIT, NOW, PENDING_JOBS, PLACED, RUNNING_JOBS, Machine, State, World
+
+
+@inline
+def _bits_in(word: int) -> int:
+    number = 0
+    while word:
+        word &= word - 1
+        number += 1
+    return number
+
+
+@inline
+def _keep_least(w: World, n: int, row, at: int, others, other: int) -> None:  # type: ignore[no-untyped-def]
+    """Let moment `at` of the profile `row` hold, for node n, the least of itself and of moment `other` of `others`."""
+    mask, share, cpu, mem = row
+    other_mask, other_share, other_cpu, other_mem = others
+    cpu[at, n] = min(cpu[at, n], other_cpu[other, n])
+    mem[at, n] = min(mem[at, n], other_mem[other, n])
+    both = mask[at, n] & other_mask[other, n]
+    if share.shape[1] > 1:
+        base = n * w.gpu_stride[0]
+        for g in range(w.node_gpus[n]):
+            mine = WHOLE if (mask[at, n] >> g) & 1 else share[at, base + g]
+            its = WHOLE if (other_mask[other, n] >> g) & 1 else other_share[other, base + g]
+            share[at, base + g] = 0 if (both >> g) & 1 else min(mine, its)
+    mask[at, n] = both
+
+
+@kernel
+def _copy_moment(row, at: int, others, other: int) -> None:  # type: ignore[no-untyped-def]
+    for field in range(4):
+        row[field][at] = others[field][other]
+
+
+@kernel
+def _room(w: World, c: int, row, at: int) -> int:  # type: ignore[no-untyped-def]
+    """Tasks of class c that fit at one moment, counted up to the gang's size."""
+    mask, share, cpu, mem = row
+    need = w.class_tasks[c]
+    total = 0
+    for i in range(w.class_pool_first[c], w.class_pool_first[c + 1]):
+        p = w.class_pools[i]
+        for k in range(w.pool_first[p], w.pool_first[p + 1]):
+            n = w.pool_nodes[k]
+            room = need
+            if w.class_gpus[c] > 0:
+                room = min(room, _bits_in(mask[at, n]) // w.class_gpus[c])
+            elif w.class_milli[c] > 0:
+                shares = 0
+                for g in range(w.node_gpus[n]):
+                    free = WHOLE if (mask[at, n] >> g) & 1 else share[at, n * w.gpu_stride[0] + g]
+                    shares += free // w.class_milli[c]
+                room = min(room, shares)
+            if w.class_cpu[c] > 0:
+                room = min(room, cpu[at, n] // w.class_cpu[c])
+            if w.class_mem[c] > 0:
+                room = min(room, mem[at, n] // w.class_mem[c])
+            total += room
+            if total >= need:
+                return total
+    return total
+
+
+@inline
+def _change(w: World, row, at: int, c: int, n: int, tasks: int, gpus: int, sign: int) -> None:  # type: ignore[no-untyped-def]
+    """Give a piece back to a moment (sign 1) or take it (sign -1)."""
+    mask, share, cpu, mem = row
+    cpu[at, n] += sign * tasks * w.class_cpu[c]
+    mem[at, n] += sign * tasks * w.class_mem[c]
+    if w.class_gpus[c] > 0:
+        mask[at, n] ^= gpus
+    elif w.class_milli[c] > 0:
+        g = 0
+        while not (gpus >> g) & 1:
+            g += 1
+        slot = n * w.gpu_stride[0] + g
+        free = (WHOLE if mask[at, n] & gpus else share[at, slot]) + sign * w.class_milli[c]
+        mask[at, n] = mask[at, n] | gpus if free == WHOLE else mask[at, n] & ~gpus
+        share[at, slot] = 0 if free == WHOLE else free
+
+
+@kernel
+def _profile_of_running(w: World, m: Machine, s: State, times, row) -> int:  # type: ignore[no-untyped-def]
+    """Moments at which running jobs are expected to end; returns their number."""
+    mask, share, cpu, mem = row
+    times[0] = s.clock[NOW]
+    mask[0] = m.free_mask
+    cpu[0] = m.free_cpu
+    mem[0] = m.free_mem
+    if share.shape[1] > 1:
+        share[0] = m.share_free
+    number = s.count[RUNNING_JOBS]
+    ends = s.scratch[:number]
+    for i in range(number):
+        ends[i] = max(s.expected[s.running[i]], s.clock[NOW])
+    order = np.argsort(ends)
+    last = 0
+    for i in range(number):
+        j = s.running[order[i]]
+        if last == 0 or ends[order[i]] > times[last]:
+            last += 1
+            times[last] = ends[order[i]]
+            _copy_moment(row, last, row, last - 1)
+        for k in range(s.first_piece[j], s.first_piece[j] + s.num_pieces[j]):
+            _change(w, row, last, w.job_class[j], s.piece_node[k], s.piece_tasks[k], s.piece_gpus[k], 1)
+    return last + 1
+
+
+@kernel
+def _load(w: World, z: Machine, row, at: int) -> None:  # type: ignore[no-untyped-def]
+    """Make z the machine of one moment."""
+    mask, share, cpu, mem = row
+    z.free_mask[:] = mask[at]
+    z.free_cpu[:] = cpu[at]
+    z.free_mem[:] = mem[at]
+    if share.shape[1] > 1:
+        z.share_free[:] = share[at]
+    rebuild(w, z)
+
+
+@kernel
+def _find_start(w: World, z: Machine, s: State, c: int, length: float, times, where, number: int, row, least) -> int:  # type: ignore[no-untyped-def]
+    """The first moment from which class c has a place for `length`; the place is left in State.place_*. -1 if there is none."""
+    start = 0
+    while start < number:
+        if _room(w, c, row, where[start]) < w.class_tasks[c]:
+            start += 1
+            continue
+        _copy_moment(least, 0, row, where[start])
+        until = times[where[start]] + length
+        blocked = -1
+        at = start + 1
+        while at < number and times[where[at]] < until:
+            if _room(w, c, row, where[at]) < w.class_tasks[c]:
+                blocked = at
+                break
+            for n in range(len(w.node_gpus)):
+                _keep_least(w, n, least, 0, row, where[at])
+            at += 1
+        if blocked >= 0:
+            start = blocked + 1  # every start up to there meets the same obstacle
+            continue
+        if _room(w, c, least, 0) >= w.class_tasks[c]:
+            _load(w, z, least, 0)
+            if place(w, z, s, c):
+                return start
+        start += 1
+    return -1
+
+
+@kernel
+def _hold(w: World, s: State, c: int, start: int, until: float, times, where, number: int, row) -> int:  # type: ignore[no-untyped-def]
+    """Take the placement in State.place_* out of the profile from moment `start` to `until`; returns the number of moments."""
+    end = max(start, 1)
+    while end < number and times[where[end]] < until:
+        end += 1
+    if end == number or times[where[end]] > until:
+        for k in range(number, end, -1):
+            where[k] = where[k - 1]
+        where[end] = number
+        times[number] = until
+        _copy_moment(row, number, row, where[end - 1])
+        number += 1
+    for at in range(start, end):
+        for k in range(s.count[PLACED]):
+            _change(w, row, where[at], c, s.place_node[k], s.place_tasks[k], s.place_gpus[k], -1)
+    return number
+
+
+@kernel
+def plan_queue(w: World, m: Machine, z: Machine, s: State, q: int, head: int) -> None:
+    """Plan the blocked head and then all candidates of queue q; start those whose turn is now."""
+    nodes = len(w.node_gpus)
+    waiting = s.count[PENDING_JOBS]
+    most = s.count[RUNNING_JOBS] + 2 * waiting + 3
+    shares = 1
+    for c in range(len(w.class_tasks)):
+        if w.class_gpus[c] == 0 and w.class_milli[c] > 0:
+            shares = len(m.share_free)
+    times = np.empty(most)
+    where = np.arange(most)
+    row = (np.empty((most, nodes), np.int64), np.empty((most, shares), np.int64), np.empty((most, nodes), np.int64), np.empty((most, nodes), np.int64))
+    least = (np.empty((1, nodes), np.int64), np.empty((1, shares), np.int64), np.empty((1, nodes), np.int64), np.empty((1, nodes), np.int64))
+    number = _profile_of_running(w, m, s, times, row)
+    left = waiting if w.policy[DEPTH] == NO_LIMIT else w.policy[DEPTH]
+    deferred = np.empty(waiting, np.int64)
+    deferrals = 0
+    j = head
+    while j >= 0:
+        c = w.job_class[j]
+        length = w.estimate[j] * w.class_worst[c]
+        start = _find_start(w, z, s, c, length, times, where, number, row, least)
+        if start == 0:
+            for k in range(s.count[PLACED]):
+                take_exactly(w, m, c, s.place_node[k], s.place_tasks[k], s.place_gpus[k])
+            start_placed(w, s, j, runtime_factor(w, s, c))
+            number = _hold(w, s, c, 0, s.clock[NOW] + length, times, where, number, row)
+        else:
+            if start > 0:
+                number = _hold(w, s, c, start, times[where[start]] + length, times, where, number, row)
+            dequeue(w, s, j)
+            deferred[deferrals] = j
+            deferrals += 1
+        j = first_in_order(w, s, q, SECONDARY, False) if left > 0 else -1
+        left -= 1
+    for i in range(deferrals):
+        enqueue(w, s, deferred[i])

@@ -1,0 +1,102 @@
+"""`simulate`: lay everything out, run the kernel, return the Schedule."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numba import typeof, types
+from numpy.typing import NDArray
+
+from queuewise.cluster.spec import Cluster
+from queuewise.errors import InputError
+from queuewise.sim.compilation import JIT_DISABLED
+from queuewise.sim.kernel import replay
+from queuewise.sim.rules import SCORING_SIGNATURE, VIEW_SIZE, Order, Rules, scoring_function
+from queuewise.sim.schedule import DONE, KILLED, Schedule
+from queuewise.sim.setup import lay_out
+from queuewise.sim.state import COMMIT, DECISIONS, F64, PIECES, Machine, State, World
+from queuewise.workload.jobs import Workload
+
+
+def simulate(
+    workload: Workload,
+    cluster: Cluster,
+    rules: Rules,
+    *,
+    estimate: F64,
+    predicted: F64 | None = None,
+    policy: str = "",
+    estimates: str = "",
+    kill_at_limit: bool = False,
+) -> Schedule:
+    """Replay the workload on the cluster. `estimate` is what the policy knows of runtimes, `predicted` what history says of them."""
+    if len(workload) == 0:
+        raise InputError("the workload has no jobs", hint="check the file, or the filter that was applied to it")
+    began = time.perf_counter()
+    runtime, killed = _runtime(workload, kill_at_limit)
+    world, machine, state = lay_out(workload, cluster, rules, runtime=runtime, estimate=estimate, predicted=predicted)
+    laid_out = time.perf_counter()
+    run = compiled_replay(world, machine, state)
+    spare = Machine(*(array.copy() for array in machine))
+    began_replay = time.perf_counter()
+    run(world, machine, spare, state, _function_of(rules.order), _function_of(rules.backfill_order), np.zeros(VIEW_SIZE))
+    engine_s = (laid_out - began) + (time.perf_counter() - began_replay)  # compilation is not the engine's time
+    state.status[(state.status == DONE) & killed] = KILLED
+    return _schedule(workload, cluster, rules, state, estimate, policy, estimates, engine_s)
+
+
+def compiled_replay(world: World, machine: Machine, state: State) -> Callable[..., None]:
+    """The replay kernel, compiled or loaded from the cache at its first use; there is one version for all policies."""
+    if not JIT_DISABLED and not replay.signatures:  # type: ignore[attr-defined]
+        function = types.FunctionType(SCORING_SIGNATURE)
+        signature = (typeof(world), typeof(machine), typeof(machine), typeof(state), function, function, types.float64[::1])
+        replay.compile(signature)  # type: ignore[attr-defined]
+        replay.disable_compile()  # type: ignore[attr-defined]
+    return replay
+
+
+@scoring_function
+def _no_score(facts: Any, pending: Any, number: int, now: float, view: Any, params: Any, out: Any) -> None:
+    """Stands where an order has no function."""
+
+
+def _function_of(order: Order | None) -> Callable[..., None]:
+    return _no_score if order is None or order.function is None else order.function
+
+
+def _runtime(workload: Workload, kill_at_limit: bool) -> tuple[F64, NDArray[np.bool_]]:
+    """Runtimes, cut at the request if so told, and which jobs that kills."""
+    if not kill_at_limit:
+        return workload.runtime, np.zeros(len(workload), bool)
+    killed = workload.runtime > workload.requested
+    return np.where(killed, workload.requested, workload.runtime), killed
+
+
+def _schedule(
+    workload: Workload, cluster: Cluster, rules: Rules, state: State, estimate: F64, policy: str, estimates: str, engine_s: float
+) -> Schedule:
+    pieces = int(state.count[PIECES])
+    return Schedule(
+        workload=workload,
+        cluster=cluster,
+        policy=policy,
+        dispatch="commit" if rules.dispatch == COMMIT else "reorder",
+        estimates=estimates,
+        seed=rules.seed,
+        estimate=estimate,
+        status=state.status,
+        start=state.start,
+        end=state.end,
+        preemptions=np.zeros(len(workload), np.int32),
+        piece_job=state.piece_job[:pieces],
+        piece_node=state.piece_node[:pieces],
+        piece_tasks=state.piece_tasks[:pieces],
+        piece_gpus=state.piece_gpus[:pieces],
+        piece_start=state.piece_start[:pieces],
+        piece_end=state.piece_end[:pieces],
+        engine_s=engine_s,
+        decisions=int(state.count[DECISIONS]),
+    )

@@ -1,0 +1,91 @@
+"""The calendar: a binary heap of (time, code), and the total order of events at one instant.
+
+Codes sort events of equal time: completions (code = job) first, then repairs, failures and timers, each by index. Completions know their
+place in the heap, so a preempted job's completion can be taken out.
+"""
+
+from __future__ import annotations
+
+from queuewise.sim.compilation import inline, kernel
+from queuewise.sim.state import EVENTS, State
+
+KIND_SHIFT = 40  # code = kind << KIND_SHIFT | index
+COMPLETION, REPAIR, FAILURE, TIMER = range(4)
+
+
+@inline
+def _before(s: State, time: float, code: int, slot: int) -> bool:
+    return time < s.event_time[slot] or (time == s.event_time[slot] and code < s.event_code[slot])
+
+
+@inline
+def _put(s: State, slot: int, time: float, code: int) -> None:
+    s.event_time[slot] = time
+    s.event_code[slot] = code
+    if code >> KIND_SHIFT == COMPLETION:
+        s.event_slot[code] = slot
+
+
+@inline
+def _sift_up(s: State, slot: int, time: float, code: int) -> None:
+    while slot > 0:
+        parent = (slot - 1) >> 1
+        if not _before(s, time, code, parent):
+            break
+        _put(s, slot, s.event_time[parent], s.event_code[parent])
+        slot = parent
+    _put(s, slot, time, code)
+
+
+@inline
+def _sift_down(s: State, slot: int, size: int, time: float, code: int) -> None:
+    while True:
+        child = 2 * slot + 1
+        if child >= size:
+            break
+        if child + 1 < size and _before(s, s.event_time[child + 1], s.event_code[child + 1], child):
+            child += 1
+        if _before(s, time, code, child):
+            break
+        _put(s, slot, s.event_time[child], s.event_code[child])
+        slot = child
+    _put(s, slot, time, code)
+
+
+@kernel
+def push_event(s: State, time: float, code: int) -> None:
+    size = s.count[EVENTS]
+    s.count[EVENTS] = size + 1
+    _sift_up(s, size, time, code)
+
+
+@kernel
+def pop_event(s: State) -> int:
+    """Remove the first event and return its code; there must be one."""
+    code = s.event_code[0]
+    _remove_at(s, 0)
+    if code >> KIND_SHIFT == COMPLETION:
+        s.event_slot[code] = -1
+    return code
+
+
+@kernel
+def cancel_completion(s: State, j: int) -> None:
+    """Take a running job's completion out of the calendar."""
+    _remove_at(s, s.event_slot[j])
+    s.event_slot[j] = -1
+
+
+@inline
+def _remove_at(s: State, slot: int) -> None:
+    size = s.count[EVENTS] - 1
+    s.count[EVENTS] = size
+    if slot == size:
+        return
+    time = s.event_time[size]
+    code = s.event_code[size]
+    parent = (slot - 1) >> 1
+    if slot > 0 and _before(s, time, code, parent):
+        _sift_up(s, slot, time, code)
+    else:
+        _sift_down(s, slot, size, time, code)

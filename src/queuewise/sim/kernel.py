@@ -1,0 +1,188 @@
+"""The engine's loop: events, starts and ends, and the scheduling pass.
+
+`replay` runs until no event is left. At each instant: completions, arrivals, then one pass over the queues. A pass starts jobs from the head of each queue
+while they fit; a blocked head hands over to the backfill rule, which only has to say, class by class, how long a job
+may be to start now (`State.stretch`).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from queuewise.sim.compilation import entry, kernel
+from queuewise.sim.conservative import plan_queue
+from queuewise.sim.events import pop_event
+from queuewise.sim.lifecycle import arrive, finish, start_placed
+from queuewise.sim.pieces import unplace
+from queuewise.sim.placement import place, runtime_factor
+from queuewise.sim.queue import ANY_LENGTH, FORBIDDEN, PRIMARY, SECONDARY, dequeue, enqueue, first_in_order, note_depth
+from queuewise.sim.reserve import head_keeps_place, note_outliving, reserve_head
+from queuewise.sim.state import (
+    ARRIVED,
+    BACKFILL,
+    BOUND,
+    COMMIT,
+    CONSERVATIVE,
+    DECISIONS,
+    DEPTH,
+    DISPATCH,
+    DYNAMIC,
+    EASY,
+    EASY_STRICT,
+    EVENTS,
+    GREEDY,
+    NO_BACKFILL,
+    NO_LIMIT,
+    NOW,
+    PENDING_JOBS,
+    RULE,
+    SECOND_ORDER,
+    TIER,
+    Machine,
+    State,
+    World,
+    lift_machine,
+    lift_state,
+    lift_world,
+)
+
+
+@kernel
+def _start_heads(w: World, m: Machine, s: State, q: int) -> int:
+    """Start jobs from the front while they fit; returns the blocked head, -1 if the queue is empty."""
+    while True:
+        head = s.committed[q]
+        if head < 0:
+            head = first_in_order(w, s, q, PRIMARY, False)
+            if head < 0:
+                return -1
+        c = w.job_class[head]
+        if not place(w, m, s, c):
+            if w.policy[DISPATCH] == COMMIT:
+                s.committed[q] = head
+            return head
+        start_placed(w, s, head, runtime_factor(w, s, c))
+        s.committed[q] = -1
+
+
+@kernel
+def _stretch(w: World, m: Machine, z: Machine, s: State, q: int, head: int, c: int) -> float:
+    """What State.stretch is to hold for class c beside the blocked head."""
+    if not place(w, m, s, c):
+        return FORBIDDEN
+    unplace(w, m, s, c)
+    if s.shadow_time[q] == np.inf:  # always under greedy
+        return ANY_LENGTH
+    if w.policy[BACKFILL] == EASY and head_keeps_place(w, z, s, q, w.job_class[head], c):
+        return ANY_LENGTH
+    return runtime_factor(w, s, c)
+
+
+@kernel
+def _stretch_all(w: World, m: Machine, z: Machine, s: State, q: int, head: int, only_those_that_fit: bool) -> None:
+    for slot in range(s.queue_first[q], s.queue_first[q] + s.queue_active[q]):
+        c = s.active[slot]
+        if only_those_that_fit and s.stretch[c] == FORBIDDEN:
+            continue
+        s.stretch[c] = _stretch(w, m, z, s, q, head, c)
+
+
+@kernel
+def _backfill(w: World, m: Machine, z: Machine, s: State, q: int, head: int) -> None:
+    """Start, again and again, the first candidate that may start."""
+    dequeue(w, s, head)  # the head is no candidate
+    if w.policy[DEPTH] != NO_LIMIT:
+        note_depth(w, s, q)
+    _stretch_all(w, m, z, s, q, head, False)
+    while True:
+        j = first_in_order(w, s, q, SECONDARY, True)
+        if j < 0:
+            break
+        c = w.job_class[j]
+        place(w, m, s, c)
+        factor = runtime_factor(w, s, c)
+        if w.policy[BACKFILL] == EASY and s.clock[NOW] + w.estimate[j] * factor > s.shadow_time[q]:
+            note_outliving(w, z, s, q, w.job_class[head], c)
+        start_placed(w, s, j, factor)
+        # What did not fit before does not fit now, except that a tier may open when nodes fill up.
+        _stretch_all(w, m, z, s, q, head, w.policy[RULE] != TIER)
+    enqueue(w, s, head)
+
+
+@kernel
+def _score_pending(w: World, s: State, scorer, second_scorer, view) -> None:  # type: ignore[no-untyped-def]
+    """Bring the scores of dynamic queues up to date."""
+    number = s.count[PENDING_JOBS]
+    num_jobs = len(w.submit)
+    if w.scored_by[0]:
+        scorer(w.facts, s.pending, number, s.clock[NOW], view, w.params, s.score)
+    else:
+        for slot in range(number):
+            s.score[slot] = w.fixed_score[s.pending[slot]]
+    if w.policy[SECOND_ORDER]:
+        if w.scored_by[1]:
+            second_scorer(w.facts, s.pending, number, s.clock[NOW], view, w.params, s.second_score)
+        else:
+            for slot in range(number):
+                s.second_score[slot] = w.fixed_score[num_jobs + s.pending[slot]]
+
+
+@kernel
+def schedule_queue(w: World, m: Machine, z: Machine, s: State, q: int) -> None:
+    """One pass over queue q."""
+    head = _start_heads(w, m, s, q)
+    if head < 0 or w.policy[BACKFILL] == NO_BACKFILL or s.count[PENDING_JOBS] == 1:
+        return
+    if w.policy[BACKFILL] == CONSERVATIVE:
+        plan_queue(w, m, z, s, q, head)
+        return
+    if w.policy[BACKFILL] != GREEDY:
+        reserve_head(w, m, z, s, q, head)
+    shadow = s.shadow_time[q]
+    s.clock[BOUND] = np.nextafter(shadow, -np.inf) if w.policy[BACKFILL] == EASY_STRICT else shadow
+    _backfill(w, m, z, s, q, head)
+
+
+@kernel
+def decide(w: World, m: Machine, z: Machine, s: State, scorer, second_scorer, view) -> None:  # type: ignore[no-untyped-def]
+    """The scheduling pass."""
+    s.count[DECISIONS] += 1
+    if s.count[PENDING_JOBS] == 0:
+        return
+    if w.policy[DYNAMIC]:
+        _score_pending(w, s, scorer, second_scorer, view)
+    for q in range(len(s.committed)):
+        if s.queue_active[q] > 0:
+            schedule_queue(w, m, z, s, q)
+
+
+@kernel
+def next_instant(w: World, m: Machine, s: State) -> bool:
+    """Move the clock to the next event time and handle completions and arrivals there; False if there is none."""
+    time = np.inf
+    if s.count[EVENTS] > 0:
+        time = s.event_time[0]
+    arrived = s.count[ARRIVED]
+    if arrived < len(w.submit):
+        time = min(time, w.submit[arrived])
+    if time == np.inf:
+        return False
+    s.clock[NOW] = time
+    while s.count[EVENTS] > 0 and s.event_time[0] == time:
+        finish(w, m, s, pop_event(s))
+    while arrived < len(w.submit) and w.submit[arrived] == time:
+        arrive(w, s, arrived)
+        arrived += 1
+    s.count[ARRIVED] = arrived
+    return True
+
+
+@entry
+def replay(world, machine, spare, state, scorer, second_scorer, view) -> None:  # type: ignore[no-untyped-def]
+    """Run until nothing is left to happen."""
+    w = lift_world(world)
+    m = lift_machine(machine)
+    z = lift_machine(spare)
+    s = lift_state(state)
+    while next_instant(w, m, s):
+        decide(w, m, z, s, scorer, second_scorer, view)

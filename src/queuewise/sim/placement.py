@@ -1,0 +1,185 @@
+"""Where a job goes: the placement rules.
+
+`place` puts a gang on a machine node by node and leaves the pieces in State.place_*; `unplace` takes it off again. Every rule is a
+key, least first, ties to the lowest node. For classes answered by the pool index, the lowest node of each bucket stands for all nodes of the bucket (their keys are equal),
+so a choice costs a handful of comparisons however many nodes there are.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from queuewise.sim.compilation import inline, kernel
+from queuewise.sim.fragmentation import place_least_fragmenting
+from queuewise.sim.machine import free_primary, has_room, lowest_in_bucket, slots, total_primary
+from queuewise.sim.pieces import group_by_node, nodes_used, put_tasks, unplace
+from queuewise.sim.state import (
+    CHEAPEST,
+    FASTEST,
+    FGD,
+    NO_LIMIT,
+    PACK,
+    PLACED,
+    RANDOM,
+    RULE,
+    RULE_OPTION,
+    SEED,
+    SPREAD,
+    STARTS,
+    TIER,
+    Machine,
+    State,
+    World,
+)
+from queuewise.sim.tiers import place_by_tier
+
+
+@inline
+def mix(x: int) -> np.uint64:
+    """One step of the SplitMix64 generator."""
+    z = np.uint64(x) + np.uint64(0x9E3779B97F4A7C15)
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))
+
+
+@inline
+def _task_watts(w: World, c: int, n: int) -> float:
+    return w.class_milli[c] / 1000 * w.node_gpu_watts[n] + w.class_cpu[c] / 1000 * w.node_core_watts[n]
+
+
+@inline
+def _rule_key(w: World, m: Machine, rule: int, c: int, n: int) -> float:
+    """What the rule looks at before it packs."""
+    if rule == SPREAD:
+        total = total_primary(w, c, n)
+        return (total - free_primary(w, m, c, n)) / total
+    speed = w.node_speed[n] if w.class_milli[c] > 0 else 1.0
+    if rule == FASTEST:
+        return -speed
+    if rule == CHEAPEST:
+        return _task_watts(w, c, n) / speed
+    return 0.0
+
+
+@kernel
+def _choose(w: World, m: Machine, rule: int, c: int, remaining: int) -> int:
+    """The node that the next tasks go to; there is one with room."""
+    packs = rule in (PACK, FASTEST, CHEAPEST)
+    best = -1
+    best_key = 0.0
+    best_fill = 0
+    best_free = 0
+    by_pool = w.class_by_pool[c]
+    for i in range(w.class_pool_first[c], w.class_pool_first[c + 1]):
+        p = w.class_pools[i]
+        first = w.class_gpus[c] if by_pool else w.pool_first[p]
+        last = w.pool_gpus[p] + 1 if by_pool else w.pool_first[p + 1]
+        for k in range(first, last):
+            if by_pool:
+                if m.bucket[p * w.gpu_stride[0] + k] == 0:
+                    continue
+                n = lowest_in_bucket(w, m, p, k)
+                room = w.divide[k * w.gpu_stride[0] + w.class_gpus[c]]
+            else:
+                n = w.pool_nodes[k]
+                room = slots(w, m, c, n)
+                if room == 0:
+                    continue
+            key = _rule_key(w, m, rule, c, n)
+            fill = -min(room, remaining) if packs else 0
+            free = free_primary(w, m, c, n) if packs else 0
+            if best < 0 or (
+                key < best_key
+                or (key == best_key and (fill < best_fill or (fill == best_fill and (free < best_free or (free == best_free and n < best)))))
+            ):
+                best = n
+                best_key = key
+                best_fill = fill
+                best_free = free
+    return best
+
+
+@kernel
+def _choose_random(w: World, s: State, m: Machine, c: int, draw: int) -> int:
+    """A node with room, drawn uniformly: scans, because every node counts once."""
+    allowed = s.scratch_nodes
+    number = 0
+    for i in range(w.class_pool_first[c], w.class_pool_first[c + 1]):
+        p = w.class_pools[i]
+        for k in range(w.pool_first[p], w.pool_first[p + 1]):
+            n = w.pool_nodes[k]
+            if slots(w, m, c, n) > 0:
+                allowed[number] = n
+                number += 1
+    u = mix(mix(w.policy[SEED] ^ np.int64(mix(s.count[STARTS]))) + np.uint64(draw))
+    chosen = allowed[:number]
+    if w.class_pool_first[c + 1] - w.class_pool_first[c] > 1:
+        chosen.sort()
+    return chosen[np.int64(u % np.uint64(number))]
+
+
+@kernel
+def place(w: World, m: Machine, s: State, c: int) -> bool:
+    """Put a gang of class c on machine m by the policy's rule, or leave m as it was and return False."""
+    s.count[PLACED] = 0
+    rule = w.policy[RULE]
+    if rule == TIER:
+        return place_by_tier(w, m, s, c)
+    if not has_room(w, m, c):
+        return False
+    if rule == FGD:
+        place_least_fragmenting(w, m, s, c)
+        return True
+    remaining = w.class_tasks[c]
+    draw = 0
+    while remaining > 0:
+        n = _choose_random(w, s, m, c, draw) if rule == RANDOM else _choose(w, m, rule, c, remaining)
+        tasks = 1 if rule == SPREAD else min(remaining, slots(w, m, c, n))
+        put_tasks(w, m, s, c, n, tasks, rule == SPREAD)
+        remaining -= tasks
+        draw += 1
+    if rule == SPREAD:
+        group_by_node(w, s, c)
+    if w.policy[RULE_OPTION] != NO_LIMIT and nodes_used(s) > w.class_min_nodes[c] + w.policy[RULE_OPTION]:
+        unplace(w, m, s, c)
+        return False
+    return True
+
+
+@kernel
+def fits(w: World, m: Machine, s: State, c: int) -> bool:
+    """Whether the rule finds a place for class c on machine m, which is left unchanged."""
+    if w.policy[RULE] != TIER and w.policy[RULE_OPTION] == NO_LIMIT:
+        return has_room(w, m, c)
+    if not place(w, m, s, c):
+        return False
+    unplace(w, m, s, c)
+    return True
+
+
+@kernel
+def runtime_factor(w: World, s: State, c: int) -> float:
+    """The factor of the placement in State.place_*: slowest kind and spread penalties."""
+    if w.uniform[0]:
+        return 1.0
+    slowest = np.inf
+    number = nodes_used(s)
+    racks = 0
+    for k in range(s.count[PLACED]):
+        n = s.place_node[k]
+        if w.class_milli[c] > 0:
+            slowest = min(slowest, w.node_speed[n])
+        seen = False
+        for before in range(k):
+            if w.node_rack[s.place_node[before]] == w.node_rack[n]:
+                seen = True
+                break
+        if not seen:
+            racks += 1
+    penalty = 1.0
+    if number > w.class_min_nodes[c]:
+        penalty += w.penalty[0]
+    if racks > (number + w.class_rack_nodes[c] - 1) // w.class_rack_nodes[c]:
+        penalty += w.penalty[1]
+    return penalty / slowest if slowest < np.inf else penalty

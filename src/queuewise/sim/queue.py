@@ -1,0 +1,224 @@
+"""Who waits, and who is first among those that may start.
+
+The question is always the same: the first job in order that may start now. `State.stretch` says class by class all that
+hardware and reservations have to say: FORBIDDEN (it does not fit), ANY_LENGTH, or the factor with which
+`now + estimate * stretch` must not exceed the BOUND set by a reservation.
+
+Static orders (the score never changes) keep, for each class, a tree over the class's jobs in that order: leaves hold the estimates of
+queued jobs (inf otherwise), inner nodes the least of their 16 children. The first job with a short enough estimate is one descent,
+however long the queue. Dynamic orders keep a plain list and are scanned.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from queuewise.sim.compilation import inline, kernel
+from queuewise.sim.state import (
+    BOUND,
+    DEPTH,
+    DEPTH_JOB,
+    DEPTH_SCORE,
+    DYNAMIC,
+    MAX_LEVELS,
+    NO_LIMIT,
+    NOW,
+    PENDING_JOBS,
+    SECOND_ORDER,
+    State,
+    World,
+)
+
+FORBIDDEN = -1.0
+ANY_LENGTH = 0.0
+FAN_OUT = 16
+FAN_SHIFT = 4
+PRIMARY, SECONDARY = range(2)
+
+
+@inline
+def _raise_leaf(w: World, s: State, c: int, shift: int, leaf: int, value: float) -> None:
+    """Put a value at an empty leaf."""
+    index = leaf
+    for level in range(w.tree_levels[c]):
+        at = shift + w.tree_level[c * MAX_LEVELS + level] + index
+        if level > 0 and s.tree[at] <= value:
+            return
+        s.tree[at] = value
+        index >>= FAN_SHIFT
+
+
+@inline
+def _clear_leaf(w: World, s: State, c: int, shift: int, leaf: int) -> None:
+    """Empty a leaf and mend the minima above it."""
+    at = shift + w.tree_level[c * MAX_LEVELS] + leaf
+    old = s.tree[at]
+    s.tree[at] = np.inf
+    index = leaf
+    for level in range(1, w.tree_levels[c]):
+        below = shift + w.tree_level[c * MAX_LEVELS + level - 1] + (index >> FAN_SHIFT << FAN_SHIFT)
+        index >>= FAN_SHIFT
+        at = shift + w.tree_level[c * MAX_LEVELS + level] + index
+        if s.tree[at] < old:
+            return
+        least = np.inf
+        for i in range(FAN_OUT):
+            least = min(least, s.tree[below + i])
+        if least == s.tree[at]:
+            return
+        s.tree[at] = least
+
+
+@inline
+def _first_leaf(w: World, s: State, c: int, shift: int, now: float, stretch: float, bound: float) -> int:
+    """The first leaf with now + value * stretch <= bound, -1 if there is none. Empty leaves (inf) never pass: inf * 0 is not a number."""
+    level = w.tree_levels[c] - 1
+    index = 0
+    while True:
+        base = shift + w.tree_level[c * MAX_LEVELS + level] + index
+        child = 0
+        while child < FAN_OUT and not now + s.tree[base + child] * stretch <= bound:
+            child += 1
+        if child == FAN_OUT:
+            return -1
+        index += child
+        if level == 0:
+            return index
+        index <<= FAN_SHIFT
+        level -= 1
+
+
+@inline
+def _activate(w: World, s: State, c: int) -> None:
+    if s.class_pending[c] == 0:
+        q = w.class_queue[c]
+        slot = s.queue_first[q] + s.queue_active[q]
+        s.active[slot] = c
+        s.active_slot[c] = slot
+        s.queue_active[q] += 1
+    s.class_pending[c] += 1
+
+
+@inline
+def _deactivate(w: World, s: State, c: int) -> None:
+    s.class_pending[c] -= 1
+    if s.class_pending[c] == 0:
+        q = w.class_queue[c]
+        s.queue_active[q] -= 1
+        last = s.active[s.queue_first[q] + s.queue_active[q]]
+        s.active[s.active_slot[c]] = last
+        s.active_slot[last] = s.active_slot[c]
+
+
+@kernel
+def enqueue(w: World, s: State, j: int) -> None:
+    c = w.job_class[j]
+    _activate(w, s, c)
+    if w.policy[DYNAMIC]:
+        slot = s.count[PENDING_JOBS]
+        s.pending[slot] = j
+        s.pending_slot[j] = slot
+    else:
+        _raise_leaf(w, s, c, 0, w.leaf[j], w.estimate[j])
+        if w.policy[SECOND_ORDER]:
+            _raise_leaf(w, s, c, w.tree_size[0], w.leaf[len(w.submit) + j], w.estimate[j])
+    s.count[PENDING_JOBS] += 1
+
+
+@kernel
+def dequeue(w: World, s: State, j: int) -> None:
+    c = w.job_class[j]
+    _deactivate(w, s, c)
+    s.count[PENDING_JOBS] -= 1
+    if w.policy[DYNAMIC]:
+        slot = s.pending_slot[j]
+        last = s.count[PENDING_JOBS]
+        s.pending[slot] = s.pending[last]
+        s.score[slot] = s.score[last]
+        s.second_score[slot] = s.second_score[last]
+        s.pending_slot[s.pending[slot]] = slot
+    else:
+        _clear_leaf(w, s, c, 0, w.leaf[j])
+        if w.policy[SECOND_ORDER]:
+            _clear_leaf(w, s, c, w.tree_size[0], w.leaf[len(w.submit) + j])
+
+
+@kernel
+def _first_by_trees(w: World, s: State, q: int, order: int, limited: bool) -> int:
+    num_jobs = len(w.submit)
+    jobs = order * num_jobs
+    now = s.clock[NOW] if limited else 0.0
+    bound = s.clock[BOUND] if limited else 0.0
+    best = -1
+    best_rank = num_jobs
+    for slot in range(s.queue_first[q], s.queue_first[q] + s.queue_active[q]):
+        c = s.active[slot]
+        stretch = s.stretch[c] if limited else ANY_LENGTH
+        if stretch == FORBIDDEN:
+            continue
+        leaf = _first_leaf(w, s, c, order * w.tree_size[0], now, stretch, bound)
+        if leaf >= 0:
+            j = w.leaf_job[jobs + w.class_first[c] + leaf]
+            if w.rank[jobs + j] < best_rank:
+                best = j
+                best_rank = w.rank[jobs + j]
+    return best
+
+
+@inline
+def _sooner(score: float, j: int, other_score: float, other: int) -> bool:
+    return score < other_score or (score == other_score and j < other)
+
+
+@kernel
+def _first_by_scan(w: World, s: State, q: int, order: int, limited: bool) -> int:
+    shallow = limited and w.policy[DEPTH] != NO_LIMIT
+    best = -1
+    best_score = np.inf
+    for slot in range(s.count[PENDING_JOBS]):
+        j = s.pending[slot]
+        c = w.job_class[j]
+        if w.class_queue[c] != q:
+            continue
+        if limited and (s.stretch[c] == FORBIDDEN or s.clock[NOW] + w.estimate[j] * s.stretch[c] > s.clock[BOUND]):
+            continue
+        score = s.score[slot] if order == PRIMARY else s.second_score[slot]
+        if shallow and _sooner(s.clock[DEPTH_SCORE], s.count[DEPTH_JOB], score, j):
+            continue
+        if best < 0 or _sooner(score, j, best_score, best):
+            best = j
+            best_score = score
+    return best
+
+
+@kernel
+def first_in_order(w: World, s: State, q: int, order: int, limited: bool) -> int:
+    """The first queued job of queue q in the order, of all or (limited) of those that may start now; -1 if there is none."""
+    which = order if w.policy[SECOND_ORDER] else PRIMARY
+    if w.policy[DYNAMIC]:
+        return _first_by_scan(w, s, q, which, limited)
+    return _first_by_trees(w, s, q, which, limited)
+
+
+@kernel
+def note_depth(w: World, s: State, q: int) -> None:
+    """Find the last of the first DEPTH candidates of queue q, so that backfill looks no further."""
+    depth = w.policy[DEPTH]
+    number = 0
+    for slot in range(s.count[PENDING_JOBS]):
+        j = s.pending[slot]
+        if w.class_queue[w.job_class[j]] != q:
+            continue
+        score = s.second_score[slot] if w.policy[SECOND_ORDER] else s.score[slot]
+        if number == depth and not _sooner(score, j, s.scratch[depth - 1], s.scratch_jobs[depth - 1]):
+            continue
+        number = min(number + 1, depth)
+        at = number - 1
+        while at > 0 and _sooner(score, j, s.scratch[at - 1], s.scratch_jobs[at - 1]):
+            s.scratch[at] = s.scratch[at - 1]
+            s.scratch_jobs[at] = s.scratch_jobs[at - 1]
+            at -= 1
+        s.scratch[at] = score
+        s.scratch_jobs[at] = j
+    s.clock[DEPTH_SCORE] = s.scratch[number - 1] if number else -np.inf
+    s.count[DEPTH_JOB] = s.scratch_jobs[number - 1] if number else -1

@@ -1,0 +1,196 @@
+"""Reservations: when the blocked head will fit, and what may start without delaying it (EASY).
+
+There are two ways to the same answer. In general the future is tried out on the scratch machine: running jobs are taken off in the order of
+their expected ends until the head fits. Where every job asks for whole GPUs only, `free_times` keeps for each node the expected
+free times of its GPUs in ascending order; the head's k tasks of g GPUs fit at the k-th smallest of the times at which a node has g, 2g, … GPUs free,
+and a scan finds it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from queuewise.sim.compilation import inline, kernel
+from queuewise.sim.machine import copy_machine, give, take_exactly
+from queuewise.sim.placement import fits
+from queuewise.sim.state import EARLY_ENDS, NOW, PLACED, RUNNING_JOBS, TRACK_FREE_TIMES, Machine, State, World
+
+FREE = -np.inf  # a GPU that is free now, in free_times
+
+
+@inline
+def book_gpus(w: World, s: State, n: int, number: int, until: float) -> None:
+    """Note that `number` free GPUs of node n are expected to be free again at `until`."""
+    stride = len(w.node_gpus)
+    source = number
+    target = 0
+    while source < w.node_gpus[n] and s.free_times[source * stride + n] < until:
+        s.free_times[target * stride + n] = s.free_times[source * stride + n]
+        source += 1
+        target += 1
+    for _ in range(number):
+        s.free_times[target * stride + n] = until
+        target += 1
+
+
+@inline
+def unbook_gpus(w: World, s: State, n: int, number: int, until: float) -> None:
+    """Note that `number` GPUs of node n that were expected at `until` are free."""
+    stride = len(w.node_gpus)
+    at = 0
+    while s.free_times[at * stride + n] != until:
+        at += 1
+    for k in range(at - 1, -1, -1):
+        s.free_times[(k + number) * stride + n] = s.free_times[k * stride + n]
+    for k in range(number):
+        s.free_times[k * stride + n] = FREE
+
+
+@kernel
+def _kth_free_time(w: World, s: State, c: int) -> float:
+    """The k-th smallest of the times at which a node can take one more task of class c, k being the gang's size."""
+    k = w.class_tasks[c]
+    g = w.class_gpus[c]
+    stride = len(w.node_gpus)
+    least = s.scratch
+    for i in range(k):
+        least[i] = np.inf
+    for i in range(w.class_pool_first[c], w.class_pool_first[c + 1]):
+        p = w.class_pools[i]
+        for row in range(g - 1, w.pool_gpus[p], g):
+            for at in range(w.pool_first[p], w.pool_first[p + 1]):
+                time = s.free_times[row * stride + w.pool_nodes[at]]
+                if time < least[k - 1]:
+                    slot = k - 1
+                    while slot > 0 and least[slot - 1] > time:
+                        least[slot] = least[slot - 1]
+                        slot -= 1
+                    least[slot] = time
+    return least[k - 1]
+
+
+@kernel
+def _slots_by(w: World, s: State, c: int, time: float) -> int:
+    """Tasks of class c that fit at `time`, if running jobs end when expected."""
+    g = w.class_gpus[c]
+    stride = len(w.node_gpus)
+    total = 0
+    for i in range(w.class_pool_first[c], w.class_pool_first[c + 1]):
+        p = w.class_pools[i]
+        for row in range(g - 1, w.pool_gpus[p], g):
+            for at in range(w.pool_first[p], w.pool_first[p + 1]):
+                if s.free_times[row * stride + w.pool_nodes[at]] <= time:
+                    total += 1
+    return total
+
+
+@inline
+def _free_by(w: World, s: State, n: int, time: float) -> int:
+    stride = len(w.node_gpus)
+    number = 0
+    while number < w.node_gpus[n] and s.free_times[number * stride + n] <= time:
+        number += 1
+    return number
+
+
+@kernel
+def _reserve_on_scratch(w: World, m: Machine, z: Machine, s: State, c: int) -> float:
+    """Make z the machine at the earliest time at which class c fits, and return that time (inf: never)."""
+    copy_machine(m, z)
+    number = s.count[RUNNING_JOBS]
+    times = s.scratch[:number]
+    for i in range(number):
+        times[i] = max(s.expected[s.running[i]], s.clock[NOW])
+    order = np.argsort(times)
+    i = 0
+    while i < number:
+        time = times[order[i]]
+        while i < number and times[order[i]] == time:
+            _take_off(w, z, s, s.running[order[i]])
+            i += 1
+        if fits(w, z, s, c):
+            return time
+    return np.inf
+
+
+@inline
+def _take_off(w: World, z: Machine, s: State, j: int) -> None:
+    for k in range(s.first_piece[j], s.first_piece[j] + s.num_pieces[j]):
+        give(w, z, w.job_class[j], s.piece_node[k], s.piece_tasks[k], s.piece_gpus[k])
+
+
+@kernel
+def reserve_head(w: World, m: Machine, z: Machine, s: State, q: int, head: int) -> None:
+    """Find the shadow time of the head of queue q.
+
+    With free_times the result is kept across decisions: it stays right until a job ends before it was expected to, since jobs
+    that start in the meantime leave the head its place and jobs that end on time were counted on.
+    """
+    c = w.job_class[head]
+    if not w.policy[TRACK_FREE_TIMES]:
+        s.shadow_time[q] = _reserve_on_scratch(w, m, z, s, c)
+        return
+    if s.shadow_head[q] == head and s.shadow_stamp[q] == s.count[EARLY_ENDS] and s.clock[NOW] < s.shadow_time[q]:
+        return
+    time = max(_kth_free_time(w, s, c), s.clock[NOW])
+    s.shadow_head[q] = head
+    s.shadow_stamp[q] = s.count[EARLY_ENDS]
+    s.shadow_time[q] = time
+    s.shadow_slack[q] = _slots_by(w, s, c, time) - w.class_tasks[c]
+
+
+@kernel
+def lost_slots(w: World, s: State, q: int, head_class: int, c: int) -> int:
+    """Tasks of the head's class that no longer fit at the shadow time if the placement in State.place_* outlives it."""
+    g = w.class_gpus[head_class]
+    pools = len(w.pool_gpus)
+    lost = 0
+    for k in range(s.count[PLACED]):
+        n = s.place_node[k]
+        if w.class_allows[head_class * pools + w.node_pool[n]]:
+            free = _free_by(w, s, n, s.shadow_time[q])
+            lost += free // g - (free - s.place_tasks[k] * w.class_gpus[c]) // g
+    return lost
+
+
+@kernel
+def head_keeps_place(w: World, z: Machine, s: State, q: int, head_class: int, c: int) -> bool:
+    """Whether the head still fits at the shadow time if the placement in State.place_* outlives it."""
+    if s.shadow_time[q] == np.inf:
+        return True
+    if w.policy[TRACK_FREE_TIMES]:
+        return lost_slots(w, s, q, head_class, c) <= s.shadow_slack[q]
+    number = s.count[PLACED]
+    for k in range(number):
+        take_exactly(w, z, c, s.place_node[k], s.place_tasks[k], s.place_gpus[k])
+    kept = _fits_keeping_placement(w, z, s, head_class)
+    for k in range(number - 1, -1, -1):
+        give(w, z, c, s.place_node[k], s.place_tasks[k], s.place_gpus[k])
+    return kept
+
+
+@kernel
+def _fits_keeping_placement(w: World, z: Machine, s: State, c: int) -> bool:
+    """`fits`, which may build a placement of its own, without losing the one in State.place_*."""
+    number = s.count[PLACED]
+    nodes = s.place_node[:number].copy()
+    tasks = s.place_tasks[:number].copy()
+    gpus = s.place_gpus[:number].copy()
+    answer = fits(w, z, s, c)
+    s.place_node[:number] = nodes
+    s.place_tasks[:number] = tasks
+    s.place_gpus[:number] = gpus
+    s.count[PLACED] = number
+    return answer
+
+
+@kernel
+def note_outliving(w: World, z: Machine, s: State, q: int, head_class: int, c: int) -> None:
+    """A job that outlives the shadow time starts as placed in State.place_*: the head's future shrinks by it."""
+    if s.shadow_time[q] == np.inf:
+        return
+    if w.policy[TRACK_FREE_TIMES]:
+        s.shadow_slack[q] -= lost_slots(w, s, q, head_class, c)
+    else:
+        for k in range(s.count[PLACED]):
+            take_exactly(w, z, c, s.place_node[k], s.place_tasks[k], s.place_gpus[k])

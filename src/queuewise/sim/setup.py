@@ -1,0 +1,257 @@
+"""Lay a workload, a cluster and a policy out as World, Machine and State: a simulation that has not begun."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from queuewise.cluster.spec import Cluster
+from queuewise.sim import layout
+from queuewise.sim.layout import Classes, Pools, Trees
+from queuewise.sim.rules import Rules
+from queuewise.sim.schedule import NEVER, PENDING
+from queuewise.sim.state import (
+    BACKFILL,
+    CLOCK_SIZE,
+    COUNT_SIZE,
+    DEPTH,
+    DISPATCH,
+    DYNAMIC,
+    EASY,
+    EASY_STRICT,
+    F64,
+    FACTS,
+    I64,
+    NO_LIMIT,
+    POLICY_SIZE,
+    RULE,
+    RULE_OPTION,
+    SECOND_ORDER,
+    SEED,
+    TIER,
+    TRACK_FREE_TIMES,
+    Machine,
+    State,
+    World,
+)
+from queuewise.workload.jobs import Workload
+
+NONE = np.zeros(1)
+
+
+def lay_out(
+    workload: Workload, cluster: Cluster, rules: Rules, *, runtime: F64, estimate: F64, predicted: F64 | None = None
+) -> tuple[World, Machine, State]:
+    """The arrays of a simulation that has not begun."""
+    pools = Pools.of(cluster)
+    classes = layout.classify(workload, cluster, pools)
+    trees = Trees.of(classes)
+    fields: dict[str, NDArray[Any]] = {}
+    fields |= _nodes(cluster, pools)
+    fields |= _classes(workload, cluster, pools, classes)
+    fields |= _orders(rules, classes, trees)
+    fields |= _scores(workload, cluster, rules, pools, classes, estimate, predicted)
+    fields |= _task_types(workload, cluster, classes)
+    fields["policy"] = _policy(rules, bool(fields["class_by_pool"].all()))
+    fields |= {"submit": _own(workload.submit), "runtime": _own(runtime), "estimate": _own(estimate), "job_class": classes.of_job}
+    world = World(**fields)
+    return world, layout.empty_machine(cluster, pools, world.pool_words, world.pool_bits), _state(workload, rules, classes, pools, trees, world)
+
+
+def _own(column: NDArray[Any]) -> F64:
+    """A contiguous, writeable float64 column: kernels are compiled for exactly this type."""
+    return np.require(column, np.float64, ["C", "W"])
+
+
+def _nodes(cluster: Cluster, pools: Pools) -> dict[str, NDArray[Any]]:
+    stride = int(cluster.node_gpus.max()) + 1
+    sizes = np.diff(pools.first)
+    words = -(-sizes // 64)
+    gpu_watts = np.array([kind.peak_watts - kind.idle_watts for kind in cluster.kinds] + [0.0])
+    free, per_task = np.divmod(np.arange(stride * stride), stride)
+    return {
+        "node_pool": pools.of_node,
+        "node_slot": pools.slot,
+        "node_gpus": cluster.node_gpus,
+        "node_cpu": cluster.node_cpu_milli,
+        "node_mem": cluster.node_mem_mib,
+        "node_rack": cluster.node_rack,
+        "node_speed": layout.node_speed(cluster),
+        "node_gpu_watts": gpu_watts[cluster.node_kind],
+        "node_core_watts": cluster.node_core_watts,
+        "node_kind": cluster.node_kind,
+        "pool_first": pools.first,
+        "pool_nodes": pools.nodes,
+        "pool_gpus": cluster.node_gpus[pools.example],
+        "pool_words": words,
+        "pool_bits": np.concatenate([[0], np.cumsum(words * stride)[:-1]]),
+        "penalty": np.array([cluster.node_penalty, cluster.rack_penalty]),
+        "gpu_stride": np.array([stride]),
+        "divide": free // np.maximum(per_task, 1),
+    }
+
+
+def _classes(workload: Workload, cluster: Cluster, pools: Pools, classes: Classes) -> dict[str, NDArray[Any]]:
+    worst = layout.worst_factor(classes, cluster, pools)
+    speeds = layout.node_speed(cluster)
+    uniform = (speeds == 1.0).all() and cluster.node_penalty == 0.0 and cluster.rack_penalty == 0.0
+    counts = classes.allows.sum(axis=1)
+    return {
+        "class_tasks": classes.tasks,
+        "class_gpus": classes.whole_gpus,
+        "class_milli": classes.milli,
+        "class_cpu": classes.cpu,
+        "class_mem": classes.mem,
+        "class_primary": classes.primary,
+        "class_queue": layout.number_queues(classes, workload, cluster),
+        "class_by_pool": layout.answered_by_pool(classes, cluster, pools).astype(np.int64),
+        "class_min_nodes": layout.fewest_nodes(classes, pools),
+        "class_rack_nodes": layout.nodes_in_a_rack(classes, cluster, pools),
+        "class_worst": worst,
+        "class_pool_first": np.concatenate([[0], np.cumsum(counts)]),
+        "class_pools": np.nonzero(classes.allows)[1],
+        "class_allows": classes.allows.astype(np.int64).ravel(),
+        "uniform": np.array([int(uniform)]),
+    }
+
+
+def _orders(rules: Rules, classes: Classes, trees: Trees) -> dict[str, NDArray[Any]]:
+    nothing = np.zeros(1, np.int32)
+    fields: dict[str, NDArray[Any]] = {
+        "rank": nothing, "leaf": nothing, "leaf_job": nothing,
+        "class_first": trees.class_first, "tree_levels": trees.levels, "tree_level": trees.level, "tree_size": np.array([trees.size]),
+    }  # fmt: skip
+    if not rules.dynamic:
+        indexes = [layout.order_jobs(classes, trees, order.fixed) for order in rules.orders if order.fixed is not None]
+        for name, parts in zip(("rank", "leaf", "leaf_job"), zip(*indexes, strict=True), strict=True):
+            fields[name] = parts[0] if len(parts) == 1 else np.concatenate(parts)
+    return fields
+
+
+def _scores(
+    workload: Workload, cluster: Cluster, rules: Rules, pools: Pools, classes: Classes, estimate: F64, predicted: F64 | None
+) -> dict[str, NDArray[Any]]:
+    num_jobs = len(workload)
+    fields: dict[str, NDArray[Any]] = {
+        "facts": np.zeros(1, FACTS), "fixed_score": NONE, "params": rules.order.params,
+        "scored_by": np.array([int(order.fixed is None) for order in rules.orders] + [0]),
+    }  # fmt: skip
+    if rules.dynamic:
+        fields["facts"] = job_facts(workload, estimate, predicted, cheapest_watts(workload, cluster, pools, classes))
+        fields["fixed_score"] = np.concatenate([np.full(num_jobs, np.nan) if o.fixed is None else o.fixed for o in rules.orders])
+    return fields
+
+
+def job_facts(workload: Workload, estimate: F64, predicted: F64 | None, watts: F64) -> NDArray[np.void]:
+    """[J] what a scoring function may know of each job."""
+    facts = np.zeros(len(workload), FACTS)
+    columns: dict[str, NDArray[Any]] = {
+        "submit": workload.submit, "estimate": estimate, "predicted": estimate if predicted is None else predicted,
+        "size": workload.size, "num_tasks": workload.num_tasks, "gpus": workload.gpus, "cpus": workload.cores,
+        "mem_mib": workload.mem_mib * workload.num_tasks.astype(np.float64), "priority": workload.priority,
+        "deadline": np.where(np.isnan(workload.deadline), np.inf, workload.deadline), "watts": watts,
+        "user": workload.user, "group": workload.group, "index": np.arange(len(workload)),
+    }  # fmt: skip
+    for name, column in columns.items():
+        facts[name] = column
+    return facts
+
+
+def cheapest_watts(workload: Workload, cluster: Cluster, pools: Pools, classes: Classes) -> F64:
+    """[J] active watts of one GPU of the cheapest kind the job may use, 1 for jobs without GPUs."""
+    per_pool = np.array([kind.peak_watts - kind.idle_watts for kind in cluster.kinds] + [0.0])[cluster.node_kind[pools.example]]
+    per_class = np.where(classes.allows, per_pool[None, :], np.inf).min(axis=1)
+    per_class = np.where(np.isfinite(per_class) & (classes.milli > 0), per_class, 1.0)
+    return per_class[classes.of_job]
+
+
+def _task_types(workload: Workload, cluster: Cluster, classes: Classes) -> dict[str, NDArray[Any]]:
+    """Distinct task demands with the number of their tasks, for fragmentation."""
+    demands = np.column_stack([classes.milli, classes.cpu, classes.mem, classes.kind_set])
+    types, inverse = np.unique(demands, axis=0, return_inverse=True)
+    weight = np.zeros(len(types), np.int64)
+    np.add.at(weight, inverse.ravel(), classes.tasks * classes.jobs)
+    masks = np.array([_kind_mask(cluster, names) for names in workload.kind_sets], np.int64)
+    return {
+        "type_gpu": types[:, 0].copy(), "type_cpu": types[:, 1].copy(), "type_mem": types[:, 2].copy(),
+        "type_kinds": masks[types[:, 3]], "type_weight": weight,
+    }  # fmt: skip
+
+
+def _kind_mask(cluster: Cluster, names: tuple[str, ...]) -> int:
+    return sum(1 << k for k, kind in enumerate(cluster.kinds) if not names or kind.name in names)
+
+
+def _policy(rules: Rules, all_by_pool: bool) -> I64:
+    policy = np.zeros(POLICY_SIZE, np.int64)
+    policy[DISPATCH] = rules.dispatch
+    policy[BACKFILL] = rules.backfill
+    policy[RULE] = rules.rule
+    policy[RULE_OPTION] = rules.rule_option
+    policy[DYNAMIC] = int(rules.dynamic)
+    policy[DEPTH] = rules.depth
+    policy[SECOND_ORDER] = len(rules.orders) - 1
+    policy[SEED] = np.uint64(rules.seed & 0xFFFFFFFFFFFFFFFF).astype(np.int64)
+    plain_rule = rules.rule != TIER and rules.rule_option == NO_LIMIT
+    policy[TRACK_FREE_TIMES] = int(rules.backfill in (EASY, EASY_STRICT) and all_by_pool and plain_rule)
+    return policy
+
+
+def _state(workload: Workload, rules: Rules, classes: Classes, pools: Pools, trees: Trees, world: World) -> State:
+    num_jobs, num_nodes, num_classes = len(workload), len(pools.of_node), len(classes)
+    num_queues = int(world.class_queue.max()) + 1
+    listed = num_jobs if rules.dynamic else 1
+    nodes_of_class = classes.allows @ np.diff(pools.first)
+    pieces = np.where(classes.is_share, classes.tasks, np.minimum(classes.tasks, nodes_of_class))
+    placed = int(classes.tasks[classes.feasible].max(initial=1)) + 1
+    log = int((pieces * classes.jobs)[classes.feasible].sum()) + 1
+    per_queue = np.bincount(world.class_queue, minlength=num_queues)
+    gpus = int(world.gpu_stride[0]) - 1
+    return State(
+        clock=np.zeros(CLOCK_SIZE),
+        count=np.zeros(COUNT_SIZE, np.int64),
+        status=np.full(num_jobs, PENDING, np.int8),
+        start=np.full(num_jobs, NEVER),
+        end=np.full(num_jobs, NEVER),
+        expected=np.empty(num_jobs),
+        first_piece=np.empty(num_jobs, np.int32),
+        num_pieces=np.empty(num_jobs, np.int32),
+        event_time=np.empty(num_jobs),
+        event_code=np.empty(num_jobs, np.int64),
+        event_slot=np.full(num_jobs, -1, np.int32),
+        tree=np.full(1 if rules.dynamic else trees.size * len(rules.orders), np.inf),
+        class_pending=np.zeros(num_classes, np.int64),
+        active=np.zeros(num_classes, np.int64),
+        active_slot=np.zeros(num_classes, np.int64),
+        queue_first=np.concatenate([[0], np.cumsum(per_queue)]),
+        queue_active=np.zeros(num_queues, np.int64),
+        committed=np.full(num_queues, -1, np.int64),
+        pending=np.empty(listed, np.int32),
+        pending_slot=np.empty(listed, np.int32),
+        score=np.empty(listed),
+        second_score=np.empty(listed),
+        stretch=np.zeros(num_classes),
+        running=np.empty(num_jobs, np.int32),
+        running_slot=np.empty(num_jobs, np.int32),
+        shadow_head=np.full(num_queues, -1, np.int64),
+        shadow_stamp=np.zeros(num_queues, np.int64),
+        shadow_time=np.full(num_queues, np.inf),
+        shadow_slack=np.zeros(num_queues, np.int64),
+        settled_head=np.full(num_queues, -1, np.int64),
+        settled_stamp=np.full(num_queues, -1, np.int64),
+        free_times=np.full(max(gpus, 1) * num_nodes if world.policy[TRACK_FREE_TIMES] else 1, -np.inf),
+        scratch=np.empty(max(num_jobs, placed, rules.depth)),
+        scratch_jobs=np.empty(max(rules.depth, 1), np.int64),
+        scratch_nodes=np.empty(num_nodes, np.int64),
+        place_node=np.empty(placed, np.int64),
+        place_tasks=np.empty(placed, np.int64),
+        place_gpus=np.empty(placed, np.int64),
+        piece_job=np.empty(log, np.int32),
+        piece_node=np.empty(log, np.int32),
+        piece_tasks=np.empty(log, np.int32),
+        piece_gpus=np.empty(log, np.int64),
+        piece_start=np.empty(log),
+        piece_end=np.empty(log),
+    )

@@ -1,0 +1,195 @@
+"""The arrays a simulation lives in.
+
+Three structures, passed to every kernel in this order:
+- `World` w: what does not change: nodes, demand classes, jobs, the policy's numbers.
+- `Machine` m: what is free. There are two, the real one and a scratch one in which the future is tried out.
+- `State` s: everything else that changes: queues, running jobs, clock, the log of pieces.
+
+Indices: j job, n node, g GPU, c demand class, p pool, q queue, o order. Sizes J N C P Q; GM is the most GPUs a node has.
+A *demand class* is a distinct (num_tasks, gpu, cpu, mem, kinds, partition): jobs of a class are interchangeable to the
+hardware, so "does it fit" is asked once per class and never per job. A *pool* is a set of nodes equal in everything but their index.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from queuewise.sim.compilation import struct
+
+I64 = NDArray[np.int64]
+I32 = NDArray[np.int32]
+F64 = NDArray[np.float64]
+
+# Primary resource of a class: what placement rules measure nodes by.
+BY_GPU, BY_CPU, BY_MEM = range(3)
+
+# Fixed entries of World.policy
+DISPATCH, BACKFILL, RULE, RULE_OPTION, DYNAMIC, DEPTH, SECOND_ORDER, SEED, TRACK_FREE_TIMES, POLICY_SIZE = range(10)
+#   DYNAMIC: queues are lists that are scored and scanned, not trees. TRACK_FREE_TIMES: EASY may use State.free_times.
+REORDER, COMMIT = range(2)
+NO_BACKFILL, GREEDY, EASY, EASY_STRICT, CONSERVATIVE = range(5)
+FIRST, PACK, SPREAD, RANDOM, FASTEST, CHEAPEST, TIER, FGD = range(8)
+MAX_LEVELS = 8  # of a queue tree; fan-out 16
+NO_LIMIT = -1  # RULE_OPTION of `pack` without a limit on extra nodes; DEPTH without a limit
+
+# Entries of State.count (int64 scalars)
+EVENTS, RUNNING_JOBS, ARRIVED, STARTS, PIECES, PLACED, PENDING_JOBS, DECISIONS, EARLY_ENDS, RELEASES, DEPTH_JOB, COUNT_SIZE = range(12)
+# Entries of State.clock (float64 scalars)
+NOW, BOUND, DEPTH_SCORE, CLOCK_SIZE = range(4)
+
+# What a scoring function may know of a job. Nothing here tells the true runtime.
+FACTS = np.dtype(
+    [
+        ("submit", np.float64),  # seconds
+        ("estimate", np.float64),  # seconds
+        ("predicted", np.float64),  # seconds, from the history of finished jobs
+        ("size", np.float64),  # GPUs, or cores of a job without GPUs
+        ("num_tasks", np.float64),
+        ("gpus", np.float64),
+        ("cpus", np.float64),
+        ("mem_mib", np.float64),
+        ("priority", np.float64),
+        ("deadline", np.float64),  # seconds, inf if none
+        ("watts", np.float64),  # active watts of one GPU of the cheapest kind it may use, 1 without GPUs
+        ("user", np.int64),
+        ("group", np.int64),
+        ("index", np.int64),
+    ],
+    align=True,
+)
+
+
+class World(NamedTuple):
+    # nodes
+    node_pool: I64  # [N]
+    node_slot: I64  # [N] position of the node within its pool
+    node_gpus: I64  # [N]
+    node_cpu: I64  # [N] milli
+    node_mem: I64  # [N] MiB
+    node_rack: I64  # [N]
+    node_speed: F64  # [N] of its GPU kind, 1.0 without GPUs
+    node_gpu_watts: F64  # [N] peak - idle of one GPU
+    node_core_watts: F64  # [N]
+    node_kind: I64  # [N]
+    pool_first: I64  # [P+1] offsets into pool_nodes
+    pool_nodes: I64  # [N] nodes by pool, ascending index within each
+    pool_gpus: I64  # [P]
+    pool_words: I64  # [P] 64-bit words a bitset over the pool's nodes takes
+    pool_bits: I64  # [P] offset of the pool's first bitset in Machine.bits
+    penalty: F64  # [2] added to the factor for more nodes, for more racks than needed
+    gpu_stride: I64  # [1] GM + 1
+    divide: I64  # [(GM+1)*(GM+1)] divide[f*(GM+1)+g] = f // g
+    # demand classes
+    class_tasks: I64  # [C]
+    class_gpus: I64  # [C] whole GPUs a task, 0 if it takes a share or none
+    class_milli: I64  # [C] GPU milli a task
+    class_cpu: I64  # [C]
+    class_mem: I64  # [C]
+    class_primary: I64  # [C]
+    class_queue: I64  # [C]
+    class_by_pool: I64  # [C] 1: only whole GPUs matter, so the pool index answers
+    class_min_nodes: I64  # [C] fewest nodes on the empty cluster
+    class_rack_nodes: I64  # [C] most allowed nodes in one rack
+    class_worst: F64  # [C] longest runtime factor it can meet
+    class_pool_first: I64  # [C+1] offsets into class_pools
+    class_pools: I64  # allowed pools by class
+    class_allows: I64  # [C*P] 1: the class may use the pool
+    uniform: I64  # [1] 1: every factor is 1.0
+    # jobs
+    submit: F64  # [J]
+    runtime: F64  # [J]
+    estimate: F64  # [J]
+    job_class: I32  # [J], -1: rejected
+    # queue index of each order o (static orders only): see queue.py
+    rank: I32  # [O*J] place of job j in order o at o*J + j
+    leaf: I32  # [O*J] leaf of job j in its class's tree
+    leaf_job: I32  # [O*J] job at leaf, by class: o*J + class_first[c] + leaf
+    class_first: I64  # [C+1]
+    tree_levels: I64  # [C] levels of the class's tree
+    tree_level: I64  # [C*MAX_LEVELS] offset in State.tree of each level, leaves first (of order o: + o * tree_size)
+    tree_size: I64  # [1] length of one order's trees
+    # scores (dynamic queues only)
+    facts: NDArray[np.void]  # [J] FACTS records, what a scoring function may know of a job
+    fixed_score: F64  # [O*J] scores of orders that never change; NaN: ask the order's function
+    scored_by: I64  # [O] 0 fixed_score, 1 the order's function
+    params: F64  # numbers for the scoring functions
+    # fgd
+    type_gpu: I64  # [T] task types: milli
+    type_cpu: I64  # [T]
+    type_mem: I64  # [T]
+    type_kinds: I64  # [T] bit mask of allowed kinds
+    type_weight: I64  # [T] tasks of the type in the workload
+    policy: I64  # [POLICY_SIZE]
+
+
+class Machine(NamedTuple):
+    free_mask: I64  # [N] bit g: GPU g is wholly free
+    free_gpus: I64  # [N] wholly free GPUs
+    share_free: I64  # [N*(GM+1)] free milli of GPUs in shared use, 0 otherwise
+    free_milli: I64  # [N] free GPU milli in all
+    free_cpu: I64  # [N]
+    free_mem: I64  # [N]
+    pool_slots: I64  # [P*(GM+1)] tasks of g whole GPUs that the pool can take
+    bucket: I64  # [P*(GM+1)] nodes with f wholly free GPUs
+    bits: I64  # bitsets over the pool's nodes, one for each f
+
+
+class State(NamedTuple):
+    clock: F64  # [CLOCK_SIZE]
+    count: I64  # [COUNT_SIZE]
+    # jobs
+    status: NDArray[np.int8]  # [J]
+    start: F64  # [J] first start
+    end: F64  # [J]
+    expected: F64  # [J] expected end while running: last start + estimate * factor
+    first_piece: I32  # [J] pieces of the current or last run
+    num_pieces: I32  # [J]
+    # events: indexed binary heap by (time, code); codes are job indices for completions
+    event_time: F64
+    event_code: I64
+    event_slot: I32  # [J] heap position of the job's completion, -1 none
+    # queue
+    tree: F64  # min-estimate trees of all orders and classes
+    class_pending: I64  # [C]
+    active: I64  # [C] classes with pending jobs, compact per queue region
+    active_slot: I64  # [C]
+    queue_first: I64  # [Q+1] region of `active` of each queue
+    queue_active: I64  # [Q]
+    committed: I64  # [Q] job or -1
+    pending: I32  # [J or 1] queued jobs, unordered (dynamic orders only)
+    pending_slot: I32  # [J or 1]
+    score: F64  # [J or 1] by position in `pending`
+    second_score: F64  # [J or 1]
+    stretch: F64  # [C] which jobs of a class may start now: see queue.py
+    running: I32  # [R] running jobs, unordered
+    running_slot: I32  # [J]
+    # reservation of each queue's head (EASY): see reserve.py
+    shadow_head: I64  # [Q] job the shadow time was computed for, -1 none
+    shadow_stamp: I64  # [Q] EARLY_ENDS when it was computed
+    shadow_time: F64  # [Q]
+    shadow_slack: I64  # [Q] tasks of the head's class that fit at the shadow time beyond what it needs
+    settled_head: I64  # [Q] blocked head of the last full pass, -1 none
+    settled_stamp: I64  # [Q] RELEASES at the last full pass
+    free_times: F64  # [GM*N] expected free times of each node's GPUs, ascending, -inf = free now; [g*N + n]
+    scratch: F64  # sorting space
+    scratch_jobs: I64  # [J or R]
+    scratch_nodes: I64  # [N]
+    # placement being built
+    place_node: I64
+    place_tasks: I64
+    place_gpus: I64
+    # log of pieces
+    piece_job: I32
+    piece_node: I32
+    piece_tasks: I32
+    piece_gpus: I64
+    piece_start: F64
+    piece_end: F64
+
+
+lift_world = struct("WorldRef", World)
+lift_machine = struct("MachineRef", Machine)
+lift_state = struct("StateRef", State)
