@@ -29,6 +29,7 @@ KIND_SEPARATOR = "|"  # in `kinds`: "P100|T4" may run on either
 
 _COUNTS = ("num_tasks", "gpu_milli", "cpu_milli", "mem_mib")
 _LABELS = ("kinds", "partition", "user", "group", "qos")
+_SUFFIXES = {".gz", ".zst", ".bz2", ".xz", ".tar", ".swf", ".csv", ".log", ".json", ".parquet", ".txt"}
 _MAX_INT = 2**31 - 1
 _MAX_SECONDS = 1e12  # 30,000 years: anything beyond is a defect, and sums of times stay exact below it
 
@@ -56,9 +57,11 @@ def _refusals() -> list[tuple[str, pl.Expr]]:
 class Collector:
     """Takes batches of rows, gives the workload."""
 
-    def __init__(self, request: Request, format_name: str) -> None:
+    def __init__(self, request: Request, format_name: str, *, partitions: bool = False) -> None:
+        """`partitions` ties jobs to the partitions they name, whether asked or not: for formats where that is what it means."""
         self.request = request
         self.format = format_name
+        self.partitions = partitions or request.options.partitions
         self.tally = Tally()
         self._kept: list[pl.DataFrame] = []
 
@@ -90,7 +93,7 @@ class Collector:
         wait = pl.col("recorded_wait")
         backwards = int(frame.select((wait < 0).sum()).item())
         self.tally.fill("recorded_wait", backwards, "starts before submission were taken as unknown waits")
-        if not self.request.options.partitions and frame["partition"].null_count() < frame.height:
+        if not self.partitions and frame["partition"].null_count() < frame.height:
             self.tally.note("partitions or queues of the log are not used for scheduling unless asked for (--partitions)")
             frame = frame.with_columns(pl.lit(None, dtype=pl.String).alias("partition"))
         self._kept.append(
@@ -184,4 +187,7 @@ def _code(column: pl.Series) -> tuple[NDArray[np.int32], tuple[str, ...]]:
 
 def _stem(path: Path) -> str:
     """The file's name without what compression and format added."""
-    return path.name.split(".")[0] or path.name
+    name = path.name
+    while (suffix := Path(name).suffix.lower()) in _SUFFIXES and Path(name).stem:
+        name = Path(name).stem
+    return name

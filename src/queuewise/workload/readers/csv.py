@@ -29,7 +29,7 @@ def read(request: Request) -> Loaded:
     separator = max(_SEPARATORS, key=(lines or [""])[0].count)
     names = read_header(head, separator, COMMENT)
     fields = generic.mapping(names, request)
-    collect = Collector(request, "csv")
+    collect = Collector(request, "csv", partitions=True)
     dated = False
     for batch in batches(request.path, collect.tally, separator=separator, comment=COMMENT):
         dated |= generic.add(batch, fields, collect)

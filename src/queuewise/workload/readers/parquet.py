@@ -23,7 +23,7 @@ def sniff(head: Head) -> bool:
 def read(request: Request) -> Loaded:
     if not sniff(read_head(request.path)):
         raise InputError("not a Parquet file", where=str(request.path), hint="Parquet files begin with PAR1")
-    collect = Collector(request, "parquet")
+    collect = Collector(request, "parquet", partitions=True)
     dated = False
     try:
         scan = pl.scan_parquet(request.path)

@@ -10,6 +10,7 @@ import difflib
 import gzip
 import io
 import lzma
+import tarfile
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from queuewise.errors import InputError
 BLOCK_BYTES = 1 << 25
 HEAD_BYTES = 1 << 16
 _GZIP, _BZIP2, _XZ, _ZSTD = b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd"
+_TAR_MAGIC, _TAR_MAGIC_AT = b"ustar", 257
 _UTF8_BOM = b"\xef\xbb\xbf"
 _UTF16_BOMS = (b"\xff\xfe", b"\xfe\xff")
 _DAMAGED = (EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError, OSError)
@@ -63,16 +65,35 @@ def open_bytes(path: Path) -> BinaryIO:
         raise InputError(f"cannot be opened: {one_line(error)}", where=str(path), hint="check the path and its permissions") from None
     magic = raw.read(6)
     raw.seek(0)
-    if magic.startswith(_GZIP):
-        return cast(BinaryIO, gzip.GzipFile(fileobj=raw))
-    if magic.startswith(_BZIP2):
-        return cast(BinaryIO, bz2.BZ2File(raw))
-    if magic.startswith(_XZ):
-        return cast(BinaryIO, lzma.LZMAFile(raw))
     if magic.startswith(_ZSTD):
         raw.close()
         return _open_zstd(path)
-    return raw
+    if magic.startswith(_GZIP):
+        return _first_of_archive(path, cast(BinaryIO, gzip.GzipFile(fileobj=raw)))
+    if magic.startswith(_BZIP2):
+        return _first_of_archive(path, cast(BinaryIO, bz2.BZ2File(raw)))
+    if magic.startswith(_XZ):
+        return _first_of_archive(path, cast(BinaryIO, lzma.LZMAFile(raw)))
+    return _first_of_archive(path, raw)
+
+
+def _first_of_archive(path: Path, stream: BinaryIO) -> BinaryIO:
+    """The first file in a tar archive, as several published tables are packed one by one; anything else as it is."""
+    try:
+        start = stream.read(_TAR_MAGIC_AT + len(_TAR_MAGIC))
+        stream.seek(0)
+        if start[_TAR_MAGIC_AT:] != _TAR_MAGIC:
+            return stream
+        archive = tarfile.open(fileobj=stream, mode="r:")  # noqa: SIM115 - the caller closes what is returned
+        for member in archive:
+            opened = archive.extractfile(member) if member.isfile() else None
+            if opened is not None:
+                return cast(BinaryIO, opened)
+    except (tarfile.TarError, *_DAMAGED) as error:
+        stream.close()
+        raise _damaged(path, 1, error) from None
+    stream.close()
+    raise InputError("the archive holds no file", where=str(path), hint="unpack it and give the table in it")
 
 
 def _open_zstd(path: Path) -> BinaryIO:

@@ -63,7 +63,8 @@ def _single_blanks(block: bytes) -> bytes:
     after_gap = np.empty_like(blank)
     after_gap[0] = True
     after_gap[1:] = blank[:-1] | (text[:-1] == ord("\n"))
-    return text[~(blank & after_gap)].tobytes()
+    kept: bytes = text[~(blank & after_gap)].tobytes()
+    return kept
 
 
 def _known(name: str, above: float = -1) -> pl.Expr:
@@ -90,6 +91,5 @@ def _cluster(header: dict[str, str], request: Request) -> ClusterFacts | None:
     procs = _number(header, "MaxProcs") or _number(header, "MaxNodes")
     if procs is None:
         return None
-    return ClusterFacts(
-        header.get("Computer", request.path.name.split(".")[0]), (NodeFacts(1, cpus=procs, name="flat"),), "flat, from MaxProcs"
-    )
+    nodes = (NodeFacts(1, cpus=procs, name="flat"),)
+    return ClusterFacts(header.get("Computer", request.path.name), nodes, "all processors as one node, from the header")

@@ -1,0 +1,200 @@
+"""`queuewise workload`: look at logs, convert them, fetch public ones."""
+
+from __future__ import annotations
+
+import json as json_text
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import tyro
+
+if TYPE_CHECKING:
+    from queuewise.workload import Loaded
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where jobs come from and how they are read."""
+
+    file: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="FILE|MODEL")]
+    """A log (the format is detected) or the name of a workload model."""
+    format: Annotated[str | None, tyro.conf.arg(metavar="FORMAT")] = None
+    """The format of the log, where it should not be detected."""
+    tables: Annotated[tuple[str, ...], tyro.conf.arg(metavar="FILE")] = ()
+    """Further files of the same log: machine lists, job tables, more parts."""
+    map: Annotated[tuple[str, ...], tyro.conf.arg(metavar="COLUMN=FIELD")] = ()
+    """For generic CSV and Parquet: which column holds which field, e.g. started=start walltime=runtime."""
+    jobs: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
+    """Use the first N jobs of a log; make N jobs of a model."""
+    seed: Annotated[int, tyro.conf.arg(metavar="S")] = 0
+    """Seed of a model."""
+    memory: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """SWF: model the memory that jobs asked for."""
+    partitions: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """Tie jobs to the partition or queue that the log names."""
+
+    def load(self) -> Loaded:
+        from queuewise.workload import ReadOptions, load_workload
+
+        options = ReadOptions(columns=_mapping(self.map), memory=self.memory, partitions=self.partitions)
+        return load_workload(self.file, format=self.format, jobs=self.jobs, seed=self.seed, tables=self.tables, options=options)
+
+
+@dataclass(frozen=True)
+class Info:
+    """Counts, span, load, quantiles of size and runtime, and the rhythm of arrivals."""
+
+    source: tyro.conf.OmitArgPrefixes[Source]
+    cluster: Annotated[str | None, tyro.conf.arg(metavar="NAME|FILE")] = None
+    """Compute the offered load on this cluster instead of the one the log tells of."""
+    json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """Print JSON."""
+    plot: Annotated[str | None, tyro.conf.arg(metavar="OUT.png")] = None
+    """Draw arrivals, sizes and runtimes."""
+
+    def run(self) -> None:
+        from queuewise.workload.info import describe
+
+        loaded = self.source.load()
+        figures = describe(loaded, self._capacity())
+        if self.plot:
+            from queuewise.cli.console import note
+            from queuewise.report.workload_figure import draw_workload
+
+            draw_workload(loaded.workload, self.plot)
+            note(f"written to {self.plot}")
+        if self.json:
+            print(json_text.dumps(figures, indent=2, allow_nan=False))
+        else:
+            _print_info(loaded, figures)
+
+    def _capacity(self) -> tuple[float, float] | None:
+        if self.cluster is None:
+            return None
+        from queuewise.cluster.load import load_cluster
+
+        cluster = load_cluster(self.cluster)
+        return float(cluster.num_gpus), cluster.num_cores
+
+
+@dataclass(frozen=True)
+class Convert:
+    """Read a log and write it as SWF, Parquet or generic CSV, by the name of the output."""
+
+    source: tyro.conf.OmitArgPrefixes[Source]
+    out: Annotated[str, tyro.conf.arg(metavar="OUT")]
+    """The file to write: .swf, .parquet or .csv; with .gz behind it, compressed."""
+    to: Annotated[str | None, tyro.conf.arg(metavar="FORMAT")] = None
+    """swf, parquet or csv, where the name of the output does not tell."""
+
+    def run(self) -> None:
+        from queuewise.cli.console import note
+        from queuewise.cli.inputs import tell_reading
+        from queuewise.workload.writers import write_workload
+
+        loaded = self.source.load()
+        tell_reading(loaded)
+        for loss in write_workload(loaded.workload, self.out, format=self.to, cluster=loaded.cluster):
+            note(loss)
+        note(f"{len(loaded.workload):,} jobs written to {self.out}")
+
+
+@dataclass(frozen=True)
+class Download:
+    """Fetch a public trace, or list those that are known."""
+
+    name: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="NAME")] = None
+    """The trace; without it, all are listed with size, licence and citation."""
+    dir: Annotated[str, tyro.conf.arg(metavar="DIR")] = "traces"
+    """The folder to put its files into."""
+    json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """Print JSON."""
+
+    def run(self) -> None:
+        from queuewise.workload.catalog import find_trace
+
+        if self.name is None:
+            _list_traces(self.json)
+        else:
+            _download(find_trace(self.name), self.dir, self.json)
+
+
+Workload = (
+    Annotated[Info, tyro.conf.subcommand("info")]
+    | Annotated[Convert, tyro.conf.subcommand("convert")]
+    | Annotated[Download, tyro.conf.subcommand("download")]
+)
+
+
+def _mapping(pairs: tuple[str, ...]) -> dict[str, str]:
+    from queuewise.errors import InputError
+
+    mapping = {}
+    for pair in pairs:
+        column, equals, field = pair.rpartition("=")
+        if not (column and equals and field):
+            raise InputError(f"--map {pair!r} is not COLUMN=FIELD", hint="for example --map walltime=runtime")
+        mapping[column] = field
+    return mapping
+
+
+def _print_info(loaded: Loaded, figures: dict[str, Any]) -> None:
+    from queuewise.cli.console import duration, figure, print_table
+    from queuewise.cli.inputs import tell_reading
+
+    tell_reading(loaded)
+    gpus, cores, runtime, wait = (figures[key] for key in ("gpus", "cores", "runtime_s", "recorded_wait_s"))
+    rows = [
+        ("format", figures["format"]),
+        ("jobs", figure(figures["jobs"])),
+        ("users", figure(figures["users"])),
+        ("span", duration(figures["span_s"])),
+        ("offered load", figure(figures["offered_load"], 3)),
+        ("GPUs p50 / p90 / max", " / ".join(figure(gpus[key], 1) for key in ("p50", "p90", "max"))),
+        ("cores p50 / p90 / max", " / ".join(figure(cores[key], 1) for key in ("p50", "p90", "max"))),
+        ("runtime p50 / p90 / p99", " / ".join(duration(runtime[key]) for key in ("p50", "p90", "p99"))),
+        ("recorded wait p50 / p90 / p99", " / ".join(duration(wait[key]) for key in ("p50", "p90", "p99"))),
+        ("arrivals by hour of day", " ".join(map(str, figures["arrivals_by_hour"]))),
+        ("arrivals by weekday, Mon–Sun", " ".join(map(str, figures["arrivals_by_weekday"]))),
+    ]
+    print_table(["", loaded.workload.name], rows, left=2)
+
+
+def _list_traces(json: bool) -> None:
+    from dataclasses import asdict
+
+    from queuewise.cli.console import print_table
+    from queuewise.workload.catalog import TRACES
+
+    if json:
+        print(json_text.dumps([asdict(trace) for trace in TRACES], indent=2))
+        return
+    rows = [(trace.name, trace.title, trace.format, trace.licence, trace.citation) for trace in TRACES]
+    print_table(["name", "trace", "format", "licence", "cite"], rows, left=5)
+
+
+def _advance(bars: Any, bar: Any, done: int, total: int | None) -> None:
+    bars.update(bar, completed=done, total=total)
+
+
+def _download(trace: Any, folder: str, json: bool) -> None:
+    from functools import partial
+    from pathlib import Path
+
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+
+    from queuewise.cli.console import note
+    from queuewise.workload.download import fetch
+
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    paths = []
+    with Progress(*columns, console=Console(stderr=True)) as bars:
+        for file in trace.files:
+            bar = bars.add_task(file.name, total=file.size_bytes)
+            paths.append(fetch(file, Path(folder), partial(_advance, bars, bar)))
+    if trace.unverified and any(file.sha256 is None for file in trace.files):
+        note(f"not verified by checksum: {trace.unverified}")
+    note(f"licence: {trace.licence}; cite {trace.citation}")
+    names = [str(path) for path in paths]
+    print(json_text.dumps(names) if json else "\n".join(names))

@@ -1,0 +1,56 @@
+"""One picture of a workload: arrivals in time and by hour, sizes, runtimes."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from queuewise.errors import InputError, MissingExtraError
+from queuewise.report.figures import COLOURS, FORMATS, HEIGHT, STYLE, WIDTH
+from queuewise.runs import replacing
+from queuewise.workload.info import rhythm
+from queuewise.workload.jobs import Workload
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+BINS = 100
+
+
+def draw_workload(workload: Workload, path: str | os.PathLike[str]) -> None:
+    """Write the picture to `path`, whose suffix says the format."""
+    target = Path(path)
+    extension = target.suffix.lstrip(".").lower()
+    if extension not in FORMATS:
+        raise InputError(f"cannot draw a {extension or 'nameless'} picture", where=str(target), hint=f"known: {', '.join(FORMATS)}")
+    if not target.parent.is_dir():
+        raise InputError("no such folder", where=str(target.parent), hint="make it first")
+    try:
+        import matplotlib as mpl
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise MissingExtraError("matplotlib", "report") from None
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(1.5 * WIDTH, 1.6 * HEIGHT), layout="constrained")
+        (arrivals, hours), (sizes, runtimes) = figure.subplots(2, 2)
+        arrivals.hist((workload.submit - workload.submit[0]) / 86_400, bins=BINS, color=COLOURS[0])
+        _label(arrivals, "Submissions", "days since the first", "jobs")
+        hours.bar(np.arange(24), rhythm(workload)[0], color=COLOURS[0])
+        _label(hours, "Submissions by hour of day", "hour", "jobs")
+        values, counts = np.unique(workload.size, return_counts=True)
+        sizes.loglog(values, counts, "o", color=COLOURS[1], markersize=3)
+        _label(sizes, "Sizes", "GPUs, else cores", "jobs")
+        runtimes.semilogx(np.sort(np.maximum(workload.runtime, 1)), np.arange(1, len(workload) + 1) / len(workload), color=COLOURS[2])
+        _label(runtimes, "Runtimes", "seconds", "share of jobs below")
+        figure.suptitle(f"{workload.name}: {len(workload):,} jobs", x=0.01, ha="left", fontweight="bold")
+        with replacing(target) as temporary:
+            figure.savefig(temporary, format=extension, dpi=120)
+
+
+def _label(axes: Axes, title: str, x: str, y: str) -> None:
+    axes.set_title(title, loc="left", fontsize=10)
+    axes.set_xlabel(x)
+    axes.set_ylabel(y)

@@ -1,0 +1,171 @@
+"""Workloads to files: SWF, Parquet and generic CSV. What a format cannot hold is listed, never dropped in silence.
+
+Parquet and CSV hold everything (name and epoch too) and are read back by the generic readers. SWF holds times, sizes, requests,
+waits, users, groups and names as numbers. Files are written under a temporary name and renamed, compressed when the name ends in `.gz`.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from queuewise.errors import InputError, unknown_name
+from queuewise.runs import replacing
+from queuewise.workload.jobs import ANY_PARTITION, UNKNOWN, Workload
+from queuewise.workload.loaded import ClusterFacts
+
+if TYPE_CHECKING:
+    import polars as pl
+
+MISSING = -1  # SWF's mark of an unknown value
+_KIB_PER_MIB = 1024
+
+
+def write_workload(
+    workload: Workload, path: str | os.PathLike[str], *, format: str | None = None, cluster: ClusterFacts | None = None
+) -> list[str]:
+    """Write the jobs; the format is taken from the name unless given. Returns notes on what the format could not hold."""
+    target = Path(path)
+    name = format or _format_of(target)
+    if name not in WRITERS:
+        raise unknown_name("output format", name, WRITERS)
+    content, notes = WRITERS[name](workload, cluster)
+    _save(target, content)
+    return notes
+
+
+def _format_of(path: Path) -> str:
+    suffixes = [suffix for suffix in path.suffixes if suffix != ".gz"]
+    return suffixes[-1].lstrip(".").lower() if suffixes else ""
+
+
+def _save(target: Path, content: bytes) -> None:
+    try:
+        with replacing(target) as temporary:
+            with gzip.open(temporary, "wb", compresslevel=6) if target.suffix == ".gz" else temporary.open("wb") as stream:
+                stream.write(content)
+    except OSError as error:
+        raise InputError(f"cannot be written: {error.strerror}", where=str(target), hint="check the folder and its permissions") from None
+
+
+def to_frame(workload: Workload) -> pl.DataFrame:
+    """One row a job under the names of the generic formats; unknown values are null, labels are text."""
+    import polars as pl
+
+    columns: dict[str, Any] = {
+        name: getattr(workload, name) for name in ("submit", "runtime", "num_tasks", "gpu_milli", "cpu_milli", "mem_mib")
+    }
+    columns |= {name: _or_none(getattr(workload, name)) for name in ("requested", "recorded_wait", "deadline")}
+    columns["priority"] = np.ascontiguousarray(workload.priority)
+    columns["kinds"] = _labels(workload.kind_set - 1, ["|".join(kinds) for kinds in workload.kind_sets[1:]])
+    columns["partition"] = _labels(workload.partition, workload.partitions)
+    columns["user"] = _labels(workload.user, workload.users)
+    columns["group"] = _labels(workload.group, workload.groups)
+    columns["qos"] = _labels(workload.qos, workload.qos_names)
+    columns["job_name"] = pl.Series(np.ascontiguousarray(workload.job_name)).replace(UNKNOWN, None)
+    columns["job_id"] = pl.Series(np.ascontiguousarray(workload.job_id))
+    return pl.DataFrame({name: np.ascontiguousarray(v) if isinstance(v, np.ndarray) else v for name, v in columns.items()})
+
+
+def _or_none(values: NDArray[np.float64]) -> pl.Series:
+    import polars as pl
+
+    return pl.Series(np.ascontiguousarray(values), nan_to_null=True)
+
+
+def _labels(codes: NDArray[Any], labels: Sequence[str]) -> pl.Series:
+    import polars as pl
+
+    names = pl.Series(labels, dtype=pl.String)
+    return (
+        names.gather(pl.Series(np.ascontiguousarray(codes)).replace(UNKNOWN, None))
+        if len(names)
+        else pl.Series([None] * len(codes), dtype=pl.String)
+    )
+
+
+def _stored(workload: Workload) -> str:
+    return json.dumps({"name": workload.name, "epoch": workload.epoch})
+
+
+def _parquet(workload: Workload, cluster: ClusterFacts | None) -> tuple[bytes, list[str]]:
+    import io
+
+    buffer = io.BytesIO()
+    to_frame(workload).write_parquet(buffer, metadata={"queuewise": _stored(workload)})
+    return buffer.getvalue(), []
+
+
+def _csv(workload: Workload, cluster: ClusterFacts | None) -> tuple[bytes, list[str]]:
+    table = to_frame(workload)
+    return f"# queuewise {_stored(workload)}\n{table.write_csv()}".encode(), []
+
+
+def _swf(workload: Workload, cluster: ClusterFacts | None) -> tuple[bytes, list[str]]:
+    import polars as pl
+
+    num = len(workload)
+    procs = np.ceil(workload.size)
+    missing = np.full(num, MISSING)
+    memory = np.ceil(workload.mem_mib * float(_KIB_PER_MIB) * workload.num_tasks / procs)
+    fields = [
+        workload.job_id if workload.job_id.dtype.kind == "i" and (workload.job_id >= 0).all() else np.arange(1, num + 1),
+        workload.submit, _or_missing(workload.recorded_wait), workload.runtime, procs, missing, missing, procs,
+        _or_missing(workload.requested), np.where(workload.mem_mib > 0, memory, MISSING), missing,
+        _numbers(workload.user, workload.users), _numbers(workload.group, workload.groups),
+        np.where(workload.job_name >= 0, workload.job_name + 1, MISSING), _numbers(workload.partition, workload.partitions),
+        missing, missing, missing,
+    ]  # fmt: skip
+    table = pl.DataFrame({f"field_{index}": _whole(values) for index, values in enumerate(fields, 1)})
+    header = ["; Version: 2.2", f"; Computer: {cluster.name if cluster else workload.name}", f"; MaxJobs: {num}", f"; MaxRecords: {num}"]
+    header += [f"; UnixStartTime: {workload.epoch:.15g}"] if workload.epoch else []
+    header += [f"; MaxProcs: {_procs(cluster)}"] if cluster and _procs(cluster) else []
+    body = table.write_csv(include_header=False, separator=" ")
+    return ("\n".join(header) + "\n" + body).encode(), _swf_losses(workload, procs)
+
+
+def _or_missing(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.where(np.isnan(values), MISSING, values)
+
+
+def _numbers(codes: NDArray[np.int32], labels: Sequence[str]) -> NDArray[np.int64]:
+    """The labels themselves where all are numbers, so that a log read from SWF keeps its own; else codes from 1."""
+    numbers = [int(label) if label.isdecimal() and str(int(label)) == label else None for label in labels]
+    values = np.array([*range(1, len(labels) + 1), MISSING] if None in numbers else [*numbers, MISSING], dtype=np.int64)
+    return values[codes]  # UNKNOWN is -1: the last
+
+
+def _whole(values: NDArray[Any]) -> NDArray[Any]:
+    """Integers where all are whole, so that they are written without a point."""
+    return values.astype(np.int64) if (values == np.floor(values)).all() else np.ascontiguousarray(values, dtype=np.float64)
+
+
+def _procs(cluster: ClusterFacts) -> int:
+    """GPUs where the cluster has any, else cores; 0 where they are not told."""
+    gpus = sum(node.count * node.gpus for node in cluster.nodes)
+    cores = sum(node.count * node.cpus for node in cluster.nodes)
+    return gpus or (int(cores) if np.isfinite(cores) else 0)
+
+
+def _swf_losses(workload: Workload, procs: NDArray[np.float64]) -> list[str]:
+    one_core = (workload.gpu_milli == 0) & (workload.cpu_milli == 1000)
+    losses = {
+        "jobs are written as processors only (GPUs, else cores); their shape in tasks is lost": ~one_core,
+        "jobs ask for a fraction of a processor, which was rounded up": procs != workload.size,
+        "jobs are limited to GPU kinds, which SWF cannot hold": workload.kind_set != 0,
+        "jobs have a QoS, which SWF cannot hold": workload.qos != UNKNOWN,
+        "jobs have a priority, which SWF cannot hold": workload.priority != 0,
+        "jobs have a deadline, which SWF cannot hold": ~np.isnan(workload.deadline),
+        "jobs are tied to partitions, which are written as queue numbers": workload.partition != ANY_PARTITION,
+    }
+    return [f"{int(lost.sum())} {text}" for text, lost in losses.items() if lost.any()]
+
+
+WRITERS: dict[str, Callable[[Workload, ClusterFacts | None], tuple[bytes, list[str]]]] = {"swf": _swf, "parquet": _parquet, "csv": _csv}
