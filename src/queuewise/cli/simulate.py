@@ -62,6 +62,7 @@ class Simulate:
 
     def _check(self) -> None:
         from queuewise.errors import InputError
+        from queuewise.policies import parse_policy
         from queuewise.runs import start_run
 
         if not self.policy:
@@ -70,6 +71,8 @@ class Simulate:
             raise InputError(f"--jobs {self.jobs} asks for no job", hint="give 1 or more")
         if self.seed < 0:
             raise InputError(f"--seed {self.seed} is negative", hint="give 0 or more")
+        for policy in self.policy:
+            parse_policy(policy)
         if self.out:
             start_run(self.out)  # before the work, not after it
 

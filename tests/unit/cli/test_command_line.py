@@ -172,3 +172,16 @@ def test_python_names_of_the_package_are_lazy_and_real() -> None:
 def test_console_script_is_the_same_program() -> None:
     script = Path(sys.executable).with_name("queuewise")
     assert subprocess.run([str(script), "--help"], capture_output=True, text=True, check=True).stdout == run("--help").stdout
+
+
+def test_policies_lists_all_registries(capsys: pytest.CaptureFixture[str]) -> None:
+    from queuewise.policies import policy_names
+    from queuewise.policies.backfill import BACKFILLS
+    from queuewise.policies.placing import PLACEMENTS
+
+    assert main(["policies", "--json"]) == 0
+    listed = {part: [row["name"] for row in rows] for part, rows in json.loads(capsys.readouterr().out).items()}
+    assert listed == {"orders": list(policy_names()), "backfills": list(BACKFILLS), "placements": list(PLACEMENTS)}
+    assert main(["policies"]) == 0
+    out = capsys.readouterr().out
+    assert all(name in out for name in (*policy_names(), *BACKFILLS, *PLACEMENTS))

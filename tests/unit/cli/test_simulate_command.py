@@ -29,9 +29,12 @@ SWF = """; MaxProcs: 4
 """
 
 
+def parse_policy(name: str) -> None:
+    if name not in DELAYS:
+        raise unknown_name("policy", name, DELAYS)
+
+
 def patient_engine(workload: Workload, cluster: Cluster, policy: str, **options: Any) -> Schedule:
-    if policy not in DELAYS:
-        raise unknown_name("policy", policy, DELAYS)
     runs = workload.num_tasks <= 4
     start = np.where(runs, workload.submit + DELAYS[policy], NEVER)
     end = np.where(runs, start + workload.runtime, NEVER)
@@ -58,6 +61,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     policies = types.ModuleType("queuewise.policies")
     compilation = types.ModuleType("queuewise.sim.compilation")
     policies.simulate = simulate  # type: ignore[attr-defined]
+    policies.parse_policy = parse_policy  # type: ignore[attr-defined]
     compilation.cache_is_warm = lambda: bool(seen)  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "queuewise.policies", policies)
     monkeypatch.setitem(sys.modules, "queuewise.sim.compilation", compilation)
@@ -158,6 +162,11 @@ def test_run_folder_holds_what_the_docs_say(calls: list[Any], log: str, tmp_path
     assert jobs["status"].to_list() == ["done", "rejected", "done"]
     assert jobs["start_s"].to_list() == [10.0, None, 70.0]
     assert jobs["num_nodes"].to_list() == [1, 0, 1]
+
+
+def test_a_wrong_policy_is_found_before_the_first_replay(calls: list[Any], log: str) -> None:
+    assert main(["simulate", "--workload", log, "--cluster", "flat:4", "--policy", "fcfs", "--policy", "fcsf"]) == 2
+    assert calls == []
 
 
 def test_finished_run_folder_is_refused_before_any_work(

@@ -1,0 +1,35 @@
+"""`queuewise policies`: the parts that policy names are made of, straight from the registries."""
+
+from __future__ import annotations
+
+import json as json_text
+from dataclasses import dataclass
+from typing import Annotated
+
+import tyro
+
+
+@dataclass(frozen=True)
+class Policies:
+    """List orders, backfill and placement rules. A policy is named order[+backfill[/depth][:order]][@placement]."""
+
+    json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """Print JSON: an object with the lists orders, backfills and placements."""
+
+    def run(self) -> None:
+        from queuewise.cli.console import note, print_table
+        from queuewise.policies.backfill import BACKFILLS
+        from queuewise.policies.names import GRAMMAR
+        from queuewise.policies.ordering import ORDERS
+        from queuewise.policies.placing import PLACEMENTS
+
+        orders = [{"name": name, "formula": rule.formula, "source": rule.source} for name, rule in ORDERS.items()]
+        backfills = [{"name": name, "summary": rule.summary} for name, rule in BACKFILLS.items()]
+        placements = [{"name": name, "summary": rule.summary} for name, rule in PLACEMENTS.items()]
+        if self.json:
+            print(json_text.dumps({"orders": orders, "backfills": backfills, "placements": placements}, indent=2, ensure_ascii=False))
+            return
+        print_table(["order", "least first", "source"], ([*row.values()] for row in orders), left=3)
+        print_table(["+backfill", "what may start while the first job waits"], ([*row.values()] for row in backfills), left=2)
+        print_table(["@placement", "where a job goes"], ([*row.values()] for row in placements), left=2)
+        note(f"a policy is named {GRAMMAR}")
