@@ -1,4 +1,4 @@
-"""`queuewise workload`: look at logs, convert them, fetch public ones."""
+"""`queuewise workload`: look at logs, convert them, fetch public ones; draw workloads from models and fit models to logs."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import tyro
 
 if TYPE_CHECKING:
     from queuewise.workload import Loaded
+    from queuewise.workload.fitting import FitReport
 
 
 @dataclass(frozen=True)
@@ -119,9 +120,75 @@ class Download:
             _download(find_trace(self.name), self.dir, self.json)
 
 
+@dataclass(frozen=True)
+class Generate:
+    """Draw a workload from a model and write it as SWF, Parquet or generic CSV."""
+
+    model: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL|FILE.toml")] = None
+    """The model, or a file written by fit; without it, all models are listed with their parameters."""
+    out: Annotated[str | None, tyro.conf.arg(metavar="OUT")] = None
+    """The file to write: .swf, .parquet or .csv; with .gz behind it, compressed."""
+    jobs: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
+    """How many jobs; the model's own number by default."""
+    seed: Annotated[int, tyro.conf.arg(metavar="S")] = 0
+    """The same seed gives the same jobs."""
+    set: Annotated[tuple[str, ...], tyro.conf.arg(metavar="PARAMETER=VALUE")] = ()
+    """Parameters of the model, e.g. load=0.9 sizes=1,2,4 size_weights=6,3,1."""
+
+    def run(self) -> None:
+        from queuewise.cli.console import note
+        from queuewise.errors import InputError
+        from queuewise.workload.models import generate
+        from queuewise.workload.writers import write_workload
+
+        if self.model is None:
+            return _list_models()
+        if self.out is None:
+            raise InputError("no output is given", hint="add --out jobs.parquet, or .swf or .csv")
+        workload = generate(self.model, self.jobs, self.seed, **_parameters(self.set))
+        for loss in write_workload(workload, self.out):
+            note(loss)
+        return note(f"{len(workload):,} jobs written to {self.out}")
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Fit a model to a log, to be shared without it, and report how near the model's jobs are to the log's."""
+
+    source: tyro.conf.OmitArgPrefixes[Source]
+    out: Annotated[str, tyro.conf.arg(metavar="MODEL.toml")]
+    """The file to write; it can be given wherever a model's name can."""
+    json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """Print the report as JSON."""
+
+    def run(self) -> None:
+        from dataclasses import asdict
+        from pathlib import Path
+
+        from queuewise.cli.console import note
+        from queuewise.cli.inputs import tell_reading
+        from queuewise.errors import InputError
+        from queuewise.workload.fitting import compare_fit, fit
+        from queuewise.workload.models import generate
+
+        if not self.out.endswith(".toml"):
+            raise InputError(f"--out {self.out} does not end in .toml", hint="models are known by that ending")
+        loaded = self.source.load()
+        tell_reading(loaded)
+        fit(loaded.workload, Path(self.out).stem).save(Path(self.out))
+        report = compare_fit(loaded.workload, generate(self.out, len(loaded.workload), self.source.seed))
+        note(f"written to {self.out}")
+        if self.json:
+            print(json_text.dumps(asdict(report) | {"worst_error": report.worst_error}, indent=2, allow_nan=False))
+        else:
+            _print_fit(report)
+
+
 Workload = (
     Annotated[Info, tyro.conf.subcommand("info")]
     | Annotated[Convert, tyro.conf.subcommand("convert")]
+    | Annotated[Generate, tyro.conf.subcommand("generate")]
+    | Annotated[Fit, tyro.conf.subcommand("fit")]
     | Annotated[Download, tyro.conf.subcommand("download")]
 )
 
@@ -136,6 +203,42 @@ def _mapping(pairs: tuple[str, ...]) -> dict[str, str]:
             raise InputError(f"--map {pair!r} is not COLUMN=FIELD", hint="for example --map walltime=runtime")
         mapping[column] = field
     return mapping
+
+
+def _parameters(pairs: tuple[str, ...]) -> dict[str, str]:
+    from queuewise.errors import InputError
+
+    for pair in pairs:
+        if "=" not in pair or pair.startswith("="):
+            raise InputError(f"--set {pair!r} is not PARAMETER=VALUE", hint="for example --set load=0.9")
+    return dict(pair.split("=", 1) for pair in pairs)
+
+
+def _list_models() -> None:
+    from queuewise.cli.console import print_table
+    from queuewise.workload.models import model_names, model_parameters
+
+    rows = [(name, "\n".join(f"{key}={_plain(value)}" for key, value in model_parameters(name).items())) for name in model_names()]
+    print_table(["model", "parameters and their defaults"], rows, left=2)
+
+
+def _plain(value: Any) -> str:
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+def _print_fit(report: FitReport) -> None:
+    from queuewise.cli.console import figure, print_table
+
+    rows = [
+        (row.quantity, f"p{row.probability * 100:g}", figure(row.log, 1), figure(row.model, 1), f"{row.error:.1%}")
+        for row in report.quantiles
+    ]
+    lags = [
+        ("hourly arrivals", f"lag {lag} h", figure(log, 2), figure(model, 2), "") for lag, (log, model) in report.autocorrelation.items()
+    ]
+    distances = [(quantity, "K–S distance", "", figure(value, 3), "") for quantity, value in report.kolmogorov_smirnov.items()]
+    work = ("work per second", "model ÷ log", "", figure(report.work_ratio, 2), "")
+    print_table(["", "", "log", "model", "error"], [*rows, *lags, *distances, work], left=2)
 
 
 def _print_info(loaded: Loaded, figures: dict[str, Any]) -> None:
