@@ -9,13 +9,15 @@ if TYPE_CHECKING:
     from queuewise.workload import Loaded
 
 
-def load_inputs(workload: str, cluster: str | None, *, format: str | None, jobs: int | None, seed: int) -> tuple[Loaded, Cluster]:
+def load_inputs(
+    workload: str, cluster: str | None, *, format: str | None, jobs: int | None, seed: int, partitions: bool = False
+) -> tuple[Loaded, Cluster]:
     """Read the log (or draw from the model) and find its cluster; what the reader skipped and filled in is told on stderr."""
     from queuewise.cluster.load import from_facts, load_cluster
     from queuewise.errors import InputError
-    from queuewise.workload import load_workload
+    from queuewise.workload import ReadOptions, load_workload
 
-    loaded = load_workload(workload, format=format, jobs=jobs, seed=seed)
+    loaded = load_workload(workload, format=format, jobs=jobs, seed=seed, options=ReadOptions(partitions=partitions))
     tell_reading(loaded)
     if cluster is not None:
         return loaded, load_cluster(cluster)

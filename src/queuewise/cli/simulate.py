@@ -29,6 +29,8 @@ class Simulate:
     """A preset (see queuewise clusters), flat:N, NxM:kind or a .toml file. Default: the cluster that the log tells of."""
     format: Annotated[str | None, tyro.conf.arg(metavar="FORMAT")] = None
     """The format of the log, where it should not be detected."""
+    partitions: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """Tie jobs to the partition or queue that the log names; the cluster must have it."""
     dispatch: Literal["reorder", "commit"] = "reorder"
     """reorder: sort the queue anew at every decision. commit: hold the machine for the chosen job until it fits."""
     estimates: Annotated[str, tyro.conf.arg(metavar="KIND")] = "requested"
@@ -49,7 +51,9 @@ class Simulate:
         from queuewise.cli.inputs import load_inputs
         from queuewise.evaluation.metrics import summarise
 
-        loaded, cluster = load_inputs(self.workload, self.cluster, format=self.format, jobs=self.jobs, seed=self.seed)
+        loaded, cluster = load_inputs(
+            self.workload, self.cluster, format=self.format, jobs=self.jobs, seed=self.seed, partitions=self.partitions
+        )
         schedules = [self._replay(loaded, cluster, policy) for policy in dict.fromkeys(self.policy)]
         summaries = [summarise(schedule) for schedule in schedules]
         _tell_rejected(schedules)

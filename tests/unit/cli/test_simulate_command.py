@@ -109,6 +109,17 @@ def test_the_logs_own_cluster_is_the_default(calls: list[Any], log: str) -> None
     assert calls[0]["cluster"]
 
 
+def test_partitions_of_the_log_bind_jobs_only_when_asked(calls: list[Any], tmp_path: Path) -> None:
+    path = tmp_path / "queues.swf"
+    path.write_text("1 0 -1 100 1 -1 -1 1 200 -1 1 7 1 -1 3 -1 -1 -1\n")
+    arguments = ["simulate", "--workload", str(path), "--cluster", "flat:4", "--policy", "fcfs", "--json", "--out"]
+    bound = []
+    for name, option in (("free", []), ("bound", ["--partitions"])):
+        assert main([*arguments, str(tmp_path / name), *option]) == 0
+        bound.append(pl.read_parquet(tmp_path / name / "fcfs" / "jobs.parquet")["partition"].to_list())
+    assert bound == [[None], ["3"]]
+
+
 def test_a_model_needs_a_cluster(calls: list[Any], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["simulate", "--workload", "bursty", "--policy", "fcfs"]) == 2
     assert "bursty does not tell its cluster\nhint: add --cluster" in capsys.readouterr().err
