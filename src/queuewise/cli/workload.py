@@ -299,5 +299,7 @@ def _download(trace: Any, folder: str, json: bool) -> None:
     if trace.unverified and any(file.sha256 is None for file in trace.files):
         note(f"not verified by checksum: {trace.unverified}")
     note(f"licence: {trace.licence}; cite {trace.citation}")
+    if trace.then:
+        note(trace.then)
     names = [str(path) for path in paths]
     print(json_text.dumps(names) if json else "\n".join(names))

@@ -42,6 +42,7 @@ class PublicTrace:
     licence: str
     citation: str
     unverified: str = ""  # why a checksum is missing
+    then: str = ""  # what to do with archives of several files
 
 
 def _archive(name: str, title: str, path: str, sha256: str | None, size: int | None) -> PublicTrace:
@@ -58,10 +59,12 @@ TRACES: tuple[PublicTrace, ...] = (
     _archive("sdsc-sp2", "SDSC IBM SP2, 1998-2000, 128 processors", "l_sdsc_sp2/SDSC-SP2-1998-4.2-cln.swf.gz", None, None),
     PublicTrace("philly", "Microsoft Philly, 2017: 117,325 jobs with attempts, and the machine list", "philly",
                 (TraceFile("https://github.com/msr-fiddle/philly-traces/raw/master/trace-data.tar.gz", None, None),),
-                "CC-BY-4.0", "M. Jeon et al.: Analysis of Large-Scale Multi-Tenant GPU Clusters, USENIX ATC 2019", _NO_SUM),
+                "CC-BY-4.0", "M. Jeon et al.: Analysis of Large-Scale Multi-Tenant GPU Clusters, USENIX ATC 2019", _NO_SUM,
+                "unpack it; read cluster_job_log with --tables cluster_machine_list"),
     PublicTrace("helios", "SenseTime Helios, 2020: Venus, Earth, Saturn, Uranus", "helios",
                 (TraceFile("https://github.com/S-Lab-System-Group/HeliosData/raw/master/data.zip", None, None),),
-                "CC-BY-4.0", "Q. Hu et al.: Characterization and Prediction of Deep Learning Workloads, SC 2021", _NO_SUM),
+                "CC-BY-4.0", "Q. Hu et al.: Characterization and Prediction of Deep Learning Workloads, SC 2021", _NO_SUM,
+                "unpack it; read one cluster's cluster_log.csv"),
     PublicTrace("pai", "Alibaba PAI, 2020: tasks, jobs, tags and machines of 1,800 machines", "pai",
                 (TraceFile(f"{_PAI}/pai_task_table.tar.gz", "cd1d6dc3215d2a8607ccf6b6dd952b5db776df86926c73259fea7c1499ac40e5", None),
                  TraceFile(f"{_PAI}/pai_job_table.tar.gz", "5aad7f7caac501136d14ed6a48e40546f825d7b0617a3a4f337e2348fe0a6cb0", None),

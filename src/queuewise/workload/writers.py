@@ -49,8 +49,7 @@ def _format_of(path: Path) -> str:
 def _save(target: Path, content: bytes) -> None:
     try:
         with replacing(target) as temporary:
-            with gzip.open(temporary, "wb", compresslevel=6) if target.suffix == ".gz" else temporary.open("wb") as stream:
-                stream.write(content)
+            temporary.write_bytes(gzip.compress(content, compresslevel=6) if target.suffix == ".gz" else content)
     except OSError as error:
         raise InputError(f"cannot be written: {error.strerror}", where=str(target), hint="check the folder and its permissions") from None
 

@@ -188,6 +188,6 @@ def _code(column: pl.Series) -> tuple[NDArray[np.int32], tuple[str, ...]]:
 def _stem(path: Path) -> str:
     """The file's name without what compression and format added."""
     name = path.name
-    while (suffix := Path(name).suffix.lower()) in _SUFFIXES and Path(name).stem:
+    while Path(name).suffix.lower() in _SUFFIXES:
         name = Path(name).stem
     return name

@@ -34,7 +34,7 @@ _TO_SUBMIT_EXT = (
     "job_group_name", "requeue_evalues", "options2", "resize_notify_cmd", "last_resize_time", "rsv_id_2", "job_description",
     "submit_ext_num",
 )  # fmt: skip
-_NEEDED = _TO_SUBMIT_EXT.index("job_name") + 1  # fields after the host lists without which a record is of no use
+_NEEDED = _TO_SUBMIT_EXT.index("max_rswap") + 1  # fields after the host lists that all versions write
 _TOKEN = re.compile(r'"((?:[^"]|"")*)"|(\S+)')
 _HOST = re.compile(r"^(?:\d+\*)?(.*)$")
 _TOKENS_A_HOST = 6  # host rusage: name, memory, swap, user time, system time, number of extensions (0)

@@ -28,7 +28,7 @@ def cluster_facts(
     open_end = pl.lit(float("inf"))
     frames = [
         batch.select(
-            gpus.fill_null(0.0).alias("gpus"),
+            gpus.alias("gpus"),
             kind.replace(KIND_NAMES).fill_null("").alias("kind"),
             (open_end if cpus is None else cpus).alias("cpus"),
             (open_end if mem_gib is None else mem_gib).alias("mem_gib"),

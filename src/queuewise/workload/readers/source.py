@@ -13,6 +13,7 @@ import lzma
 import tarfile
 import zlib
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -52,29 +53,35 @@ class Head:
         return set(names) <= {field.strip().strip('"') for field in self.first.split(separator)}
 
 
-def open_bytes(path: Path) -> BinaryIO:
+@contextmanager
+def open_bytes(path: Path) -> Iterator[BinaryIO]:
     """The decompressed content; the compression is recognised by its first bytes, not by the file's name."""
+    with ExitStack() as stack:
+        raw: BinaryIO = stack.enter_context(_open_raw(path))
+        magic = raw.read(6)
+        raw.seek(0)
+        stream = raw
+        if magic.startswith(_ZSTD):
+            stream = _open_zstd(path)
+        elif magic.startswith(_GZIP):
+            stream = cast(BinaryIO, stack.enter_context(gzip.GzipFile(fileobj=raw)))
+        elif magic.startswith(_BZIP2):
+            stream = cast(BinaryIO, stack.enter_context(bz2.BZ2File(raw)))
+        elif magic.startswith(_XZ):
+            stream = cast(BinaryIO, stack.enter_context(lzma.LZMAFile(raw)))
+        yield _first_of_archive(path, stream)
+
+
+def _open_raw(path: Path) -> BinaryIO:
     try:
         if path.is_dir():
             raise InputError("this is a folder", where=str(path), hint="give the file of jobs in it; other tables follow with --tables")
-        raw = path.open("rb")
+        return path.open("rb")
     except FileNotFoundError:
         near = difflib.get_close_matches(path.name, [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else [], n=1)
         raise InputError("no such file", where=str(path), hint=f"did you mean {near[0]!r}?" if near else "check the path") from None
     except (OSError, ValueError) as error:
         raise InputError(f"cannot be opened: {one_line(error)}", where=str(path), hint="check the path and its permissions") from None
-    magic = raw.read(6)
-    raw.seek(0)
-    if magic.startswith(_ZSTD):
-        raw.close()
-        return _open_zstd(path)
-    if magic.startswith(_GZIP):
-        return _first_of_archive(path, cast(BinaryIO, gzip.GzipFile(fileobj=raw)))
-    if magic.startswith(_BZIP2):
-        return _first_of_archive(path, cast(BinaryIO, bz2.BZ2File(raw)))
-    if magic.startswith(_XZ):
-        return _first_of_archive(path, cast(BinaryIO, lzma.LZMAFile(raw)))
-    return _first_of_archive(path, raw)
 
 
 def _first_of_archive(path: Path, stream: BinaryIO) -> BinaryIO:
@@ -84,15 +91,13 @@ def _first_of_archive(path: Path, stream: BinaryIO) -> BinaryIO:
         stream.seek(0)
         if start[_TAR_MAGIC_AT:] != _TAR_MAGIC:
             return stream
-        archive = tarfile.open(fileobj=stream, mode="r:")  # noqa: SIM115 - the caller closes what is returned
+        archive = tarfile.open(fileobj=stream, mode="r:")  # noqa: SIM115 - holds nothing but the stream, which the caller closes
         for member in archive:
             opened = archive.extractfile(member) if member.isfile() else None
             if opened is not None:
                 return cast(BinaryIO, opened)
     except (tarfile.TarError, *_DAMAGED) as error:
-        stream.close()
         raise _damaged(path, 1, error) from None
-    stream.close()
     raise InputError("the archive holds no file", where=str(path), hint="unpack it and give the table in it")
 
 
