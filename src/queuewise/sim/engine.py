@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -48,13 +49,17 @@ def simulate(
     return _schedule(workload, cluster, rules, state, estimate, policy, estimates, engine_s)
 
 
+_compiling = threading.Lock()  # several threads may ask for the first replay at once
+
+
 def compiled_replay(world: World, machine: Machine, state: State) -> Callable[..., None]:
     """The replay kernel, compiled or loaded from the cache at its first use; there is one version for all policies."""
-    if not JIT_DISABLED and not replay.signatures:  # type: ignore[attr-defined]
-        function = types.FunctionType(SCORING_SIGNATURE)
-        signature = (typeof(world), typeof(machine), typeof(machine), typeof(state), function, function, types.float64[::1])
-        replay.compile(signature)  # type: ignore[attr-defined]
-        replay.disable_compile()  # type: ignore[attr-defined]
+    with _compiling:
+        if not JIT_DISABLED and not replay.signatures:  # type: ignore[attr-defined]
+            function = types.FunctionType(SCORING_SIGNATURE)
+            signature = (typeof(world), typeof(machine), typeof(machine), typeof(state), function, function, types.float64[::1])
+            replay.compile(signature)  # type: ignore[attr-defined]
+            replay.disable_compile()  # type: ignore[attr-defined]
     return replay
 
 
