@@ -44,6 +44,8 @@ def write_figures(charts: Iterable[Chart], folder: Path, formats: Iterable[str] 
     with mpl.rc_context(STYLE):
         for chart in charts:
             figure = draw(chart)
+            figure.draw_without_rendering()
+            figure.set_layout_engine("none")  # laid out once, not for every format
             for extension in formats:
                 path = folder / f"{chart.key}.{extension}"
                 metadata = {"Date": None} if extension == "svg" else {"CreationDate": None} if extension == "pdf" else None
@@ -58,7 +60,7 @@ def draw(chart: Chart) -> Figure:
     from matplotlib.figure import Figure
 
     rows = len(chart.series[0].x) if chart.kind == "intervals" else 0
-    figure = Figure(figsize=(WIDTH, max(HEIGHT, 0.3 * rows + 1.2)), layout="constrained")
+    figure = Figure(figsize=(WIDTH, 0.3 * rows + 1.2 if rows else HEIGHT), layout="constrained")
     axes = figure.subplots()
     {"line": _lines, "points": _points, "bars": _bars, "intervals": _intervals, "heatmap": _heatmap}[chart.kind](axes, chart)
     axes.set_title(chart.title, loc="left", fontsize=10, fontweight="bold")
@@ -68,6 +70,8 @@ def draw(chart: Chart) -> Figure:
         axes.set_xscale("log")
     if chart.log_y:
         axes.set_yscale("log")
+    if chart.log_y and chart.kind == "bars":
+        axes.set_ylim(bottom=1)  # slowdowns begin at 1: bars from anywhere else would mislead
     if len(chart.series) > 1:
         figure.legend(loc="outside right upper", frameon=False, fontsize=8)
     return figure

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import html
 import json
+import math
 from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
@@ -43,7 +44,7 @@ def write_report(run: Path, *, window: int = 0, figures: bool = True, traces: Tr
     if rows is None:
         rows = [{"policy": m.schedule.policy, **flatten(all_metrics(m))} for m in replays]
     charts, reasons = make_charts(replays, result)
-    charts = packing_charts(curves) + charts
+    charts = (packing_charts(curves) if curves else []) + charts
     tables = {"metrics": metric_cells(rows)} | ({"scores": score_cells(result)} if result else {})
     _write_tables(run, tables)
     if figures:
@@ -158,6 +159,8 @@ def plotly_figure(chart: Chart) -> dict[str, Any]:
         return {"key": chart.key, "data": data, "layout": layout}
     if chart.kind == "bars":
         layout |= {"barmode": "group", "xaxis": layout["xaxis"] | {"type": "category", "categoryarray": list(chart.columns)}}
+        if chart.log_y:  # slowdowns begin at 1 = 10⁰: bars from anywhere else would mislead
+            layout["yaxis"]["range"] = [0, math.log10(max(max(series.y) for series in chart.series)) * 1.05]
     elif chart.kind == "intervals":
         layout["yaxis"] |= {"type": "category", "autorange": "reversed"}
     elif chart.kind == "line" and not chart.log_y:
