@@ -6,6 +6,7 @@ shows the rules its `now`, the `state` of the cluster, the `running` jobs and th
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -29,11 +30,22 @@ def none(sim: Simulation, head: Job, candidates: list[Job]) -> None:
     """The head blocks the queue."""
 
 
+def start_again_and_again(sim: Simulation, candidates: list[Job], may_start: Callable[[Job, list[Piece]], bool]) -> None:
+    """Start the first candidate that fits and may start, and begin anew at the front, until there is none."""
+    waiting = list(candidates)
+    while True:
+        for job in waiting:
+            pieces = sim.placer.place(job, sim.state)
+            if pieces is not None and may_start(job, pieces):
+                sim.start(job, pieces)
+                waiting.remove(job)
+                break
+        else:
+            return
+
+
 def greedy(sim: Simulation, head: Job, candidates: list[Job]) -> None:
-    for job in candidates:
-        pieces = sim.placer.place(job, sim.state)
-        if pieces is not None:
-            sim.start(job, pieces)
+    start_again_and_again(sim, candidates, lambda job, pieces: True)
 
 
 # --- EASY
@@ -50,8 +62,12 @@ def state_at(sim: Simulation, time: float) -> State:
 
 def shadow_time(sim: Simulation, head: Job) -> float:
     """The earliest time at which the head fits if running jobs end when expected."""
-    for time in sorted({job.expected_end(sim.now) for job in sim.running.values()}):
-        if sim.placer.fits(head, state_at(sim, time)):
+    state = sim.state.copy()
+    by_end = sorted(sim.running.values(), key=lambda job: job.expected_end(sim.now))
+    for time, ending in itertools.groupby(by_end, key=lambda job: job.expected_end(sim.now)):
+        for job in ending:
+            state.give_back(job.pieces, job.demand)
+        if sim.placer.fits(head, state):
             return time
     return math.inf
 
@@ -62,23 +78,19 @@ def expected_end_if_started(sim: Simulation, job: Job, pieces: list[Piece]) -> f
 
 def easy(sim: Simulation, head: Job, candidates: list[Job]) -> None:
     shadow = shadow_time(sim, head)
-    for job in candidates:
-        pieces = sim.placer.place(job, sim.state)
-        if pieces is None:
-            continue
+
+    def head_still_fits(job: Job, pieces: list[Piece]) -> bool:
         at_shadow = state_at(sim, shadow)
         if expected_end_if_started(sim, job, pieces) > shadow:
             at_shadow.take(pieces, job.demand)
-        if sim.placer.fits(head, at_shadow):
-            sim.start(job, pieces)
+        return sim.placer.fits(head, at_shadow)
+
+    start_again_and_again(sim, candidates, head_still_fits)
 
 
 def easy_strict(sim: Simulation, head: Job, candidates: list[Job]) -> None:
     shadow = shadow_time(sim, head)
-    for job in candidates:
-        pieces = sim.placer.place(job, sim.state)
-        if pieces is not None and expected_end_if_started(sim, job, pieces) < shadow:
-            sim.start(job, pieces)
+    start_again_and_again(sim, candidates, lambda job, pieces: expected_end_if_started(sim, job, pieces) < shadow)
 
 
 # --- conservative

@@ -12,8 +12,8 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from queuewise.cluster.spec import Cluster
 from queuewise.workload.jobs import Workload
+from reference.state import Job
 
 Floats = NDArray[np.float64]
 MASK = (1 << 64) - 1
@@ -35,8 +35,8 @@ def each(function: Callable[[float], float], values: Floats) -> Floats:
 class Facts:
     """Columns of all jobs of the workload that some order looks at."""
 
-    def __init__(self, workload: Workload, cluster: Cluster, estimate: Floats, predicted: Floats | None, seed: int) -> None:
-        self.r = np.asarray(estimate, dtype=np.float64)
+    def __init__(self, workload: Workload, jobs: list[Job], predicted: Floats | None, seed: int) -> None:
+        self.r = np.array([job.estimate for job in jobs], dtype=np.float64)
         self.n = np.asarray(workload.size, dtype=np.float64)
         self.s = np.asarray(workload.submit, dtype=np.float64)
         self.log10_r1 = each(math.log10, np.maximum(self.r, 1.0))
@@ -45,7 +45,7 @@ class Facts:
         self.priority = np.asarray(workload.priority, dtype=np.float64)
         self.deadline = np.where(np.isnan(workload.deadline), np.inf, workload.deadline)
         self.predicted = self.r if predicted is None else predicted
-        self.watts = np.array([cheapest_watts(workload, cluster, j) for j in range(len(workload))], dtype=np.float64)
+        self.watts = np.array([cheapest_watts(job) for job in jobs], dtype=np.float64)
         self.random = np.array([float(mix((seed + j) & MASK) >> 11) for j in range(len(workload))], dtype=np.float64)
 
 
@@ -68,13 +68,12 @@ class Queue:
         self.random = facts.random[rows]
 
 
-def cheapest_watts(workload: Workload, cluster: Cluster, j: int) -> float:
-    """Active watts per GPU of the cheapest kind the job may use, 1.0 for CPU-only jobs."""
-    if workload.gpu_milli[j] == 0:
+def cheapest_watts(job: Job) -> float:
+    """Least active watts per GPU among the allowed nodes of the job, 1.0 for CPU-only jobs."""
+    if job.demand.gpu == 0:
         return 1.0
-    allowed = workload.kind_sets[workload.kind_set[j]]
-    watts = [kind.peak_watts - kind.idle_watts for kind in cluster.kinds if not allowed or kind.name in allowed]
-    return min(watts, default=1.0)  # no such kind in the cluster: the job is rejected, its score never used
+    watts = [job.machine.active_gpu_watts(n) for n, cap in enumerate(job.caps) if cap]
+    return min(watts, default=1.0)  # without allowed nodes the job is rejected and its score never used
 
 
 def wfp3(q: Queue) -> Floats:

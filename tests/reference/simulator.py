@@ -83,7 +83,7 @@ class Simulator:
         self.workload = workload
         machine = Machine.of(cluster)
         self.jobs = make_jobs(workload, machine, estimate)
-        self.facts = Facts(workload, cluster, estimate, predicted, seed)
+        self.facts = Facts(workload, self.jobs, predicted, seed)
         types = task_types(workload, machine) if self.policy.placement == "fgd" else []
         self.placer = Placer(machine, self.policy.placement, self.policy.option, seed, types)
         self.state = machine.empty()

@@ -109,10 +109,15 @@ def test_easy_spare_rule_and_strict_variant() -> None:
 def test_easy_protects_the_head_on_real_nodes() -> None:
     # 2 nodes × 2 GPUs, spread: job 0 on node 0 until 10, job 1 on node 1 until 20. Job 2 needs 2 GPUs of one node: shadow 10, on node 0.
     # By count 3 GPUs are free at 10, so a count would let job 3 (1 GPU, 100 s) in; but spread puts it on node 0, where the head must stand.
-    # Job 4 (1 GPU, 5 s) ends at 7 and may use node 0. At 10 the head takes node 0 and job 3 the free GPU of node 1.
+    # At 10 the head takes node 0 and job 3 the free GPU of node 1.
+    workload = jobs((0, 10, 1), (0, 20, 1), (1, 5, 1), (2, 100, 1), gpu_milli=[1000, 1000, 2000, 1000])
+    result = run(workload, gpu_nodes(2, 2), "fcfs+easy@spread")
+    assert result.start.tolist() == [0, 0, 10, 10]
+    assert [nodes_of(result, j) for j in range(4)] == [[0], [1], [0], [1]]
+    # Job 4 (1 GPU, 5 s) ends at 7 and may use node 0. That fills node 0, so when the search begins anew spread puts job 3 on node 1: it starts.
     workload = jobs((0, 10, 1), (0, 20, 1), (1, 5, 1), (2, 100, 1), (2, 5, 1), gpu_milli=[1000, 1000, 2000, 1000, 1000])
     result = run(workload, gpu_nodes(2, 2), "fcfs+easy@spread")
-    assert result.start.tolist() == [0, 0, 10, 10, 2]
+    assert result.start.tolist() == [0, 0, 10, 2, 2]
     assert [nodes_of(result, j) for j in range(5)] == [[0], [1], [0], [1], [0]]
 
 
@@ -393,7 +398,8 @@ ORDER_CASES = {
 @pytest.mark.parametrize("order", ORDER_CASES)
 def test_orders_by_hand(order: str) -> None:
     workload = jobs((10, 1, 4), (20, 1, 1), (30, 1, 2), (40, 1, 8), priority=[1, 0, 7, 7], deadline=[np.nan, 50, np.nan, 60])
-    facts = Facts(workload, gpu_nodes(8), np.array([50, 5, 50, 0.5]), np.array([1.0, 90, 90, 10]), seed=0)
+    queued = make_jobs(workload, Machine.of(gpu_nodes(8)), [50, 5, 50, 0.5])
+    facts = Facts(workload, queued, np.array([1.0, 90, 90, 10]), seed=0)
     assert in_order(order, facts, {0, 1, 2, 3}, 100.0) == ORDER_CASES[order]
 
 
