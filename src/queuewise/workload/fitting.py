@@ -245,7 +245,8 @@ def _fit_requests(workload: Workload) -> Requests | None:
     if known.sum() < FEWEST_IN_TABLE:
         return None
     runtime, requested = workload.runtime[known], workload.requested[known]
-    edges = np.unique(np.quantile(runtime, np.arange(1, 10) / 10, method="inverted_cdf"))
+    bounds = [p for p in (*np.arange(1, 10) / 10, 0.95, 0.98, 0.99) if (1 - p) * len(runtime) >= FEWEST_IN_TABLE]
+    edges = np.unique(np.quantile(runtime, bounds, method="inverted_cdf"))
     band = np.searchsorted(edges, runtime, side="right")
     middle = (np.arange(REQUEST_VALUES) + 0.5) / REQUEST_VALUES
     tables = [
@@ -255,6 +256,7 @@ def _fit_requests(workload: Workload) -> Requests | None:
         runtime_edges=tuple(edges.tolist()),
         tables=tuple(tuple(table.tolist()) for table in tables),
         known_share=float(known.mean()),
+        overrun_share=float((requested < runtime).mean()),
     )
 
 

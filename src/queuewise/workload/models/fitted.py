@@ -109,6 +109,7 @@ class Requests(Config):
     runtime_edges: tuple[float, ...]  # ascending, one fewer than tables
     tables: tuple[tuple[float, ...], ...]  # equally likely values
     known_share: float
+    overrun_share: float  # of the jobs with a request, those that ran longer
 
 
 class FittedModel(Config):
@@ -275,7 +276,7 @@ class FittedModel(Config):
         if self.users.names_per_user:
             many = self.users.names_per_user
             new_name = fresh | (rng.random(len(kind)) >= self.users.name_stay)
-            favourite = np.minimum(many - 1, (float(many) ** rng.random(len(kind))).astype(np.int64) - 1)  # Zipf-like: log-uniform
+            favourite = np.minimum(many - 1, ((many + 1.0) ** rng.random(len(kind))).astype(np.int64) - 1)  # Zipf-like: log-uniform
             name = np.empty(len(kind), np.int32)
             name[stream] = user[stream] * many + _hold(favourite, new_name)
             people["job_name"] = name
@@ -315,4 +316,8 @@ def _requested(rng: np.random.Generator, requests: Requests, runtime: Floats) ->
     for b, table in enumerate(requests.tables):
         members = known & (band == b)
         requested[members] = rng.choice(np.asarray(table), int(members.sum()))
-    return requested
+    # Drawn apart from each other, requests fall below runtimes more often than users let them: ask for the next value that is enough.
+    values = np.unique(np.concatenate([*map(np.asarray, requests.tables), [np.inf]]))
+    enough = values[np.searchsorted(values, runtime)]
+    too_short = (requested < runtime) & np.isfinite(enough) & (rng.random(len(runtime)) >= requests.overrun_share)
+    return np.where(too_short, enough, requested)
