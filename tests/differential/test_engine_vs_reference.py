@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,8 +12,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import reference
-from queuewise.cluster.spec import NodeGroup, build
+from queuewise.cluster import load_cluster
+from queuewise.cluster.spec import Cluster, NodeGroup, build
 from queuewise.policies import simulate
+from queuewise.workload import load_workload
 from queuewise.workload.estimates import estimate
 from queuewise.workload.jobs import Workload
 from strategies import BACKFILLS, DISPATCHES, KIND_SETS, ORDERS, PLACEMENTS, Case, cases, policies
@@ -93,12 +97,51 @@ def test_every_combination_on_fixed_workloads(backfill: str, placement: str) -> 
         assert_same_schedule(case, f"{order}+{backfill}@{placement}", dispatch)
 
 
-# --- pieces of real logs
+# --- 2,000-job pieces of real logs, on clusters of a size that makes them queue
 
-LOGS = {
-    "swf/lublin_256.swf.gz": "flat:256",
-    "swf/CTC-SP2.swf.gz": "flat:338",
-    "philly/philly_jobs_2017-09_to_10.csv.gz": "philly",
-    "helios/venus_gpu_jobs_2020-03-18_to_07-31.csv.gz": "helios-venus",
-}
-REAL_POLICIES = ("fcfs", "sjf", "f1", "wfp3+greedy", "fcfs+easy", "sjf+easy:saf@spread", "saf+easy-strict/8", "fcfs+conservative/8")
+PROCESSOR_LOGS = [("swf/lublin_256.swf.gz", "flat:256"), ("swf/HPC2N-2002-2.2-cln.swf.gz", "flat:240")]
+GPU_LOGS = [
+    ("philly/philly_jobs_2017-09_to_10.csv.gz", "34x8:P100"),
+    ("helios/venus_gpu_jobs_2020-03-18_to_07-31.csv.gz", "26x8:V100-16"),
+    ("rltune/synthetic_trace.csv", "rltune-alibaba"),
+    ("alibaba/openb_pod_list_gpuspec33.csv", "openb"),
+]
+QUICK_POLICIES = ("sjf", "f1+greedy", "wfp3", "fcfs+easy")
+ALL_POLICIES = (
+    *QUICK_POLICIES,
+    "saf+easy:sjf@spread",
+    "unicep+easy-strict/8@random",
+    "fcfs+conservative/4",
+    "hrrn+greedy@tier",
+    "sjf@pack:0",
+)
+OPENB_STEP = 50  # every 50th node: 31 nodes of all models
+
+
+def piece_of_log(traces: Path, log: str, cluster_name: str) -> Case:
+    workload = load_workload(traces / log).workload.take(slice(0, 2000))
+    known = np.where(np.isnan(workload.requested), workload.runtime, workload.requested)
+    cluster = load_cluster(cluster_name)
+    return Case(workload, thin(cluster, OPENB_STEP) if cluster_name == "openb" else cluster, known, seed=3, kill_at_limit=False)
+
+
+def thin(cluster: Cluster, step: int) -> Cluster:
+    """Every step-th node of a cluster."""
+    names = [field.name for field in dataclasses.fields(cluster)]
+    columns = [name for name in names if name.startswith("node_") and not name.endswith("_penalty")]
+    return dataclasses.replace(cluster, **{name: getattr(cluster, name)[::step] for name in columns})
+
+
+@pytest.mark.parametrize(("log", "cluster"), PROCESSOR_LOGS)
+def test_processor_logs(traces: Path, log: str, cluster: str) -> None:
+    case = piece_of_log(traces, log, cluster)
+    for policy in QUICK_POLICIES:
+        assert_same_schedule(case, policy, "reorder")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dispatch", DISPATCHES)
+@pytest.mark.parametrize("policy", ALL_POLICIES)
+@pytest.mark.parametrize(("log", "cluster"), PROCESSOR_LOGS + GPU_LOGS)
+def test_all_logs(traces: Path, log: str, cluster: str, policy: str, dispatch: str) -> None:
+    assert_same_schedule(piece_of_log(traces, log, cluster), policy, dispatch)
