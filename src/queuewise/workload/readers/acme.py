@@ -10,7 +10,7 @@ import polars as pl
 from queuewise.workload.loaded import Loaded, Request
 from queuewise.workload.readers.collector import Collector
 from queuewise.workload.readers.delimited import batches
-from queuewise.workload.readers.fields import NEVER_STARTED, NO_END, number, one_gpu_tasks, timestamp
+from queuewise.workload.readers.fields import not_run, number, one_gpu_tasks, timestamp
 from queuewise.workload.readers.source import Head
 
 SUMMARY = "Acme (Shanghai AI Laboratory): trace_seren.csv, trace_kalos.csv"
@@ -28,7 +28,7 @@ def read(request: Request) -> Loaded:
         submit, start, end = timestamp("submit_time"), timestamp("start_time"), timestamp("end_time")
         collect.add(
             batch,
-            skip=pl.when(start.is_null()).then(pl.lit(NEVER_STARTED)).when(end.is_null()).then(pl.lit(NO_END)),
+            skip=not_run(start, end),
             submit=submit, runtime=end - start, recorded_wait=start - submit, **one_gpu_tasks(number("gpu_num"), number("cpu_num")),
             user=pl.col("user"), group=pl.col("type"), job_id=pl.col("job_id"),
         )  # fmt: skip

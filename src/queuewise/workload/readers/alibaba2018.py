@@ -12,7 +12,7 @@ from queuewise.workload.loaded import Loaded, Request
 from queuewise.workload.readers.alibaba2017 import NO_CORES, STATUSES
 from queuewise.workload.readers.collector import Collector
 from queuewise.workload.readers.delimited import batches
-from queuewise.workload.readers.fields import NEVER_STARTED, NO_END, number
+from queuewise.workload.readers.fields import not_run, number, positive
 from queuewise.workload.readers.source import Head
 
 SUMMARY = "Alibaba 2018 batch_task.csv, 9 columns without header"
@@ -29,10 +29,10 @@ def read(request: Request) -> Loaded:
     collect = Collector(request, "alibaba2018")
     collect.tally.note("memory and the order between tasks of one job are not modelled; submissions are the recorded starts")
     for batch in batches(request.path, collect.tally, columns=COLUMNS):
-        start, end, cores = number("start"), number("end"), number("cores")
+        start, end, cores = positive("start"), positive("end"), number("cores")
         collect.add(
             batch, {"cpu_milli": (cores.is_null(), NO_CORES)},
-            skip=pl.when(~(start > 0).fill_null(False)).then(pl.lit(NEVER_STARTED)).when(~(end > 0).fill_null(False)).then(pl.lit(NO_END)),
+            skip=not_run(start, end),
             submit=start, runtime=end - start, num_tasks=number("instances"), cpu_milli=(cores.fill_null(100.0) * 10).ceil(),
             job_id=pl.col("job") + "/" + pl.col("task"), group=pl.col("type"),
         )  # fmt: skip

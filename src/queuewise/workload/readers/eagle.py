@@ -10,7 +10,7 @@ import polars as pl
 from queuewise.workload.loaded import Loaded, Request
 from queuewise.workload.readers.collector import Collector
 from queuewise.workload.readers.delimited import batches
-from queuewise.workload.readers.fields import NEVER_STARTED, NO_END, node_tasks, number, timestamp
+from queuewise.workload.readers.fields import node_tasks, not_run, number, timestamp
 from queuewise.workload.readers.source import Head
 
 SUMMARY = "NREL Eagle jobs (wallclock_req, nodes_req, processors_req, gpus_req, ...)"
@@ -29,7 +29,7 @@ def read(request: Request) -> Loaded:
         named = {field: pl.col(column) for field, column in _NAMES.items() if column in batch.columns}
         collect.add(
             batch,
-            skip=pl.when(start.is_null()).then(pl.lit(NEVER_STARTED)).when(end.is_null()).then(pl.lit(NO_END)),
+            skip=not_run(start, end),
             submit=submit, runtime=end - start, recorded_wait=start - submit, requested=number("wallclock_req"),
             **node_tasks(number("nodes_req"), number("processors_req"), number("gpus_req"), number("mem_req")), **named,
         )  # fmt: skip

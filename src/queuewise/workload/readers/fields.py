@@ -6,7 +6,6 @@ import polars as pl
 
 from queuewise.workload.jobs import WHOLE_GPU
 
-NO_END = "no end time"
 NEVER_STARTED = "never started"
 
 # Spellings of GPU kinds in Alibaba's and Slurm's logs -> names of the catalogue in queuewise.cluster.gpus
@@ -18,6 +17,21 @@ KIND_NAMES = {
 
 def number(name: str) -> pl.Expr:
     return pl.col(name).str.strip_chars().cast(pl.Float64, strict=False)
+
+
+def positive(name: str) -> pl.Expr:
+    """The number where it is above 0: many logs write 0 or -1 for what they do not know."""
+    return pl.when(number(name) > 0).then(number(name))
+
+
+def label(name: str) -> pl.Expr:
+    """The text where it is not the -1 of a missing value."""
+    return pl.when(pl.col(name) != "-1").then(pl.col(name))
+
+
+def not_run(start: pl.Expr, end: pl.Expr) -> pl.Expr:
+    """The reason to skip a job without start or end, else null."""
+    return pl.when(start.is_null()).then(pl.lit(NEVER_STARTED)).when(end.is_null()).then(pl.lit("no end time"))
 
 
 def timestamp(column: str | pl.Expr) -> pl.Expr:

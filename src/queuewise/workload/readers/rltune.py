@@ -11,7 +11,7 @@ import polars as pl
 from queuewise.workload.loaded import Loaded, Request
 from queuewise.workload.readers.collector import Collector
 from queuewise.workload.readers.delimited import batches
-from queuewise.workload.readers.fields import number, one_gpu_tasks
+from queuewise.workload.readers.fields import label, number, one_gpu_tasks, positive
 from queuewise.workload.readers.source import Head, read_head
 
 SUMMARY = "RLTune traces: 19 or 20 comma-separated columns without header"
@@ -40,21 +40,13 @@ def read(request: Request) -> Loaded:
             skip=pl.when(pl.col("gpu_type").is_null()).then(pl.lit("too few fields"))
             .when(run == -1).then(pl.lit("no runtime"))
             .when(~kind.is_in([*GPU_TYPES, "-1"])).then(pl.lit("unknown GPU type")),
-            submit=number("submit"), runtime=run, requested=_known("req_time"),
+            submit=number("submit"), runtime=run, requested=positive("req_time"),
             recorded_wait=pl.when(number("wait") != -1).then(number("wait")),
             **one_gpu_tasks(number("gpus")), kinds=kind.replace_strict(GPU_TYPES, default=None),
-            user=_label("user"), group=_label("vc"), job_id=pl.col("job"),
+            user=label("user"), group=label("vc"), job_id=pl.col("job"),
             job_name=pl.col("job").str.extract(r"^([A-Za-z][A-Za-z0-9]*?)-"),
         )  # fmt: skip
     return collect.finish(epoch=0.0)
-
-
-def _known(name: str) -> pl.Expr:
-    return pl.when(number(name) > 0).then(number(name))
-
-
-def _label(name: str) -> pl.Expr:
-    return pl.when(pl.col(name) != "-1").then(pl.col(name))
 
 
 def _first_row(head: Head) -> list[str]:

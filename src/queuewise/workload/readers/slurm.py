@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import polars as pl
 
+from queuewise.errors import InputError
 from queuewise.workload.loaded import Loaded, Request
 from queuewise.workload.readers import slurm_json
 from queuewise.workload.readers.collector import Collector
 from queuewise.workload.readers.delimited import batches
-from queuewise.workload.readers.fields import KIND_NAMES, NEVER_STARTED, NO_END, clock_duration, mebibytes, node_tasks, number, timestamp
+from queuewise.workload.readers.fields import KIND_NAMES, clock_duration, mebibytes, node_tasks, not_run, number, timestamp
 from queuewise.workload.readers.source import Head, read_head
 
 SUMMARY = "Slurm sacct --parsable2 (with header, or XDMoD's order without) and sacct --json"
@@ -34,11 +35,15 @@ _NAMES = {"job_id": "jobid", "user": "user", "group": "account", "partition": "p
 
 def sniff(head: Head) -> bool:
     names = {name.strip().lower() for name in head.first.split("|")}
-    return slurm_json.sniff(head) or set(REQUIRED) <= names or _is_xdmod(head)
+    return slurm_json.sniff(head) or set(REQUIRED) <= names or _is_xdmod(head) or _is_for_the_eye(head)
 
 
 def read(request: Request) -> Loaded:
     head = read_head(request.path)
+    if _is_for_the_eye(head):
+        raise InputError(
+            "this is sacct's table for the eye, which cuts fields off", where=f"{request.path}:1", hint="run sacct --parsable2"
+        )
     collect = Collector(request, "slurm")
     if slurm_json.sniff(head):
         _add(slurm_json.table(request.path), collect)
@@ -47,6 +52,10 @@ def read(request: Request) -> Loaded:
         for batch in batches(request.path, collect.tally, columns=columns, required=REQUIRED, separator="|", quoted=False, fold_case=True):
             _add(batch, collect)
     return collect.finish()
+
+
+def _is_for_the_eye(head: Head) -> bool:
+    return head.first.split()[:1] == ["JobID"] and len(head.lines) > 1 and set(head.lines[1]) == {"-", " "}
 
 
 def _is_xdmod(head: Head) -> bool:
@@ -72,7 +81,7 @@ def _add(batch: pl.DataFrame, collect: Collector) -> None:
         skip=pl.when(pl.col("jobid").str.contains(".", literal=True)).then(pl.lit("job step"))
         .when(~state.is_in(STATES)).then(pl.lit("unknown state"))
         .when(state.is_in(_UNFINISHED)).then(pl.lit("not finished when the log was taken"))
-        .when(start.is_null()).then(pl.lit(NEVER_STARTED)).when(end.is_null()).then(pl.lit(NO_END)),
+        .otherwise(not_run(start, end)),
         submit=submit,
         runtime=pl.coalesce(number("elapsedraw"), clock_duration("elapsed"), end - start),
         recorded_wait=pl.max_horizontal(start - submit, pl.lit(0.0)),

@@ -10,7 +10,7 @@ import polars as pl
 from queuewise.workload.loaded import Loaded, Request
 from queuewise.workload.readers.collector import Collector
 from queuewise.workload.readers.delimited import batches
-from queuewise.workload.readers.fields import NEVER_STARTED, NO_END, node_tasks, number
+from queuewise.workload.readers.fields import node_tasks, not_run, number, positive
 from queuewise.workload.readers.source import Head
 
 SUMMARY = "MIT SuperCloud slurm-log.csv"
@@ -27,12 +27,12 @@ def sniff(head: Head) -> bool:
 def read(request: Request) -> Loaded:
     collect = Collector(request, "supercloud")
     for batch in batches(request.path, collect.tally, required=REQUIRED):
-        submit, start, end, limit = number("time_submit"), number("time_start"), number("time_end"), number("timelimit")
+        submit, start, end, limit = number("time_submit"), positive("time_start"), positive("time_end"), number("timelimit")
         gpus = pl.max_horizontal(_resource(1001), _resource(1002))
         named = {field: pl.col(column) for field, column in _NAMES.items() if column in batch.columns}
         collect.add(
             batch,
-            skip=pl.when(~(start > 0).fill_null(False)).then(pl.lit(NEVER_STARTED)).when(~(end > 0).fill_null(False)).then(pl.lit(NO_END)),
+            skip=not_run(start, end),
             submit=submit, runtime=end - start, recorded_wait=pl.max_horizontal(start - submit, pl.lit(0.0)),
             requested=pl.when(limit < _UNLIMITED_MINUTES).then(limit * 60),
             **node_tasks(_resource(4), _resource(1), gpus, _resource(2)), **named,

@@ -14,6 +14,7 @@ import polars as pl
 from queuewise.workload.loaded import ClusterFacts, Loaded, NodeFacts, Request
 from queuewise.workload.readers.collector import Collector
 from queuewise.workload.readers.delimited import batches
+from queuewise.workload.readers.fields import label
 from queuewise.workload.readers.source import Head, read_head
 
 SUMMARY = "Standard Workload Format (Parallel Workloads Archive), 18 blank-separated fields"
@@ -51,7 +52,7 @@ def read(request: Request) -> Loaded:
             submit=pl.col("submit"), runtime=pl.col("run"), num_tasks=pl.coalesce(procs, asked).ceil(), cpu_milli=pl.lit(1000),
             mem_mib=(kib / 1024).ceil() if request.options.memory else pl.lit(0),
             requested=_known("req_time"), recorded_wait=_known("wait"),
-            user=_label("user"), group=_label("group"), job_name=_label("executable"), partition=_label("queue"), job_id=pl.col("job"),
+            user=label("user"), group=label("group"), job_name=label("executable"), partition=label("queue"), job_id=pl.col("job"),
         )  # fmt: skip
     return collect.finish(epoch=_number(header, "UnixStartTime") or 0.0, cluster=_cluster(header, request))
 
@@ -70,10 +71,6 @@ def _single_blanks(block: bytes) -> bytes:
 def _known(name: str, above: float = -1) -> pl.Expr:
     """The column where it is not the -1 of a missing value (and, for sizes, not 0)."""
     return pl.when(pl.col(name) > above).then(pl.col(name))
-
-
-def _label(name: str) -> pl.Expr:
-    return pl.when(pl.col(name) != "-1").then(pl.col(name))
 
 
 def _header(head: Head) -> dict[str, str]:

@@ -72,6 +72,7 @@ def test_any_bytes_give_a_clean_error_or_a_sound_table(format: str, tmp_path: Pa
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(7200)
 @pytest.mark.parametrize("format", READERS)
 def test_ten_thousand_times(format: str, tmp_path: Path) -> None:
     fuzz(format, 10_000, tmp_path / "log")

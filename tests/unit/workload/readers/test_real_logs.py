@@ -133,3 +133,19 @@ def test_openb_pods_that_never_ran_are_counted(traces: Path) -> None:
     loaded = load_workload(traces / "alibaba/openb_pod_list_gpuspec33.csv")
     assert loaded.tally.filled == {"runtime": 897}
     assert ("V100-16", "V100-32") in loaded.workload.kind_sets
+
+
+@pytest.mark.parametrize("name", ["KTH-SP2-1996-2", "CTC-SP2-1996-3.1-cln", "SDSC-SP2_reconstructed"])
+def test_swf_numbers_are_those_of_a_plain_parser(traces: Path, name: str) -> None:
+    """Line by line in plain Python, as the oracle of the fast path."""
+    text = gzip.decompress((traces / "swf" / f"{name}.swf.gz").read_bytes()).decode()
+    rows = [[float(field) for field in line.split()] for line in text.splitlines() if line.strip() and not line.startswith(";")]
+    rows.sort(key=lambda row: row[1])
+    job, submit, wait, run, procs, _, _, asked, limit = (np.array(column) for column in list(zip(*rows, strict=True))[:9])
+    workload = load_workload(traces / "swf" / f"{name}.swf.gz").workload
+    np.testing.assert_array_equal(workload.job_id, job)
+    np.testing.assert_array_equal(workload.submit, submit)
+    np.testing.assert_array_equal(workload.runtime, run)
+    np.testing.assert_array_equal(workload.num_tasks, np.where(procs > 0, procs, asked))
+    np.testing.assert_array_equal(workload.recorded_wait, np.where(wait < 0, np.nan, wait))
+    np.testing.assert_array_equal(workload.requested, np.where(limit < 0, np.nan, limit))

@@ -138,3 +138,8 @@ def test_json_in_both_styles(read, wrapped: bool) -> None:
 def test_broken_json_is_one_line(read) -> None:
     with pytest.raises(InputError, match=r"log\.txt:2: not valid JSON"):
         read('{"jobs": [\n{"job_id": }]}')
+
+
+def test_table_for_the_eye_says_what_to_run(read) -> None:
+    with pytest.raises(InputError, match=r"table for the eye.*sacct --parsable2"):
+        read("JobID           JobName  Partition \n------------ ---------- ---------- \n12                 bash      debug \n")
