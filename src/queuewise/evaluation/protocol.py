@@ -85,14 +85,18 @@ def make_plan(
 
 
 def draw_starts(jobs: range, num_windows: int, window_jobs: int, seed: int) -> list[int]:
-    """First jobs of random windows that lie inside `jobs`; they may overlap each other."""
+    """First jobs of different random windows that lie inside `jobs`; they may overlap each other."""
     room = len(jobs) - window_jobs + 1
     if room < 1:
         raise InputError(
             f"a window of {window_jobs} jobs does not fit into {len(jobs)} jobs",
             hint="give a smaller --window-jobs, or --protocol replay",
         )
-    return [jobs.start + int(start) for start in np.random.default_rng(seed).integers(0, room, num_windows)]
+    if num_windows > room:
+        raise InputError(
+            f"{len(jobs)} jobs hold only {room} different windows of {window_jobs} jobs", hint=f"give --windows {room} or less"
+        )
+    return [jobs.start + int(start) for start in np.random.default_rng(seed).choice(room, num_windows, replace=False)]
 
 
 def _windows_at(starts: Sequence[int], window_jobs: int, num_jobs: int) -> tuple[Window, ...]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ from queuewise.cluster.spec import NodeGroup, build
 from queuewise.errors import InputError
 from queuewise.evaluation.measure import Measurement, bounded_slowdown, jct, measure, service, slowdown, wait
 from queuewise.evaluation.metrics import DISTRIBUTIONS, METRICS, all_metrics, summarise
+from queuewise.evaluation.scores import SCORES
 from queuewise.sim.schedule import DONE, Schedule
 from queuewise.workload.jobs import Workload
 
@@ -161,3 +164,18 @@ def test_overtaking_agrees_with_the_quadratic_definition() -> None:
         size = rng.integers(0, 6, 60)
         later = (submit[None, :] > submit[:, None]) & (size[None, :] >= size[:, None]) & (start[None, :] < start[:, None])
         assert count_overtaken(submit, start, size) == later.any(axis=1).sum()
+
+
+def test_the_docs_list_every_metric_with_its_unit_and_function(repository: Path) -> None:
+    text = (repository / "docs" / "metrics.md").read_text(encoding="utf-8")
+    rows = {
+        name: (unit, function) for name, unit, function in re.findall(r"^\| `(\w+)` \| ([^|]+) \|.*\| `([\w.]+)` \|$", text, re.MULTILINE)
+    }
+    expected = {name: (metric.unit, metric.of) for name, metric in METRICS.items()}
+    expected |= {name: (unit, values) for name, (values, unit) in DISTRIBUTIONS.items()}
+    assert {name: unit for name, (unit, _) in rows.items()} == {name: unit for name, (unit, _) in expected.items()}
+    for name, (_, function) in rows.items():
+        of = expected[name][1]
+        assert f"{of.__module__.rpartition('.')[2]}.{of.__name__}" == function
+    scores = re.findall(r"^\| `(\w+)` \| [^|]+ \| (lower|higher) \|$", text, re.MULTILINE)
+    assert dict(scores) == {name: "higher" if term.higher_is_better else "lower" for name, term in SCORES.items()}
