@@ -1,13 +1,14 @@
 """SenseTime Helios: the official 12-column cluster_log.csv, and the reduced list of GPU jobs (id, submit, GPUs, duration).
 
-Times are local without a zone. A job of n GPUs becomes n one-GPU tasks; the virtual cluster becomes the group.
+Times are local without a zone. A job of n GPUs becomes n one-GPU tasks; the virtual cluster becomes the group (and the
+partition, when asked for). The list of nodes per virtual cluster (--tables vc_config.csv) gives the cluster: 8 V100 a node.
 """
 
 from __future__ import annotations
 
 import polars as pl
 
-from queuewise.workload.loaded import Loaded, Request
+from queuewise.workload.loaded import ClusterFacts, Loaded, NodeFacts, Request, Tally
 from queuewise.workload.readers.collector import Collector
 from queuewise.workload.readers.delimited import batches, read_header
 from queuewise.workload.readers.fields import not_run, number, one_gpu_tasks, timestamp
@@ -17,6 +18,8 @@ SUMMARY = "SenseTime Helios: cluster_log.csv (12 columns) or the reduced list of
 
 OFFICIAL = ("job_id", "user", "vc", "gpu_num", "cpu_num", "node_num", "state", "submit_time", "start_time", "end_time")
 REDUCED = ("job_id", "submit_time", "gpu_num", "duration")
+GPUS_A_NODE, GPU_KIND = 8, "V100-16"  # the memory of Venus' V100 is not published
+_MAX_NODES = 1_000_000
 _CLAMPED = "duration_clamped_48h"
 
 
@@ -37,9 +40,9 @@ def _official(request: Request) -> Loaded:
             batch,
             skip=not_run(start, end),
             submit=submit, runtime=end - start, recorded_wait=start - submit, **one_gpu_tasks(number("gpu_num"), number("cpu_num")),
-            user=pl.col("user"), group=pl.col("vc"), job_id=pl.col("job_id"),
+            user=pl.col("user"), group=pl.col("vc"), partition=pl.col("vc"), job_id=pl.col("job_id"),
         )  # fmt: skip
-    return collect.finish()
+    return collect.finish(cluster=_cluster(request, collect.tally))
 
 
 def _reduced(request: Request, flagged: bool) -> Loaded:
@@ -50,4 +53,18 @@ def _reduced(request: Request, flagged: bool) -> Loaded:
             batch, {"runtime": (cut, "flagged durations were cut at 48 h by whoever reduced the list")},
             submit=timestamp("submit_time"), runtime=number("duration"), **one_gpu_tasks(number("gpu_num")), job_id=pl.col("job_id"),
         )  # fmt: skip
-    return collect.finish()
+    return collect.finish(cluster=_cluster(request, collect.tally))
+
+
+def _cluster(request: Request, tally: Tally) -> ClusterFacts | None:
+    """One group of nodes a virtual cluster, which is a partition of its own."""
+    if not request.tables:
+        return None
+    path = request.tables[0]
+    names = read_header(read_head(path), required=("num",))
+    rows = [row for batch in batches(path, tally, required=("num",)) for row in batch.select(pl.col(names[0]), number("num")).rows()]
+    usable = [(name, int(nodes)) for name, nodes in rows if name and nodes is not None and 1 <= nodes < _MAX_NODES]
+    if len(usable) < len(rows):
+        tally.note(f"{len(rows) - len(usable)} of {len(rows)} virtual clusters in {path.name} cannot be read and are left out")
+    groups = tuple(NodeFacts(nodes, GPUS_A_NODE, GPU_KIND, partition=name, name=name) for name, nodes in usable)
+    return ClusterFacts("helios", groups, f"from {path.name}") if groups else None

@@ -10,7 +10,7 @@ import pytest
 from reader_examples import HELIOS, OPENB
 
 from queuewise.errors import InputError
-from queuewise.workload import NodeFacts, load_workload
+from queuewise.workload import NodeFacts, ReadOptions, load_workload
 from queuewise.workload.jobs import Workload
 
 
@@ -31,6 +31,18 @@ def test_helios_gpu_and_cpu_jobs(read) -> None:
     assert loaded.workload.submit.tolist() == [0, 1800]
     assert (loaded.workload.groups, loaded.tally.skipped) == (("vcA",), {"never started": 1})
     assert loaded.workload.epoch % 86_400 == 13 * 3600  # the hour of the log's own clock
+
+
+def test_helios_virtual_clusters_bind_jobs_only_when_asked(read, tmp_path: Path) -> None:
+    text = HELIOS.decode() + "1,u1,vcA,4,16,1,COMPLETED,2020-03-26 13:00:00,2020-03-26 13:01:00,2020-03-26 14:01:00,3600,60\n"
+    assert read(text).workload.partitions == ()
+    assert read(text, options=ReadOptions(partitions=True)).workload.partitions == ("vcA",)
+    config = tmp_path / "vc_config.csv"
+    config.write_text(",num\nvcA,3\nvcB,many\n")
+    loaded = read(text, tables=[config])
+    assert loaded.cluster is not None
+    assert loaded.cluster.nodes == (NodeFacts(3, 8, "V100-16", partition="vcA", name="vcA"),)
+    assert "1 of 2 virtual clusters in vc_config.csv cannot be read and are left out" in loaded.tally.notes
 
 
 def philly_job(jobid: str, attempts: list[dict[str, object]], submitted: str = "2017-10-03 00:00:00") -> dict[str, object]:

@@ -112,6 +112,14 @@ def test_machine_lists_give_the_cluster(traces: Path, jobs: str, table: str, nod
     assert sum(group.count * group.gpus for group in cluster.nodes) == gpus
 
 
+def test_virtual_clusters_of_venus_give_the_cluster(traces: Path) -> None:
+    cluster = load_workload(traces / "helios/venus_sample_cluster_log.csv", tables=[traces / "helios/Venus_vc_config.csv"]).cluster
+    assert cluster is not None
+    assert sum(node.count for node in cluster.nodes) == 135
+    assert sum(node.count * node.gpus for node in cluster.nodes) == 1_080  # the last day of Venus_cluster_gpu_number.csv
+    assert {node.partition: node.count for node in cluster.nodes}["vcJsw"] == 32
+
+
 def test_swf_headers_give_processors_and_epoch(traces: Path) -> None:
     loaded = load_workload(traces / "swf/HPC2N-2002-2.2-cln.swf.gz")
     assert loaded.cluster is not None
