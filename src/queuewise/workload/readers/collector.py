@@ -16,7 +16,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from queuewise.errors import InputError
-from queuewise.workload.jobs import ANY_PARTITION, UNKNOWN, WHOLE_GPU, Workload
+from queuewise.workload.jobs import UNKNOWN, WHOLE_GPU, Workload
 from queuewise.workload.loaded import ClusterFacts, Loaded, Request, Tally
 
 FIELDS: dict[str, pl.DataType] = {
@@ -90,8 +90,7 @@ class Collector:
         self._keep(kept.select(*FIELDS))
 
     def _keep(self, frame: pl.DataFrame) -> None:
-        wait = pl.col("recorded_wait")
-        backwards = int(frame.select((wait < 0).sum()).item())
+        backwards = int((frame["recorded_wait"] < 0).sum())
         self.tally.fill("recorded_wait", backwards, "starts before submission were taken as unknown waits")
         if not self.partitions and frame["partition"].null_count() < frame.height:
             self.tally.note("partitions or queues of the log are not used for scheduling unless asked for (--partitions)")
@@ -137,14 +136,12 @@ class Collector:
         code = dict(zip(_LABELS, codes, strict=True))
         columns: dict[str, Any] = {name: table[name].to_numpy() for name in _COUNTS}
         columns |= {name: _numbers(table[name]) for name in ("runtime", "requested", "priority", "deadline", "recorded_wait")}
-        columns |= {name: code[name] for name in ("user", "group", "qos", "partition")}
-        assert ANY_PARTITION == UNKNOWN
+        columns |= {name: code[name] for name in ("user", "group", "qos", "partition")}  # UNKNOWN is ANY_PARTITION there
         return Workload(
             submit=submit, **columns,
             kind_set=code["kinds"] + 1, job_name=_code(table["job_name"])[0], job_id=self._ids(table["job_id"]),
             kind_sets=((), *(tuple(kinds.split(KIND_SEPARATOR)) for kinds in label["kinds"])),
             partitions=label["partition"], users=label["user"], groups=label["group"], qos_names=label["qos"], name=name, epoch=epoch,
-
         )  # fmt: skip
 
     def _ids(self, ids: pl.Series) -> NDArray[Any]:

@@ -19,6 +19,7 @@ from queuewise.workload.loaded import Tally
 from queuewise.workload.readers.source import Head, blocks, read_head, shown
 
 _OVERFLOW = "__more__"  # an extra column that only rows with too many fields reach
+_NOT_UTF8 = "not UTF-8 from line"
 _SEPARATORS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "|"}
 
 TOO_MANY = "too many fields"
@@ -96,14 +97,15 @@ def _readable(block: bytes, path: Path, first_line: int, tally: Tally) -> bytes:
         block.decode("utf-8")
     except UnicodeDecodeError as error:
         line = first_line + block[: error.start].count(b"\n")
-        tally.note(f"not UTF-8 from line {line} on: unreadable characters were replaced")
+        if not any(note.startswith(_NOT_UTF8) for note in tally.notes):
+            tally.note(f"{_NOT_UTF8} {line} on: unreadable characters were replaced")
         return block.decode("utf-8", errors="replace").encode()
     return block
 
 
-def _split(line: str, separator: str) -> list[str]:
+def _split(line: str, separator: str, quoted: bool = True) -> list[str]:
     try:
-        return next(csv.reader([line], delimiter=separator), [])
+        return next(csv.reader([line], delimiter=separator, quoting=csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE), [])
     except csv.Error:
         return line.split(separator)
 
@@ -124,14 +126,14 @@ def _parse(text: bytes, names: list[str], separator: str, quoted: bool, numbers:
             return frame
     except pl.exceptions.PolarsError:
         pass
-    return _parse_slowly(text, lines, schema, separator)
+    return _parse_slowly(text, lines, schema, separator, quoted)
 
 
-def _parse_slowly(text: bytes, lines: int, schema: dict[str, type[pl.DataType]], separator: str) -> pl.DataFrame:
+def _parse_slowly(text: bytes, lines: int, schema: dict[str, type[pl.DataType]], separator: str, quoted: bool) -> pl.DataFrame:
     """For blocks with broken quotes, which make Polars fail or join lines: each line on its own."""
     rows = []
     for line in text.decode("utf-8").split("\n")[:lines]:
-        padded = [field or None for field in _split(line, separator)[: len(schema)]]
+        padded = [field or None for field in _split(line, separator, quoted)[: len(schema)]]
         rows.append(padded + [None] * (len(schema) - len(padded)))
     frame = pl.DataFrame(rows, schema=dict.fromkeys(schema, pl.String), orient="row")
     return frame.cast({name: kind for name, kind in schema.items() if kind != pl.String}, strict=False)

@@ -143,3 +143,9 @@ def test_broken_json_is_one_line(read) -> None:
 def test_table_for_the_eye_says_what_to_run(read) -> None:
     with pytest.raises(InputError, match=r"table for the eye.*sacct --parsable2"):
         read("JobID           JobName  Partition \n------------ ---------- ---------- \n12                 bash      debug \n")
+
+
+def test_quotes_in_job_names_are_plain_characters(read) -> None:
+    loaded = read(sacct({"JobName": '"odd'}, {"JobID": "8", "JobName": 'a"b'}, {"JobID": "9", "JobName": "one|two"}))
+    assert loaded.workload.job_id.tolist() == [7, 8]
+    assert loaded.tally.skipped == {"too many fields": 1}
