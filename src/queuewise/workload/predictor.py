@@ -3,8 +3,9 @@
 A job's runtime becomes known at `submit + recorded wait (0 if unknown) + runtime`; it teaches only predictions of jobs submitted strictly
 later. That is the log's own clock: in a replay where a job waits differently the predictor still learns when the log did.
 
-`recent` blends, in log space, the recent runs of ever more alike jobs: all, same GPUs, same user, same user and request,
-same user and name, and the same with the same GPUs. Each level is pulled towards the coarser one by `PRIOR_RUNS` pseudo-runs.
+`recent` blends, in log space, the recent runs of ever more alike jobs: all, same size, same user, that user's share of the time
+asked for, same user and request, same user and name, and the same with the same size. Each level is pulled towards the coarser ones by
+`PRIOR_RUNS` pseudo-runs.
 
 `gb` is gradient boosting (scikit-learn) on that prediction and the job's own columns, trained anew whenever the number of jobs has grown
 by half, on jobs finished by then.
@@ -13,14 +14,19 @@ by half, on jobs finished by then.
 from __future__ import annotations
 
 from collections.abc import Hashable
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from queuewise.errors import MissingExtraError, unknown_name
 from queuewise.workload.jobs import UNKNOWN, Floats, Workload
 
-RECENT_RUNS = 10  # a level's mean forgets runs older than about this many
-PRIOR_RUNS = 1.0  # weight of the coarser level, in runs
+RECENT_RUNS = 2  # runs a level remembers; two predict best (Tsafrir, Etsion & Feitelson, IEEE TPDS 18(6), 2007), and so on the logs at hand
+CROWD_RUNS = 20  # the same for levels that mix users
+PRIOR_RUNS = 0.3  # weight of the coarser levels, in runs
+RATIO = "ratio"  # first part of levels that remember runtime ÷ request
+CROWD = ("all", "size")
 METHODS = ("recent", "gb")
 FIRST_TRAINING = 200  # jobs; before that `gb` predicts as `recent`
 RETRAIN_GROWTH = 1.5
@@ -47,48 +53,45 @@ def _predict_recent(workload: Workload) -> Floats:
     by_finish = np.argsort(finish, kind="stable").tolist()
     finish_sorted = np.sort(finish, kind="stable").tolist()
     log_runtime = np.log(np.maximum(workload.runtime, 1.0)).tolist()
-    keys = _similarity_keys(workload)
-    means: dict[Hashable, tuple[float, float]] = {}  # key -> (mean of log runtime, runs counted up to RECENT_RUNS)
+    log_request = np.log(np.maximum(workload.requested, 1.0)).tolist()
+    levels = [_levels(*row) for row in zip(*(column.tolist() for column in _traits(workload)), strict=True)]
+    means: dict[Hashable, tuple[float, float]] = {}  # level -> (mean of log runtime, or of its distance from log request; runs)
     prediction = np.full(len(workload), np.nan)
     learned = 0
     for j, now in enumerate(workload.submit.tolist()):
         while learned < len(finish_sorted) and finish_sorted[learned] < now:
             done = by_finish[learned]
-            for key in keys[done]:
-                mean, runs = means.get(key, (0.0, 0.0))
-                runs = min(runs + 1.0, RECENT_RUNS)
-                means[key] = (mean + (log_runtime[done] - mean) / runs, runs)
+            for level in levels[done]:
+                mean, runs = means.get(level, (0.0, 0.0))
+                runs = min(runs + 1.0, CROWD_RUNS if level[0] in CROWD else RECENT_RUNS)
+                value = log_runtime[done] - log_request[done] if level[0] == RATIO else log_runtime[done]
+                means[level] = (mean + (value - mean) / runs, runs)
             learned += 1
         if learned:
             blended, prior = 0.0, 0.0
-            for key in keys[j]:
-                if key in means:
-                    mean, runs = means[key]
-                    blended = (mean * runs + blended * prior) / (runs + prior)
+            for level in levels[j]:
+                if level in means:
+                    mean, runs = means[level]
+                    value = mean + log_request[j] if level[0] == RATIO else mean
+                    blended = (value * runs + blended * prior) / (runs + prior)
                     prior = PRIOR_RUNS
             prediction[j] = blended
     return np.asarray(np.exp(prediction))
 
 
-def _similarity_keys(workload: Workload) -> list[tuple[Hashable, ...]]:
-    """The levels each job belongs to, coarse to fine. A level whose column is unknown is left out."""
-    columns = zip(
-        workload.user.tolist(), workload.job_name.tolist(), workload.size.tolist(), np.nan_to_num(workload.requested, nan=-1.0).tolist(),
-        strict=True,
-    )  # fmt: skip
-    return [_levels(*row) for row in columns]
+def _traits(workload: Workload) -> tuple[NDArray[Any], ...]:
+    return workload.user, workload.job_name, workload.size, np.nan_to_num(workload.requested, nan=-1.0)
 
 
-def _levels(user: int, name: int, size: float, requested: float) -> tuple[Hashable, ...]:
-    levels: list[Hashable] = ["all", ("size", size)]
+def _levels(user: int, name: int, size: float, requested: float) -> tuple[tuple[Hashable, ...], ...]:
+    """The levels a job belongs to, coarse to fine. A level whose column is unknown is left out."""
+    levels: list[tuple[Hashable, ...]] = [("all",), ("size", size)]
     if user != UNKNOWN:
-        levels.append(("user", user))
+        levels += [("user", user), ("user", user, size)]
     if requested >= 0:
-        levels.append(("request", user, requested))
+        levels += [(RATIO, user), ("request", user, requested)]
     if name != UNKNOWN:
         levels += [("name", user, name), ("name", user, name, size)]
-    elif user != UNKNOWN:
-        levels.append(("user", user, size))
     return tuple(levels)
 
 

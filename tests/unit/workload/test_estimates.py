@@ -116,10 +116,19 @@ def test_prediction_follows_the_same_users_same_job() -> None:
 
 
 def test_recent_runs_count_more_than_old_ones() -> None:
-    runtime = [10.0] * 30 + [1000.0] * 30
-    predicted = predict(jobs(runtime, submit=list(np.arange(60) * 2000.0)))
+    runtime = [10.0] * 30 + [1000.0] * 5
+    user = np.zeros(35, np.int32)
+    predicted = predict(jobs(runtime, submit=list(np.arange(35) * 2000.0), user=user, users=("a",)))
     assert predicted[30] == pytest.approx(10)
-    assert predicted[59] > 800
+    assert predicted[34] > 700
+
+
+def test_requests_scale_the_prediction_of_a_user_who_always_asks_for_too_much() -> None:
+    """Every job takes a tenth of what was asked; the last asks for something never asked before."""
+    requested = np.array([100.0, 1000.0, 300.0, 2000.0, 5e4])
+    user = np.zeros(5, np.int32)
+    predicted = predict(jobs((requested / 10).tolist(), submit=list(np.arange(5) * 1e4), requested=requested, user=user, users=("a",)))
+    assert predicted[4] == pytest.approx(5000, rel=0.5)
 
 
 def test_prediction_is_never_above_the_request() -> None:
@@ -133,9 +142,9 @@ def test_prediction_is_never_above_the_request() -> None:
 @pytest.mark.parametrize("method", ["recent", "gb"])
 def test_the_future_teaches_nothing(method: str) -> None:
     """Change every runtime that is unknown when job j is submitted: the predictions up to j stay, bit for bit."""
-    workload = people(600, 1)
+    workload = people(450, 1)
     before = predict(workload, method)
-    for j in (150, 300, 599):
+    for j in (150, 449):
         now = workload.submit[j]
         unknown = known_at(workload) >= now
         assert unknown[:j].any()
