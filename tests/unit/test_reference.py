@@ -150,6 +150,9 @@ def test_overdue_jobs_are_expected_to_end_at_any_moment() -> None:
     for backfill in ("easy", "easy-strict", "conservative"):
         assert run(workload, gpu_nodes(2), f"fcfs+{backfill}", estimate=[5, 5, 3]).start.tolist() == [0, 20, 25]
         assert run(workload, gpu_nodes(2), f"fcfs+{backfill}").start.tolist() == [0, 20, 6]
+    # A job of estimate 0 ends by the shadow time, now, so EASY lets it in; in a conservative plan both GPUs are reserved from now on.
+    assert run(workload, gpu_nodes(2), "fcfs+easy", estimate=[5, 5, 0]).start.tolist() == [0, 20, 6]
+    assert run(workload, gpu_nodes(2), "fcfs+conservative", estimate=[5, 5, 0]).start.tolist() == [0, 20, 25]
 
 
 def test_conservative_never_books_what_a_job_without_estimate_holds() -> None:
