@@ -28,7 +28,7 @@ def line_up(workload: Workload, cluster: Cluster, policy: str, **rules: Any) -> 
         if workload.num_tasks[j] > len(homes):
             continue
         taken = [heapq.heappop(free) for _ in range(workload.num_tasks[j])]
-        head = max(head, float(workload.submit[j]) + delay, max(since for since, _ in taken))
+        head = max(head, float(workload.submit[j]) + delay, *(since for since, _ in taken))
         start[j], end[j], status[j] = head, head + workload.runtime[j], DONE
         masks: dict[int, int] = {}
         for _, gpu in taken:
@@ -38,8 +38,8 @@ def line_up(workload: Workload, cluster: Cluster, policy: str, **rules: Any) -> 
         pieces += [(j, node, mask.bit_count(), mask, float(start[j]), float(end[j])) for node, mask in sorted(masks.items())]
     job, node, tasks, mask, begin, stop = np.array(pieces).reshape(-1, 6).T
     return Schedule(
-        workload, cluster, policy, rules.get("dispatch", "reorder"), rules.get("estimates", "oracle"), rules.get("seed", 0), workload.runtime,
-        status, start, end, np.zeros(len(workload), np.int32), job.astype(np.int32), node.astype(np.int32), tasks.astype(np.int32),
+        workload, cluster, policy, rules.get("dispatch", "reorder"), rules.get("estimates", "oracle"), rules.get("seed", 0),
+        workload.runtime, status, start, end, np.zeros(len(workload), np.int32), job.astype(np.int32), node.astype(np.int32), tasks.astype(np.int32),
         mask.astype(np.int64), begin, stop, 0.01, len(workload),
     )  # fmt: skip
 

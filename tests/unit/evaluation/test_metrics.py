@@ -88,7 +88,7 @@ def test_short_jobs_are_bounded_by_ten_seconds() -> None:
     nothing = np.empty(0)
     schedule = Schedule(
         workload, build("c", [NodeGroup(count=1, cpus=1)]), "p", "reorder", "oracle", 0, workload.runtime, np.full(2, DONE, np.int8),
-        start, start + workload.runtime, np.zeros(2, np.int32), nothing.astype(np.int32), nothing.astype(np.int32), nothing.astype(np.int32),
+        start, start + workload.runtime, np.zeros(2, np.int32), *[nothing.astype(np.int32)] * 3,
         nothing.astype(np.int64), nothing, nothing, 0.0, 0,
     )  # fmt: skip
     assert bounded_slowdown(measure(schedule)).tolist() == [10.0, 1.0]

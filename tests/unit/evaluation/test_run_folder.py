@@ -127,7 +127,7 @@ def test_files_of_another_shape_are_named(run: Path) -> None:
     with pytest.raises(InputError, match="does not describe a replay"):
         read_facts(run / "by-hand")
     write_text(run / "summary.json", "{")
-    with pytest.raises(InputError, match="summary.json: is corrupted"):
+    with pytest.raises(InputError, match=r"summary\.json: is corrupted"):
         read_summary(run)
 
 

@@ -58,7 +58,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_every_promised_chart_is_made(charts: dict[str, Chart]) -> None:
     assert set(charts) == {
-        "wait-cdf", "jct-cdf", "utilisation", "queue", "size", "size-slowdown", "priority", "group", "fairness", "energy", "power", "hours-0", "hours-1",
+        "wait-cdf", "jct-cdf", "utilisation", "queue", "size", "size-slowdown", "priority", "group", "fairness", "energy", "power",
+        "hours-0", "hours-1",
     }  # fmt: skip
 
 
@@ -143,10 +144,11 @@ def test_trace_has_a_slice_for_every_gpu_of_every_job(replays: list[Measurement]
 
 def test_batsim_jobs(replays: list[Measurement], tmp_path: Path) -> None:
     write_batsim_jobs(replays[1].schedule, tmp_path / "jobs.csv")
-    rows = list(csv.DictReader((tmp_path / "jobs.csv").open()))
+    rows = list(csv.DictReader((tmp_path / "jobs.csv").read_text().splitlines()))
     assert list(rows[0]) == [
-        "job_id", "workload_name", "profile", "submission_time", "requested_number_of_resources", "requested_time", "success", "final_state",
-        "starting_time", "execution_time", "finish_time", "waiting_time", "turnaround_time", "stretch", "allocated_resources", "consumed_energy",
+        "job_id", "workload_name", "profile", "submission_time", "requested_number_of_resources", "requested_time", "success",
+        "final_state", "starting_time", "execution_time", "finish_time", "waiting_time", "turnaround_time", "stretch",
+        "allocated_resources", "consumed_energy",
     ]  # fmt: skip
     assert len(rows) == 500
     assert float(rows[3]["waiting_time"]) == wait(replays[1])[3]
