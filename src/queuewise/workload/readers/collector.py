@@ -77,7 +77,8 @@ class Collector:
         marks = [where.fill_null(False).alias(f"filled {name}") for name, (where, _) in filled.items()]
         already = pl.col("skip") if "skip" in batch.columns else pl.lit(None, dtype=pl.String)
         line = pl.col("line") if "line" in batch.columns else pl.lit(None, dtype=pl.UInt32)
-        frame = batch.select(line.alias("line"), pl.coalesce(already, own_skip).alias("skip"), *columns, *marks)
+        wanted = batch.lazy().select(line.alias("line"), pl.coalesce(already, own_skip).alias("skip"), *columns, *marks)
+        frame = wanted.collect()  # lazily: an expression that several fields share is computed once
         frame = frame.with_columns(pl.col("gpu_milli", "cpu_milli", "mem_mib").fill_null(0))
         reasons = [pl.when(condition).then(pl.lit(reason)) for reason, condition in _refusals()]
         frame = frame.with_columns(pl.coalesce(pl.col("skip"), *reasons).alias("skip"))

@@ -30,6 +30,8 @@ STATES = {
 _UNFINISHED = ["PENDING", "RUNNING", "SUSPENDED", "CONFIGURING", "COMPLETING", "REQUEUED", "RESIZING"]
 _PER_CPU_FLAG = 2.0**31  # older Slurm prints "per CPU" as this bit of the number of MB
 _MAX_NODE_MIB = 2.0**28  # 256 TiB: no node has more, so larger requests mean that none was made
+_USED = (*XDMOD, "elapsedraw", "timelimitraw")
+_SIZE_TEXTS = ["nnodes", "ncpus", "reqcpus", "reqmem", "reqtres", "alloctres", "timelimit", "timelimitraw"]
 _NAMES = {"job_id": "jobid", "user": "user", "group": "account", "partition": "partition", "qos": "qos", "job_name": "jobname"}
 
 
@@ -64,13 +66,11 @@ def _is_xdmod(head: Head) -> bool:
 
 
 def _add(batch: pl.DataFrame, collect: Collector) -> None:
-    missing = [pl.lit(None, dtype=pl.String).alias(name) for name in (*XDMOD, "elapsedraw", "timelimitraw") if name not in batch.columns]
-    batch = batch.with_columns(missing)
-    submit, start, end = timestamp("submit"), timestamp("start"), timestamp("end")
+    missing = [pl.lit(None, dtype=pl.String).alias(name) for name in _USED if name not in batch.columns]
+    batch = batch.with_columns(missing).select(*_USED, *(name for name in ("line", "skip") if name in batch.columns))
+    batch = _with_sizes(batch).with_columns(timestamp(name).alias(name) for name in ("submit", "start", "end"))
+    submit, start, end, nodes, memory = (pl.col(name) for name in ("submit", "start", "end", "nodes", "memory"))
     state = pl.col("state").str.strip_chars().str.extract(r"^([A-Z_]+)")
-    nodes = pl.coalesce(number("nnodes"), _tres("node"))
-    cores = pl.coalesce(_tres("cpu"), number("ncpus"), number("reqcpus"))
-    memory = _memory(nodes, cores)
     unplaced = (pl.col("nodelist") == "None assigned") & (start == end)
     collect.tally.note_count(
         "jobs were cancelled before they got nodes; they are kept and run for 0 s", batch.select(unplaced.sum()).item()
@@ -85,11 +85,24 @@ def _add(batch: pl.DataFrame, collect: Collector) -> None:
         submit=submit,
         runtime=pl.coalesce(number("elapsedraw"), clock_duration("elapsed"), end - start),
         recorded_wait=pl.max_horizontal(start - submit, pl.lit(0.0)),
-        requested=pl.coalesce(number("timelimitraw") * 60, clock_duration("timelimit")),
-        **node_tasks(nodes, cores, _gpus(), pl.when(memory <= _MAX_NODE_MIB * nodes).then(memory)),
-        kinds=pl.col("reqtres").str.extract(r"gres/gpu:([^=,]+)=").str.to_lowercase().replace_strict(KIND_NAMES, default=None),
+        requested=pl.col("requested"),
+        **node_tasks(nodes, pl.col("cores"), pl.col("gpus"), pl.when(memory <= _MAX_NODE_MIB * nodes).then(memory)),
+        kinds=pl.col("kinds"),
         **{field: pl.col(column) for field, column in _NAMES.items()},
     )  # fmt: skip
+
+
+def _with_sizes(batch: pl.DataFrame) -> pl.DataFrame:
+    """What the texts about sizes and limits mean. They repeat, and reading them is slow: each combination is read once."""
+    sizes = batch.select(_SIZE_TEXTS).unique().with_columns(
+        nodes=pl.coalesce(number("nnodes"), _tres("node"), pl.lit(1.0)),
+        cores=pl.coalesce(_tres("cpu"), number("ncpus"), number("reqcpus")),
+        gpus=_gpus(),
+        requested=pl.coalesce(number("timelimitraw") * 60, clock_duration("timelimit")),
+        kinds=pl.col("reqtres").str.extract(r"gres/gpu:([^=,]+)=").str.to_lowercase().replace_strict(KIND_NAMES, default=None),
+    )  # fmt: skip
+    sizes = sizes.with_columns(memory=_memory(pl.col("nodes"), pl.col("cores")))
+    return batch.join(sizes, on=_SIZE_TEXTS, how="left", nulls_equal=True, maintain_order="left")
 
 
 def _tres(name: str) -> pl.Expr:
