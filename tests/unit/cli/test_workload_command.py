@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 
 import pytest
 
 from queuewise.cli import main
+from queuewise.workload.catalog import PublicTrace, TraceFile
 
 LIST = "arrival_time,runtime,gpus,priority\n0,10,1,1\n50,20,2,1\n100,30,4,1\n100,-1,4,1\n"
 
@@ -86,3 +88,16 @@ def test_download_lists_the_catalogue(capsys: pytest.CaptureFixture[str]) -> Non
 def test_download_of_an_unknown_trace(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["workload", "download", "phily"]) == 2
     assert "did you mean 'philly'" in capsys.readouterr().err
+
+
+def test_download_fetches_verifies_and_cites(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    published = tmp_path / "published.csv"
+    published.write_text(LIST)
+    file = TraceFile(published.as_uri(), hashlib.sha256(LIST.encode()).hexdigest(), len(LIST))
+    trace = PublicTrace("tiny", "a tiny trace", "drl", (file,), "CC0", "Nobody: Nothing, 2024")
+    monkeypatch.setattr("queuewise.workload.catalog.TRACES", (trace,))
+    assert main(["workload", "download", "tiny", "--dir", str(tmp_path / "here")]) == 0
+    told = capsys.readouterr()
+    assert told.out.strip() == str(tmp_path / "here" / "published.csv")
+    assert Path(told.out.strip()).read_text() == LIST
+    assert "licence: CC0; cite Nobody: Nothing, 2024" in told.err
