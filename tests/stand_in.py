@@ -39,8 +39,8 @@ def line_up(workload: Workload, cluster: Cluster, policy: str, **rules: Any) -> 
     job, node, tasks, mask, begin, stop = np.array(pieces).reshape(-1, 6).T
     return Schedule(
         workload, cluster, policy, rules.get("dispatch", "reorder"), rules.get("estimates", "oracle"), rules.get("seed", 0),
-        workload.runtime, status, start, end, np.zeros(len(workload), np.int32), job.astype(np.int32), node.astype(np.int32), tasks.astype(np.int32),
-        mask.astype(np.int64), begin, stop, 0.01, len(workload),
+        workload.runtime, status, start, end, np.zeros(len(workload), np.int32), job.astype(np.int32), node.astype(np.int32),
+        tasks.astype(np.int32), mask.astype(np.int64), begin, stop, 0.01, len(workload),
     )  # fmt: skip
 
 

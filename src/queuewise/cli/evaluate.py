@@ -97,9 +97,12 @@ class Evaluate:
 
     def _check(self) -> None:
         from queuewise.errors import InputError
+        from queuewise.policies import parse_policy
 
         if not self.policy:
             raise InputError("no policy is given", hint="add --policy fcfs, or several")
+        for policy in self.policy:
+            parse_policy(policy)  # an unknown name is told before the work, not in the middle of it
         if self.seed < 0:
             raise InputError(f"--seed {self.seed} is negative", hint="give 0 or more")
         if self.threads is not None and self.threads < 1:

@@ -96,7 +96,7 @@
   function laneTicks(packed, view) {
     const step = Math.max(1, Math.ceil((view.l1 - view.l0) / 24));
     const tickvals = [];
-    for (let lane = Math.ceil(Math.max(0, view.l0) / step) * step; lane < Math.min(packed.lanes.length, view.l1); lane += step) tickvals.push(lane);
+    for (let lane = Math.ceil(Math.max(0, Math.floor(view.l0)) / step) * step; lane < Math.min(packed.lanes.length, view.l1); lane += step) tickvals.push(lane);
     return { tickvals, ticktext: tickvals.map((lane) => packed.lanes[lane]) };
   }
 
@@ -120,7 +120,7 @@
     state.textContent = found ? `${found.length.toLocaleString("en")} bars` : `${bars.lane.length.toLocaleString("en")} bars in all: zoom in to see each`;
     figure.dataset.detail = found ? "bars" : "grid";
     const layout = {
-      font, margin: { l: 60, r: 16, t: 12, b: 48 }, bargap: 0, hovermode: "closest", paper_bgcolor: "#fff", plot_bgcolor: "#fff",
+      font, margin: { l: 60, r: 16, t: 36, b: 48 }, bargap: 0, hovermode: "closest", paper_bgcolor: "#fff", plot_bgcolor: "#fff",
       xaxis: { title: { text: `${unit.name} since the first submission` }, range: [view.t0 / unit.seconds, view.t1 / unit.seconds], gridcolor: "#e4e7eb", zeroline: false },
       yaxis: { range: [view.l1 - 0.5, view.l0 - 0.5], automargin: true, gridcolor: "#e4e7eb", zeroline: false, ...laneTicks(current, view) },
     };

@@ -1,0 +1,34 @@
+"""The tables of the RLScheduler paper (Zhang et al., SC 2020), mean bounded slowdown of ten sequences of 1,024 jobs.
+
+FCFS, SJF and F1 are as printed there. Its WFP3 and UNICEP columns took waits against −1 instead of the present time; the values here
+are those of the published formulas.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from queuewise.cluster.load import load_cluster
+from queuewise.evaluation.experiment import Experiment, Rules, judge, run_experiment
+from queuewise.evaluation.protocol import make_plan
+from queuewise.evaluation.scores import parse_score
+from queuewise.policies import simulate
+from queuewise.workload import load_workload
+
+LUBLIN_1 = {"fcfs": 7273.77, "sjf": 277.35, "f1": 258.37, "wfp3": 337.34, "unicep": 381.71}
+
+
+@pytest.fixture(scope="module")
+def means(traces: Path) -> dict[str, float]:
+    workload = load_workload(traces / "swf" / "lublin_256.swf.gz").workload
+    plan = make_plan("rlscheduler", workload)
+    rules = Rules(dispatch=plan.dispatch or "", estimates=plan.estimates or "")
+    cells = run_experiment(Experiment(workload, load_cluster("flat:256"), plan, rules), list(LUBLIN_1), simulate)
+    return {standing.policy: standing.mean for standing in judge(cells, parse_score("bsld")).standings}
+
+
+@pytest.mark.parametrize("policy", LUBLIN_1)
+def test_lublin_1(means: dict[str, float], policy: str) -> None:
+    assert round(means[policy], 2) == LUBLIN_1[policy]

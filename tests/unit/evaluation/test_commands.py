@@ -1,0 +1,105 @@
+"""`queuewise evaluate`, `compare` and `report` as a user meets them, on the stand-in scheduler."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from stand_in import line_up
+
+import queuewise.policies
+from queuewise.cli import main
+
+BASE = ["evaluate", "--workload", "bursty", "--jobs", "400", "--cluster", "2x8:V100-16", "--windows", "3", "--window-jobs", "100"]
+
+
+@pytest.fixture(autouse=True)
+def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queuewise.policies, "simulate", line_up)
+    monkeypatch.setattr(queuewise.policies, "parse_policy", lambda name: name)
+
+
+def printed(capsys: pytest.CaptureFixture[str]) -> Any:
+    return json.loads(capsys.readouterr().out)
+
+
+def test_evaluate_prints_a_ranking_and_keeps_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = tmp_path / "run"
+    arguments = [*BASE, "--policy", "line-600", "--policy", "line", "--score", "wait", "--out", str(run)]
+    assert main([*arguments, "--json"]) == 0
+    rows = printed(capsys)
+    assert [(row["policy"], row["rank"]) for row in rows] == [("line", 1), ("line-600", 2)]
+    assert rows == json.loads((run / "summary.json").read_text())
+    assert main(arguments) == 0
+    captured = capsys.readouterr()
+    assert "line-600" in captured.out
+    assert "3 windows, seed 0" in captured.err
+    assert "no policy can go below" in captured.err
+
+
+def test_explicit_starts_are_the_windows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*BASE, "--policy", "line", "--starts", "5,50,300", "--json"]) == 0
+    captured = capsys.readouterr()
+    assert "5, 50, 300" in captured.err
+    assert len(json.loads(captured.out)[0]["per_window"]) == 3
+
+
+@pytest.mark.parametrize(
+    ("extra", "problem"),
+    [
+        (["--starts", "5,x"], "is not a list of job numbers"),
+        (["--starts", "301"], "leaves the log"),
+        (["--window-jobs", "401"], "does not fit into 400 jobs"),
+        (["--score", "speed"], "unknown score"),
+        (["--warmup", "0.6", "--cooldown", "0.4"], "leave no jobs to count"),
+        (["--protocol", "rlscheduler", "--starts", "0", "--window-jobs", "10"], "leaves the log"),
+        (["--protocol", "replay", "--score", "fairness"], "the log names no users"),
+        (["--report"], "--report needs a run folder"),
+        (["--seed", "-1"], "is negative"),
+    ],
+)
+def test_what_cannot_be_measured_is_explained(extra: list[str], problem: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*BASE, "--policy", "line", *extra]) == 2
+    error = capsys.readouterr().err
+    assert problem in error
+    assert "hint: " in error
+    assert "Traceback" not in error
+
+
+def test_rlscheduler_rules_are_fixed(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["evaluate", "--workload", "bursty", "--jobs", "2000", "--cluster", "2x8:V100-16", "--policy", "line"]
+    assert main([*arguments, "--protocol", "rlscheduler", "--starts", "0,900", "--dispatch", "reorder"]) == 2
+    assert "fixes --dispatch to commit" in capsys.readouterr().err
+
+
+def test_a_models_blocks_are_drawn_anew(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*BASE, "--policy", "line", "--protocol", "blocks", "--block", "val", "--json"]) == 0
+    captured = capsys.readouterr()
+    assert "seed 2000000, seed 2000001, seed 2000002" in captured.err
+    assert len(set(json.loads(captured.out)[0]["per_window"])) == 3
+
+
+def test_compare_joins_and_refuses(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, policy, extra in (("a", "line", []), ("b", "line-60", []), ("c", "line", ["--windows", "4"])):
+        assert main([*BASE, "--policy", policy, "--out", str(tmp_path / name), *extra]) == 0
+    capsys.readouterr()
+    assert main(["compare", str(tmp_path / "a"), str(tmp_path / "b"), "--score", "jct", "--json"]) == 0
+    assert [row["policy"] for row in printed(capsys)] == ["line", "line-60"]
+    assert main(["compare", str(tmp_path / "a"), str(tmp_path / "c")]) == 2
+    assert "was not measured on the same windows" in capsys.readouterr().err
+    assert main(["compare", str(tmp_path / "absent")]) == 2
+    assert "no such run folder" in capsys.readouterr().err
+
+
+def test_report_of_a_simulation(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = tmp_path / "run"
+    simulate = ["simulate", "--workload", "bursty", "--jobs", "200", "--cluster", "2x8:V100-16", "--policy", "line", "--out", str(run)]
+    assert main(simulate) == 0
+    assert main(["report", str(run), "--no-figures", "--traces", "none"]) == 0
+    assert capsys.readouterr().out.strip().endswith("report.html")
+    assert "200 jobs of" in (run / "report.html").read_text(encoding="utf-8")
+    (run / "line" / "jobs.parquet").write_bytes(b"PAR1")
+    assert main(["report", str(run)]) == 2
+    assert "jobs.parquet: is corrupted" in capsys.readouterr().err
