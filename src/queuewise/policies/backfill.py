@@ -16,7 +16,11 @@ class BackfillRule:
 BACKFILLS: dict[str, BackfillRule] = {
     "none": BackfillRule(NO_BACKFILL, "the head blocks the queue"),
     "greedy": BackfillRule(GREEDY, "whatever fits starts, in order; large jobs may starve"),
-    "easy": BackfillRule(EASY, "what does not delay the head's reservation starts (Lifka 1995; on the real nodes, with the spare-resource rule)"),
-    "easy-strict": BackfillRule(EASY_STRICT, "only what ends strictly before the head's reservation starts (the RLScheduler paper's variant)"),
+    "easy": BackfillRule(
+        EASY, "what does not delay the head's reservation starts (Lifka 1995; on the real nodes, with the spare-resource rule)"
+    ),
+    "easy-strict": BackfillRule(
+        EASY_STRICT, "only what ends strictly before the head's reservation starts (the RLScheduler paper's variant)"
+    ),
     "conservative": BackfillRule(CONSERVATIVE, "every waiting job has a reservation that nobody behind it may delay"),
 }

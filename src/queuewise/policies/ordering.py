@@ -90,12 +90,16 @@ ORDERS: dict[str, OrderRule] = {
     "hrrn": OrderRule("−(w + r) / r", "highest response ratio next; Brinch Hansen 1971", live=HRRN),
     "wfp3": OrderRule("−(w / r)³·n", _TANG, live=WFP3),
     "unicep": OrderRule("−w / (log2(n)·r)", _TANG, live=UNICEP),
-    "f1": OrderRule("log10(r)·n + 870·log10(s)", _CARASTAN, lambda jobs: np.log10(jobs.at_least_a_second) * jobs.size + 870 * jobs.log_submit),
+    "f1": OrderRule(
+        "log10(r)·n + 870·log10(s)", _CARASTAN, lambda jobs: np.log10(jobs.at_least_a_second) * jobs.size + 870 * jobs.log_submit
+    ),
     "f2": OrderRule("√r·n + 25600·log10(s)", _CARASTAN, lambda jobs: np.sqrt(jobs.estimate) * jobs.size + 25600 * jobs.log_submit),
     "f3": OrderRule("r·n + 6.86e6·log10(s)", _CARASTAN, lambda jobs: jobs.estimate * jobs.size + 6.86e6 * jobs.log_submit),
     "f4": OrderRule("r·√n + 5.3e5·log10(s)", _CARASTAN, lambda jobs: jobs.estimate * np.sqrt(jobs.size) + 5.3e5 * jobs.log_submit),
     "priority": OrderRule("−priority", "the log's own priorities", lambda jobs: -jobs.workload.priority),
-    "edf": OrderRule("deadline", "earliest deadline first; Liu & Layland 1973", lambda jobs: np.nan_to_num(jobs.workload.deadline, nan=np.inf)),
+    "edf": OrderRule(
+        "deadline", "earliest deadline first; Liu & Layland 1973", lambda jobs: np.nan_to_num(jobs.workload.deadline, nan=np.inf)
+    ),
     "qssf": OrderRule("predicted·n", "Hu et al. (Helios), SC 2021", lambda jobs: jobs.predicted * jobs.size),
     "power": OrderRule("r·n·watts; oldest first once w ≥ 1 day", "cheapest energy first, with a limit to waiting", live=POWER),
     "random": OrderRule("a hash of seed and job", "a random feasible job: implies greedy backfill", _random),
@@ -109,7 +113,7 @@ def order_rule(name: str) -> OrderRule:
 
 
 @scoring_function
-def score_live(facts: Any, pending: Any, number: int, now: float, view: Any, params: Any, out: Any) -> None:
+def score_live(facts: Any, pending: Any, number: int, now: float, outlook: Any, params: Any, out: Any) -> None:
     """Scores of the live orders; params[0] says which."""
     which = int(params[0])
     for i in range(number):
@@ -117,15 +121,15 @@ def score_live(facts: Any, pending: Any, number: int, now: float, view: Any, par
         wait = now - job.submit
         r1 = max(job.estimate, 1.0)
         if which == SEXP:
-            out[i] = (wait + job.estimate) / job.size
+            out[i] = (wait + job.estimate) / job.width
         elif which == LEXP:
-            out[i] = -((wait + job.estimate) / job.size)
+            out[i] = -((wait + job.estimate) / job.width)
         elif which == HRRN:
             out[i] = -((wait + r1) / r1)
         elif which == WFP3:
             quotient = wait / r1
-            out[i] = -(quotient * quotient * quotient * job.size)
+            out[i] = -(quotient * quotient * quotient * job.width)
         elif which == UNICEP:
-            out[i] = -wait / (max(np.log2(job.size), ALMOST_ONE) * r1) if wait > 0.0 else 0.0
+            out[i] = -wait / (max(np.log2(job.width), ALMOST_ONE) * r1) if wait > 0.0 else 0.0
         else:
-            out[i] = job.submit - 1e18 if wait >= PATIENCE_S else job.estimate * job.size * job.watts
+            out[i] = job.submit - 1e18 if wait >= PATIENCE_S else job.estimate * job.width * job.watts

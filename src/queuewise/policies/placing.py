@@ -43,4 +43,6 @@ def parse_placement(text: str) -> tuple[int, int]:
         return rule.code, NO_LIMIT
     if rule.code == PACK and option.isdigit():
         return PACK, int(option)
-    raise InputError(f"placement {text!r}: {option!r} is no option of {name}", hint="pack:K takes a number of extra nodes, tier:balance a word")
+    raise InputError(
+        f"placement {text!r}: {option!r} is no option of {name}", hint="pack:K takes a number of extra nodes, tier:balance a word"
+    )

@@ -14,7 +14,21 @@ from queuewise.sim.lifecycle import start_placed
 from queuewise.sim.machine import WHOLE, rebuild, take_exactly
 from queuewise.sim.placement import place, runtime_factor
 from queuewise.sim.queue import SECONDARY, dequeue, enqueue, first_in_order
-from queuewise.sim.state import DEPTH, NO_LIMIT, NOW, PENDING_JOBS, PLACED, RUNNING_JOBS, Machine, State, World
+from queuewise.sim.state import (
+    DEPTH,
+    GPU_STRIDE,
+    NO_LIMIT,
+    NOW,
+    NUM_NODES,
+    PENDING_JOBS,
+    PLACED,
+    RUNNING_JOBS,
+    SHARES,
+    Machine,
+    State,
+    World,
+)
+from queuewise.sim.tables import view
 
 
 @inline
@@ -34,8 +48,8 @@ def _keep_least(w: World, n: int, row, at: int, others, other: int) -> None:  # 
     cpu[at, n] = min(cpu[at, n], other_cpu[other, n])
     mem[at, n] = min(mem[at, n], other_mem[other, n])
     both = mask[at, n] & other_mask[other, n]
-    if share.shape[1] > 1:
-        base = n * w.gpu_stride[0]
+    if w.sizes[SHARES]:
+        base = n * w.sizes[GPU_STRIDE]
         for g in range(w.node_gpus[n]):
             mine = WHOLE if (mask[at, n] >> g) & 1 else share[at, base + g]
             its = WHOLE if (other_mask[other, n] >> g) & 1 else other_share[other, base + g]
@@ -65,7 +79,7 @@ def _room(w: World, c: int, row, at: int) -> int:  # type: ignore[no-untyped-def
             elif w.class_milli[c] > 0:
                 shares = 0
                 for g in range(w.node_gpus[n]):
-                    free = WHOLE if (mask[at, n] >> g) & 1 else share[at, n * w.gpu_stride[0] + g]
+                    free = WHOLE if (mask[at, n] >> g) & 1 else share[at, n * w.sizes[GPU_STRIDE] + g]
                     shares += free // w.class_milli[c]
                 room = min(room, shares)
             if w.class_cpu[c] > 0:
@@ -90,7 +104,7 @@ def _change(w: World, row, at: int, c: int, n: int, tasks: int, gpus: int, sign:
         g = 0
         while not (gpus >> g) & 1:
             g += 1
-        slot = n * w.gpu_stride[0] + g
+        slot = n * w.sizes[GPU_STRIDE] + g
         free = (WHOLE if mask[at, n] & gpus else share[at, slot]) + sign * w.class_milli[c]
         mask[at, n] = mask[at, n] | gpus if free == WHOLE else mask[at, n] & ~gpus
         share[at, slot] = 0 if free == WHOLE else free
@@ -101,13 +115,13 @@ def _profile_of_running(w: World, m: Machine, s: State, times, row) -> int:  # t
     """Moments at which running jobs are expected to end; returns their number."""
     mask, share, cpu, mem = row
     times[0] = s.clock[NOW]
-    mask[0] = m.free_mask
-    cpu[0] = m.free_cpu
-    mem[0] = m.free_mem
-    if share.shape[1] > 1:
-        share[0] = m.share_free
+    mask[0] = view(m.free_mask, mask.shape[1])
+    cpu[0] = view(m.free_cpu, cpu.shape[1])
+    mem[0] = view(m.free_mem, mem.shape[1])
+    if w.sizes[SHARES]:
+        share[0] = view(m.share_free, share.shape[1])
     number = s.count[RUNNING_JOBS]
-    ends = s.scratch[:number]
+    ends = view(s.scratch, number)
     for i in range(number):
         ends[i] = max(s.expected[s.running[i]], s.clock[NOW])
     order = np.argsort(ends)
@@ -127,11 +141,11 @@ def _profile_of_running(w: World, m: Machine, s: State, times, row) -> int:  # t
 def _load(w: World, z: Machine, row, at: int) -> None:  # type: ignore[no-untyped-def]
     """Make z the machine of one moment."""
     mask, share, cpu, mem = row
-    z.free_mask[:] = mask[at]
-    z.free_cpu[:] = cpu[at]
-    z.free_mem[:] = mem[at]
-    if share.shape[1] > 1:
-        z.share_free[:] = share[at]
+    view(z.free_mask, mask.shape[1])[:] = mask[at]
+    view(z.free_cpu, cpu.shape[1])[:] = cpu[at]
+    view(z.free_mem, mem.shape[1])[:] = mem[at]
+    if w.sizes[SHARES]:
+        view(z.share_free, share.shape[1])[:] = share[at]
     rebuild(w, z)
 
 
@@ -147,11 +161,11 @@ def _find_start(w: World, z: Machine, s: State, c: int, length: float, times, wh
         until = times[where[start]] + length
         blocked = -1
         at = start + 1
-        while at < number and times[where[at]] < until:
+        while at < number and (times[where[at]] < until or times[where[at]] == times[where[start]]):
             if _room(w, c, row, where[at]) < w.class_tasks[c]:
                 blocked = at
                 break
-            for n in range(len(w.node_gpus)):
+            for n in range(w.sizes[NUM_NODES]):
                 _keep_least(w, n, least, 0, row, where[at])
             at += 1
         if blocked >= 0:
@@ -187,17 +201,24 @@ def _hold(w: World, s: State, c: int, start: int, until: float, times, where, nu
 @kernel
 def plan_queue(w: World, m: Machine, z: Machine, s: State, q: int, head: int) -> None:
     """Plan the blocked head and then all candidates of queue q; start those whose turn is now."""
-    nodes = len(w.node_gpus)
+    nodes = w.sizes[NUM_NODES]
     waiting = s.count[PENDING_JOBS]
     most = s.count[RUNNING_JOBS] + 2 * waiting + 3
-    shares = 1
-    for c in range(len(w.class_tasks)):
-        if w.class_gpus[c] == 0 and w.class_milli[c] > 0:
-            shares = len(m.share_free)
+    shares = nodes * w.sizes[GPU_STRIDE] if w.sizes[SHARES] else 1
     times = np.empty(most)
     where = np.arange(most)
-    row = (np.empty((most, nodes), np.int64), np.empty((most, shares), np.int64), np.empty((most, nodes), np.int64), np.empty((most, nodes), np.int64))
-    least = (np.empty((1, nodes), np.int64), np.empty((1, shares), np.int64), np.empty((1, nodes), np.int64), np.empty((1, nodes), np.int64))
+    row = (
+        np.empty((most, nodes), np.int64),
+        np.empty((most, shares), np.int64),
+        np.empty((most, nodes), np.int64),
+        np.empty((most, nodes), np.int64),
+    )
+    least = (
+        np.empty((1, nodes), np.int64),
+        np.empty((1, shares), np.int64),
+        np.empty((1, nodes), np.int64),
+        np.empty((1, nodes), np.int64),
+    )
     number = _profile_of_running(w, m, s, times, row)
     left = waiting if w.policy[DEPTH] == NO_LIMIT else w.policy[DEPTH]
     deferred = np.empty(waiting, np.int64)

@@ -8,17 +8,17 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numba import typeof, types
+from numba import types
 from numpy.typing import NDArray
 
 from queuewise.cluster.spec import Cluster
 from queuewise.errors import InputError
 from queuewise.sim.compilation import JIT_DISABLED
 from queuewise.sim.kernel import replay
-from queuewise.sim.rules import SCORING_SIGNATURE, VIEW_SIZE, Order, Rules, scoring_function
+from queuewise.sim.rules import SCORING_SIGNATURE, Order, Rules, scoring_function
 from queuewise.sim.schedule import DONE, KILLED, Schedule
 from queuewise.sim.setup import lay_out
-from queuewise.sim.state import COMMIT, DECISIONS, F64, PIECES, Machine, State, World
+from queuewise.sim.state import COMMIT, DECISIONS, F64, PIECES, Machine, State, handle
 from queuewise.workload.jobs import Workload
 
 
@@ -40,10 +40,10 @@ def simulate(
     runtime, killed = _runtime(workload, kill_at_limit)
     world, machine, state = lay_out(workload, cluster, rules, runtime=runtime, estimate=estimate, predicted=predicted)
     laid_out = time.perf_counter()
-    run = compiled_replay(world, machine, state)
+    run = compiled_replay()
     spare = Machine(*(array.copy() for array in machine))
     began_replay = time.perf_counter()
-    run(world, machine, spare, state, _function_of(rules.order), _function_of(rules.backfill_order), np.zeros(VIEW_SIZE))
+    run(handle(world), handle(machine), handle(spare), handle(state), _function_of(rules.order), _function_of(rules.backfill_order))
     engine_s = (laid_out - began) + (time.perf_counter() - began_replay)  # compilation is not the engine's time
     state.status[(state.status == DONE) & killed] = KILLED
     return _schedule(workload, cluster, rules, state, estimate, policy, estimates, engine_s)
@@ -52,19 +52,18 @@ def simulate(
 _compiling = threading.Lock()  # several threads may ask for the first replay at once
 
 
-def compiled_replay(world: World, machine: Machine, state: State) -> Callable[..., None]:
+def compiled_replay() -> Callable[..., None]:
     """The replay kernel, compiled or loaded from the cache at its first use; there is one version for all policies."""
     with _compiling:
         if not JIT_DISABLED and not replay.signatures:  # type: ignore[attr-defined]
-            function = types.FunctionType(SCORING_SIGNATURE)
-            signature = (typeof(world), typeof(machine), typeof(machine), typeof(state), function, function, types.float64[::1])
-            replay.compile(signature)  # type: ignore[attr-defined]
+            addresses, function = types.int64[::1], types.FunctionType(SCORING_SIGNATURE)
+            replay.compile((addresses, addresses, addresses, addresses, function, function))  # type: ignore[attr-defined]
             replay.disable_compile()  # type: ignore[attr-defined]
     return replay
 
 
 @scoring_function
-def _no_score(facts: Any, pending: Any, number: int, now: float, view: Any, params: Any, out: Any) -> None:
+def _no_score(facts: Any, pending: Any, number: int, now: float, outlook: Any, params: Any, out: Any) -> None:
     """Stands where an order has no function."""
 
 

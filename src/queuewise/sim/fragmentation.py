@@ -10,22 +10,21 @@ from __future__ import annotations
 from queuewise.sim.compilation import inline, kernel
 from queuewise.sim.machine import WHOLE, give, slots, take, take_share
 from queuewise.sim.pieces import group_by_node, note_piece
-from queuewise.sim.state import Machine, State, World
-
+from queuewise.sim.state import GPU_STRIDE, NUM_TYPES, Machine, State, World
 
 LARGEST = 1 << 62
 
 
 @inline
 def _free_of(w: World, m: Machine, n: int, g: int) -> int:
-    return WHOLE if (m.free_mask[n] >> g) & 1 else m.share_free[n * w.gpu_stride[0] + g]
+    return WHOLE if (m.free_mask[n] >> g) & 1 else m.share_free[n * w.sizes[GPU_STRIDE] + g]
 
 
 @kernel
 def node_fragmentation(w: World, m: Machine, n: int) -> int:
     """GPU milli of node n that are free but useless, summed over the workload's tasks as the next one (exact, so ties are ties)."""
     total = 0
-    for t in range(len(w.type_gpu)):
+    for t in range(w.sizes[NUM_TYPES]):
         total += w.type_weight[t] * _fragment(w, m, n, t)
     return total
 

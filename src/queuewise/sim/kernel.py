@@ -34,6 +34,10 @@ from queuewise.sim.state import (
     NO_BACKFILL,
     NO_LIMIT,
     NOW,
+    NUM_JOBS,
+    NUM_QUEUES,
+    OUTLOOK_SIZE,
+    PARAMS_SIZE,
     PENDING_JOBS,
     RULE,
     SECOND_ORDER,
@@ -41,10 +45,11 @@ from queuewise.sim.state import (
     Machine,
     State,
     World,
-    lift_machine,
-    lift_state,
-    lift_world,
+    as_machine,
+    as_state,
+    as_world,
 )
+from queuewise.sim.tables import view
 
 
 @kernel
@@ -110,18 +115,23 @@ def _backfill(w: World, m: Machine, z: Machine, s: State, q: int, head: int) -> 
 
 
 @kernel
-def _score_pending(w: World, s: State, scorer, second_scorer, view) -> None:  # type: ignore[no-untyped-def]
+def _score_pending(w: World, s: State, scorer, second_scorer) -> None:  # type: ignore[no-untyped-def]
     """Bring the scores of dynamic queues up to date."""
     number = s.count[PENDING_JOBS]
-    num_jobs = len(w.submit)
+    num_jobs = w.sizes[NUM_JOBS]
+    facts = view(w.facts, num_jobs)
+    pending = view(s.pending, number)
+    outlook = view(s.outlook, OUTLOOK_SIZE)
+    params = view(w.params, PARAMS_SIZE)
+    second_params = view(w.second_params, PARAMS_SIZE)
     if w.scored_by[0]:
-        scorer(w.facts, s.pending, number, s.clock[NOW], view, w.params, s.score)
+        scorer(facts, pending, number, s.clock[NOW], outlook, params, view(s.score, number))
     else:
         for slot in range(number):
             s.score[slot] = w.fixed_score[s.pending[slot]]
     if w.policy[SECOND_ORDER]:
         if w.scored_by[1]:
-            second_scorer(w.facts, s.pending, number, s.clock[NOW], view, w.params, s.second_score)
+            second_scorer(facts, pending, number, s.clock[NOW], outlook, second_params, view(s.second_score, number))
         else:
             for slot in range(number):
                 s.second_score[slot] = w.fixed_score[num_jobs + s.pending[slot]]
@@ -144,14 +154,14 @@ def schedule_queue(w: World, m: Machine, z: Machine, s: State, q: int) -> None:
 
 
 @kernel
-def decide(w: World, m: Machine, z: Machine, s: State, scorer, second_scorer, view) -> None:  # type: ignore[no-untyped-def]
+def decide(w: World, m: Machine, z: Machine, s: State, scorer, second_scorer) -> None:  # type: ignore[no-untyped-def]
     """The scheduling pass."""
     s.count[DECISIONS] += 1
     if s.count[PENDING_JOBS] == 0:
         return
     if w.policy[DYNAMIC]:
-        _score_pending(w, s, scorer, second_scorer, view)
-    for q in range(len(s.committed)):
+        _score_pending(w, s, scorer, second_scorer)
+    for q in range(w.sizes[NUM_QUEUES]):
         if s.queue_active[q] > 0:
             schedule_queue(w, m, z, s, q)
 
@@ -163,14 +173,14 @@ def next_instant(w: World, m: Machine, s: State) -> bool:
     if s.count[EVENTS] > 0:
         time = s.event_time[0]
     arrived = s.count[ARRIVED]
-    if arrived < len(w.submit):
+    if arrived < w.sizes[NUM_JOBS]:
         time = min(time, w.submit[arrived])
     if time == np.inf:
         return False
     s.clock[NOW] = time
     while s.count[EVENTS] > 0 and s.event_time[0] == time:
         finish(w, m, s, pop_event(s))
-    while arrived < len(w.submit) and w.submit[arrived] == time:
+    while arrived < w.sizes[NUM_JOBS] and w.submit[arrived] == time:
         arrive(w, s, arrived)
         arrived += 1
     s.count[ARRIVED] = arrived
@@ -178,11 +188,11 @@ def next_instant(w: World, m: Machine, s: State) -> bool:
 
 
 @entry
-def replay(world, machine, spare, state, scorer, second_scorer, view) -> None:  # type: ignore[no-untyped-def]
+def replay(world, machine, spare, state, scorer, second_scorer) -> None:  # type: ignore[no-untyped-def]
     """Run until nothing is left to happen."""
-    w = lift_world(world)
-    m = lift_machine(machine)
-    z = lift_machine(spare)
-    s = lift_state(state)
+    w = as_world(world)
+    m = as_machine(machine)
+    z = as_machine(spare)
+    s = as_state(state)
     while next_instant(w, m, s):
-        decide(w, m, z, s, scorer, second_scorer, view)
+        decide(w, m, z, s, scorer, second_scorer)

@@ -8,7 +8,8 @@ in index order, and `pool_slots` keeps the number of tasks each pool can take, s
 from __future__ import annotations
 
 from queuewise.sim.compilation import inline, kernel, lowest_bit
-from queuewise.sim.state import BY_CPU, BY_GPU, Machine, World
+from queuewise.sim.state import BY_CPU, BY_GPU, GPU_STRIDE, NUM_NODES, NUM_POOLS, NUM_WORDS, SHARES, Machine, World
+from queuewise.sim.tables import view
 
 WHOLE = 1000
 MANY = 1 << 60
@@ -26,7 +27,7 @@ def lowest_bits(mask: int, number: int) -> int:
 @kernel
 def share_slots(w: World, m: Machine, n: int, milli: int) -> int:
     total = 0
-    base = n * w.gpu_stride[0]
+    base = n * w.sizes[GPU_STRIDE]
     for g in range(w.node_gpus[n]):
         if (m.free_mask[n] >> g) & 1:
             total += WHOLE // milli
@@ -56,7 +57,7 @@ def slots_up_to(w: World, m: Machine, c: int, enough: int) -> int:
     total = 0
     if w.class_by_pool[c]:
         for i in range(w.class_pool_first[c], w.class_pool_first[c + 1]):
-            total += m.pool_slots[w.class_pools[i] * w.gpu_stride[0] + w.class_gpus[c]]
+            total += m.pool_slots[w.class_pools[i] * w.sizes[GPU_STRIDE] + w.class_gpus[c]]
         return total
     for i in range(w.class_pool_first[c], w.class_pool_first[c + 1]):
         p = w.class_pools[i]
@@ -110,7 +111,7 @@ def set_free_gpus(w: World, m: Machine, n: int, mask: int, free: int) -> None:
         return
     m.free_gpus[n] = free
     p = w.node_pool[n]
-    stride = w.gpu_stride[0]
+    stride = w.sizes[GPU_STRIDE]
     base = p * stride
     m.bucket[base + old] -= 1
     m.bucket[base + free] += 1
@@ -146,7 +147,7 @@ def take(w: World, m: Machine, c: int, n: int, tasks: int, widest: bool) -> int:
 @kernel
 def choose_share(w: World, m: Machine, n: int, milli: int, widest: bool) -> int:
     """The GPU of node n that a share goes to; one has room."""
-    base = n * w.gpu_stride[0]
+    base = n * w.sizes[GPU_STRIDE]
     best = -1
     best_free = 0
     for g in range(w.node_gpus[n]):
@@ -160,7 +161,7 @@ def choose_share(w: World, m: Machine, n: int, milli: int, widest: bool) -> int:
 @kernel
 def take_share(w: World, m: Machine, n: int, gpus: int, milli: int) -> None:
     g = lowest_bit(gpus)
-    at = n * w.gpu_stride[0] + g
+    at = n * w.sizes[GPU_STRIDE] + g
     m.free_milli[n] -= milli
     if (m.free_mask[n] >> g) & 1:
         m.share_free[at] = WHOLE - milli
@@ -198,7 +199,7 @@ def give(w: World, m: Machine, c: int, n: int, tasks: int, gpus: int) -> None:
 @kernel
 def give_share(w: World, m: Machine, n: int, gpus: int, milli: int) -> None:
     g = lowest_bit(gpus)
-    at = n * w.gpu_stride[0] + g
+    at = n * w.sizes[GPU_STRIDE] + g
     m.free_milli[n] += milli
     m.share_free[at] += milli
     if m.share_free[at] == WHOLE:
@@ -207,26 +208,29 @@ def give_share(w: World, m: Machine, n: int, gpus: int, milli: int) -> None:
 
 
 @kernel
-def copy_machine(source: Machine, target: Machine) -> None:
-    target.free_mask[:] = source.free_mask
-    target.free_gpus[:] = source.free_gpus
-    target.share_free[:] = source.share_free
-    target.free_milli[:] = source.free_milli
-    target.free_cpu[:] = source.free_cpu
-    target.free_mem[:] = source.free_mem
-    target.pool_slots[:] = source.pool_slots
-    target.bucket[:] = source.bucket
-    target.bits[:] = source.bits
+def copy_machine(w: World, source: Machine, target: Machine) -> None:
+    nodes = w.sizes[NUM_NODES]
+    buckets = w.sizes[NUM_POOLS] * w.sizes[GPU_STRIDE]
+    view(target.free_mask, nodes)[:] = view(source.free_mask, nodes)
+    view(target.free_gpus, nodes)[:] = view(source.free_gpus, nodes)
+    view(target.free_milli, nodes)[:] = view(source.free_milli, nodes)
+    view(target.free_cpu, nodes)[:] = view(source.free_cpu, nodes)
+    view(target.free_mem, nodes)[:] = view(source.free_mem, nodes)
+    view(target.pool_slots, buckets)[:] = view(source.pool_slots, buckets)
+    view(target.bucket, buckets)[:] = view(source.bucket, buckets)
+    view(target.bits, w.sizes[NUM_WORDS])[:] = view(source.bits, w.sizes[NUM_WORDS])
+    if w.sizes[SHARES]:
+        view(target.share_free, nodes * w.sizes[GPU_STRIDE])[:] = view(source.share_free, nodes * w.sizes[GPU_STRIDE])
 
 
 @kernel
 def rebuild(w: World, m: Machine) -> None:
     """Derive counts and buckets anew from free_mask and share_free."""
-    stride = w.gpu_stride[0]
-    m.pool_slots[:] = 0
-    m.bucket[:] = 0
-    m.bits[:] = 0
-    for n in range(len(w.node_gpus)):
+    stride = w.sizes[GPU_STRIDE]
+    view(m.pool_slots, w.sizes[NUM_POOLS] * stride)[:] = 0
+    view(m.bucket, w.sizes[NUM_POOLS] * stride)[:] = 0
+    view(m.bits, w.sizes[NUM_WORDS])[:] = 0
+    for n in range(w.sizes[NUM_NODES]):
         free = 0
         milli = 0
         for g in range(w.node_gpus[n]):

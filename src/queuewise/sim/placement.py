@@ -17,6 +17,7 @@ from queuewise.sim.state import (
     CHEAPEST,
     FASTEST,
     FGD,
+    GPU_STRIDE,
     NO_LIMIT,
     PACK,
     PLACED,
@@ -27,10 +28,12 @@ from queuewise.sim.state import (
     SPREAD,
     STARTS,
     TIER,
+    UNIFORM,
     Machine,
     State,
     World,
 )
+from queuewise.sim.tables import view
 from queuewise.sim.tiers import place_by_tier
 
 
@@ -77,10 +80,10 @@ def _choose(w: World, m: Machine, rule: int, c: int, remaining: int) -> int:
         last = w.pool_gpus[p] + 1 if by_pool else w.pool_first[p + 1]
         for k in range(first, last):
             if by_pool:
-                if m.bucket[p * w.gpu_stride[0] + k] == 0:
+                if m.bucket[p * w.sizes[GPU_STRIDE] + k] == 0:
                     continue
                 n = lowest_in_bucket(w, m, p, k)
-                room = w.divide[k * w.gpu_stride[0] + w.class_gpus[c]]
+                room = w.divide[k * w.sizes[GPU_STRIDE] + w.class_gpus[c]]
             else:
                 n = w.pool_nodes[k]
                 room = slots(w, m, c, n)
@@ -91,7 +94,9 @@ def _choose(w: World, m: Machine, rule: int, c: int, remaining: int) -> int:
             free = free_primary(w, m, c, n) if packs else 0
             if best < 0 or (
                 key < best_key
-                or (key == best_key and (fill < best_fill or (fill == best_fill and (free < best_free or (free == best_free and n < best)))))
+                or (
+                    key == best_key and (fill < best_fill or (fill == best_fill and (free < best_free or (free == best_free and n < best))))
+                )
             ):
                 best = n
                 best_key = key
@@ -113,7 +118,7 @@ def _choose_random(w: World, s: State, m: Machine, c: int, draw: int) -> int:
                 allowed[number] = n
                 number += 1
     u = mix(mix(w.policy[SEED] ^ np.int64(mix(s.count[STARTS]))) + np.uint64(draw))
-    chosen = allowed[:number]
+    chosen = view(allowed, number)
     if w.class_pool_first[c + 1] - w.class_pool_first[c] > 1:
         chosen.sort()
     return chosen[np.int64(u % np.uint64(number))]
@@ -161,7 +166,7 @@ def fits(w: World, m: Machine, s: State, c: int) -> bool:
 @kernel
 def runtime_factor(w: World, s: State, c: int) -> float:
     """The factor of the placement in State.place_*: slowest kind and spread penalties."""
-    if w.uniform[0]:
+    if w.sizes[UNIFORM]:
         return 1.0
     slowest = np.inf
     number = nodes_used(s)

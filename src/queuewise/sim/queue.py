@@ -23,8 +23,10 @@ from queuewise.sim.state import (
     MAX_LEVELS,
     NO_LIMIT,
     NOW,
+    NUM_JOBS,
     PENDING_JOBS,
     SECOND_ORDER,
+    TREE_SIZE,
     State,
     World,
 )
@@ -121,7 +123,7 @@ def enqueue(w: World, s: State, j: int) -> None:
     else:
         _raise_leaf(w, s, c, 0, w.leaf[j], w.estimate[j])
         if w.policy[SECOND_ORDER]:
-            _raise_leaf(w, s, c, w.tree_size[0], w.leaf[len(w.submit) + j], w.estimate[j])
+            _raise_leaf(w, s, c, w.sizes[TREE_SIZE], w.leaf[w.sizes[NUM_JOBS] + j], w.estimate[j])
     s.count[PENDING_JOBS] += 1
 
 
@@ -140,12 +142,12 @@ def dequeue(w: World, s: State, j: int) -> None:
     else:
         _clear_leaf(w, s, c, 0, w.leaf[j])
         if w.policy[SECOND_ORDER]:
-            _clear_leaf(w, s, c, w.tree_size[0], w.leaf[len(w.submit) + j])
+            _clear_leaf(w, s, c, w.sizes[TREE_SIZE], w.leaf[w.sizes[NUM_JOBS] + j])
 
 
 @kernel
 def _first_by_trees(w: World, s: State, q: int, order: int, limited: bool) -> int:
-    num_jobs = len(w.submit)
+    num_jobs = w.sizes[NUM_JOBS]
     jobs = order * num_jobs
     now = s.clock[NOW] if limited else 0.0
     bound = s.clock[BOUND] if limited else 0.0
@@ -156,7 +158,7 @@ def _first_by_trees(w: World, s: State, q: int, order: int, limited: bool) -> in
         stretch = s.stretch[c] if limited else ANY_LENGTH
         if stretch == FORBIDDEN:
             continue
-        leaf = _first_leaf(w, s, c, order * w.tree_size[0], now, stretch, bound)
+        leaf = _first_leaf(w, s, c, order * w.sizes[TREE_SIZE], now, stretch, bound)
         if leaf >= 0:
             j = w.leaf_job[jobs + w.class_first[c] + leaf]
             if w.rank[jobs + j] < best_rank:

@@ -13,7 +13,8 @@ import numpy as np
 from queuewise.sim.compilation import inline, kernel
 from queuewise.sim.machine import copy_machine, give, take_exactly
 from queuewise.sim.placement import fits
-from queuewise.sim.state import EARLY_ENDS, NOW, PLACED, RUNNING_JOBS, TRACK_FREE_TIMES, Machine, State, World
+from queuewise.sim.state import EARLY_ENDS, NOW, NUM_NODES, NUM_POOLS, PLACED, RUNNING_JOBS, TRACK_FREE_TIMES, Machine, State, World
+from queuewise.sim.tables import view
 
 FREE = -np.inf  # a GPU that is free now, in free_times
 
@@ -21,7 +22,7 @@ FREE = -np.inf  # a GPU that is free now, in free_times
 @inline
 def book_gpus(w: World, s: State, n: int, number: int, until: float) -> None:
     """Note that `number` free GPUs of node n are expected to be free again at `until`."""
-    stride = len(w.node_gpus)
+    stride = w.sizes[NUM_NODES]
     source = number
     target = 0
     while source < w.node_gpus[n] and s.free_times[source * stride + n] < until:
@@ -36,7 +37,7 @@ def book_gpus(w: World, s: State, n: int, number: int, until: float) -> None:
 @inline
 def unbook_gpus(w: World, s: State, n: int, number: int, until: float) -> None:
     """Note that `number` GPUs of node n that were expected at `until` are free."""
-    stride = len(w.node_gpus)
+    stride = w.sizes[NUM_NODES]
     at = 0
     while s.free_times[at * stride + n] != until:
         at += 1
@@ -51,7 +52,7 @@ def _kth_free_time(w: World, s: State, c: int) -> float:
     """The k-th smallest of the times at which a node can take one more task of class c, k being the gang's size."""
     k = w.class_tasks[c]
     g = w.class_gpus[c]
-    stride = len(w.node_gpus)
+    stride = w.sizes[NUM_NODES]
     least = s.scratch
     for i in range(k):
         least[i] = np.inf
@@ -73,7 +74,7 @@ def _kth_free_time(w: World, s: State, c: int) -> float:
 def _slots_by(w: World, s: State, c: int, time: float) -> int:
     """Tasks of class c that fit at `time`, if running jobs end when expected."""
     g = w.class_gpus[c]
-    stride = len(w.node_gpus)
+    stride = w.sizes[NUM_NODES]
     total = 0
     for i in range(w.class_pool_first[c], w.class_pool_first[c + 1]):
         p = w.class_pools[i]
@@ -86,7 +87,7 @@ def _slots_by(w: World, s: State, c: int, time: float) -> int:
 
 @inline
 def _free_by(w: World, s: State, n: int, time: float) -> int:
-    stride = len(w.node_gpus)
+    stride = w.sizes[NUM_NODES]
     number = 0
     while number < w.node_gpus[n] and s.free_times[number * stride + n] <= time:
         number += 1
@@ -96,9 +97,9 @@ def _free_by(w: World, s: State, n: int, time: float) -> int:
 @kernel
 def _reserve_on_scratch(w: World, m: Machine, z: Machine, s: State, c: int) -> float:
     """Make z the machine at the earliest time at which class c fits, and return that time (inf: never)."""
-    copy_machine(m, z)
+    copy_machine(w, m, z)
     number = s.count[RUNNING_JOBS]
-    times = s.scratch[:number]
+    times = view(s.scratch, number)
     for i in range(number):
         times[i] = max(s.expected[s.running[i]], s.clock[NOW])
     order = np.argsort(times)
@@ -143,7 +144,7 @@ def reserve_head(w: World, m: Machine, z: Machine, s: State, q: int, head: int) 
 def lost_slots(w: World, s: State, q: int, head_class: int, c: int) -> int:
     """Tasks of the head's class that no longer fit at the shadow time if the placement in State.place_* outlives it."""
     g = w.class_gpus[head_class]
-    pools = len(w.pool_gpus)
+    pools = w.sizes[NUM_POOLS]
     lost = 0
     for k in range(s.count[PLACED]):
         n = s.place_node[k]
@@ -173,13 +174,13 @@ def head_keeps_place(w: World, z: Machine, s: State, q: int, head_class: int, c:
 def _fits_keeping_placement(w: World, z: Machine, s: State, c: int) -> bool:
     """`fits`, which may build a placement of its own, without losing the one in State.place_*."""
     number = s.count[PLACED]
-    nodes = s.place_node[:number].copy()
-    tasks = s.place_tasks[:number].copy()
-    gpus = s.place_gpus[:number].copy()
+    nodes = view(s.place_node, number).copy()
+    tasks = view(s.place_tasks, number).copy()
+    gpus = view(s.place_gpus, number).copy()
     answer = fits(w, z, s, c)
-    s.place_node[:number] = nodes
-    s.place_tasks[:number] = tasks
-    s.place_gpus[:number] = gpus
+    view(s.place_node, number)[:] = nodes
+    view(s.place_tasks, number)[:] = tasks
+    view(s.place_gpus, number)[:] = gpus
     s.count[PLACED] = number
     return answer
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from numba import from_dtype, njit, types
@@ -12,9 +11,7 @@ from numba import from_dtype, njit, types
 from queuewise.sim.compilation import JIT_DISABLED
 from queuewise.sim.state import F64, FACTS, NO_BACKFILL, NO_LIMIT, PACK, REORDER
 
-VIEW_SIZE = 8  # numbers about queue and cluster that a scoring function sees
-
-# void score(facts[J], pending[:number], number, now, view, params, out): writes out[i] for the job pending[i]; least goes first.
+# void score(facts[J], pending[number], number, now, outlook, params, out[number]): writes out[i] for the job pending[i]; least goes first.
 SCORING_SIGNATURE = types.void(
     from_dtype(FACTS)[::1], types.int32[::1], types.int64, types.float64, types.float64[::1], types.float64[::1], types.float64[::1]
 )

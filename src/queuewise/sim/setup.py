@@ -23,15 +23,29 @@ from queuewise.sim.state import (
     EASY_STRICT,
     F64,
     FACTS,
+    GPU_STRIDE,
     I64,
     NO_LIMIT,
+    NUM_CLASSES,
+    NUM_JOBS,
+    NUM_NODES,
+    NUM_POOLS,
+    NUM_QUEUES,
+    NUM_TYPES,
+    NUM_WORDS,
+    OUTLOOK_SIZE,
+    PARAMS_SIZE,
     POLICY_SIZE,
     RULE,
     RULE_OPTION,
     SECOND_ORDER,
     SEED,
+    SHARES,
+    SIZES,
     TIER,
     TRACK_FREE_TIMES,
+    TREE_SIZE,
+    UNIFORM,
     Machine,
     State,
     World,
@@ -54,10 +68,33 @@ def lay_out(
     fields |= _orders(rules, classes, trees)
     fields |= _scores(workload, cluster, rules, pools, classes, estimate, predicted)
     fields |= _task_types(workload, cluster, classes)
+    fields["sizes"] = _sizes(workload, cluster, pools, classes, trees, fields)
     fields["policy"] = _policy(rules, bool(fields["class_by_pool"].all()))
     fields |= {"submit": _own(workload.submit), "runtime": _own(runtime), "estimate": _own(estimate), "job_class": classes.of_job}
-    world = World(**fields)
-    return world, layout.empty_machine(cluster, pools, world.pool_words, world.pool_bits), _state(workload, rules, classes, pools, trees, world)
+    world = World(**{name: np.ascontiguousarray(array) for name, array in fields.items()})
+    return (
+        world,
+        layout.empty_machine(cluster, pools, world.pool_words, world.pool_bits),
+        _state(workload, rules, classes, pools, trees, world),
+    )
+
+
+def _sizes(workload: Workload, cluster: Cluster, pools: Pools, classes: Classes, trees: Trees, fields: dict[str, NDArray[Any]]) -> I64:
+    stride = int(cluster.node_gpus.max()) + 1
+    uniform = (layout.node_speed(cluster) == 1.0).all() and cluster.node_penalty == 0.0 and cluster.rack_penalty == 0.0
+    sizes = np.zeros(SIZES, np.int64)
+    sizes[NUM_JOBS] = len(workload)
+    sizes[NUM_NODES] = cluster.num_nodes
+    sizes[NUM_POOLS] = len(pools)
+    sizes[NUM_CLASSES] = len(classes)
+    sizes[NUM_QUEUES] = int(fields["class_queue"].max()) + 1
+    sizes[NUM_TYPES] = len(fields["type_gpu"])
+    sizes[NUM_WORDS] = int(fields["pool_words"].sum()) * stride
+    sizes[GPU_STRIDE] = stride
+    sizes[TREE_SIZE] = trees.size
+    sizes[SHARES] = int(classes.is_share.any())
+    sizes[UNIFORM] = int(uniform)
+    return sizes
 
 
 def _own(column: NDArray[Any]) -> F64:
@@ -88,15 +125,12 @@ def _nodes(cluster: Cluster, pools: Pools) -> dict[str, NDArray[Any]]:
         "pool_words": words,
         "pool_bits": np.concatenate([[0], np.cumsum(words * stride)[:-1]]),
         "penalty": np.array([cluster.node_penalty, cluster.rack_penalty]),
-        "gpu_stride": np.array([stride]),
         "divide": free // np.maximum(per_task, 1),
     }
 
 
 def _classes(workload: Workload, cluster: Cluster, pools: Pools, classes: Classes) -> dict[str, NDArray[Any]]:
     worst = layout.worst_factor(classes, cluster, pools)
-    speeds = layout.node_speed(cluster)
-    uniform = (speeds == 1.0).all() and cluster.node_penalty == 0.0 and cluster.rack_penalty == 0.0
     counts = classes.allows.sum(axis=1)
     return {
         "class_tasks": classes.tasks,
@@ -113,7 +147,6 @@ def _classes(workload: Workload, cluster: Cluster, pools: Pools, classes: Classe
         "class_pool_first": np.concatenate([[0], np.cumsum(counts)]),
         "class_pools": np.nonzero(classes.allows)[1],
         "class_allows": classes.allows.astype(np.int64).ravel(),
-        "uniform": np.array([int(uniform)]),
     }
 
 
@@ -121,7 +154,7 @@ def _orders(rules: Rules, classes: Classes, trees: Trees) -> dict[str, NDArray[A
     nothing = np.zeros(1, np.int32)
     fields: dict[str, NDArray[Any]] = {
         "rank": nothing, "leaf": nothing, "leaf_job": nothing,
-        "class_first": trees.class_first, "tree_levels": trees.levels, "tree_level": trees.level, "tree_size": np.array([trees.size]),
+        "class_first": trees.class_first, "tree_levels": trees.levels, "tree_level": trees.level,
     }  # fmt: skip
     if not rules.dynamic:
         indexes = [layout.order_jobs(classes, trees, order.fixed) for order in rules.orders if order.fixed is not None]
@@ -135,7 +168,7 @@ def _scores(
 ) -> dict[str, NDArray[Any]]:
     num_jobs = len(workload)
     fields: dict[str, NDArray[Any]] = {
-        "facts": np.zeros(1, FACTS), "fixed_score": NONE, "params": rules.order.params,
+        "facts": np.zeros(1, FACTS), "fixed_score": NONE, "params": _padded(rules.orders[0].params), "second_params": _padded(rules.orders[-1].params),
         "scored_by": np.array([int(order.fixed is None) for order in rules.orders] + [0]),
     }  # fmt: skip
     if rules.dynamic:
@@ -144,12 +177,18 @@ def _scores(
     return fields
 
 
+def _padded(params: F64) -> F64:
+    padded = np.zeros(PARAMS_SIZE)
+    padded[: len(params)] = params
+    return padded
+
+
 def job_facts(workload: Workload, estimate: F64, predicted: F64 | None, watts: F64) -> NDArray[np.void]:
     """[J] what a scoring function may know of each job."""
     facts = np.zeros(len(workload), FACTS)
     columns: dict[str, NDArray[Any]] = {
         "submit": workload.submit, "estimate": estimate, "predicted": estimate if predicted is None else predicted,
-        "size": workload.size, "num_tasks": workload.num_tasks, "gpus": workload.gpus, "cpus": workload.cores,
+        "width": workload.size, "num_tasks": workload.num_tasks, "gpus": workload.gpus, "cpus": workload.cores,
         "mem_mib": workload.mem_mib * workload.num_tasks.astype(np.float64), "priority": workload.priority,
         "deadline": np.where(np.isnan(workload.deadline), np.inf, workload.deadline), "watts": watts,
         "user": workload.user, "group": workload.group, "index": np.arange(len(workload)),
@@ -201,14 +240,14 @@ def _policy(rules: Rules, all_by_pool: bool) -> I64:
 
 def _state(workload: Workload, rules: Rules, classes: Classes, pools: Pools, trees: Trees, world: World) -> State:
     num_jobs, num_nodes, num_classes = len(workload), len(pools.of_node), len(classes)
-    num_queues = int(world.class_queue.max()) + 1
+    num_queues = int(world.sizes[NUM_QUEUES])
     listed = num_jobs if rules.dynamic else 1
     nodes_of_class = classes.allows @ np.diff(pools.first)
     pieces = np.where(classes.is_share, classes.tasks, np.minimum(classes.tasks, nodes_of_class))
     placed = int(classes.tasks[classes.feasible].max(initial=1)) + 1
     log = int((pieces * classes.jobs)[classes.feasible].sum()) + 1
     per_queue = np.bincount(world.class_queue, minlength=num_queues)
-    gpus = int(world.gpu_stride[0]) - 1
+    gpus = int(world.sizes[GPU_STRIDE]) - 1
     return State(
         clock=np.zeros(CLOCK_SIZE),
         count=np.zeros(COUNT_SIZE, np.int64),
@@ -230,6 +269,7 @@ def _state(workload: Workload, rules: Rules, classes: Classes, pools: Pools, tre
         committed=np.full(num_queues, -1, np.int64),
         pending=np.empty(listed, np.int32),
         pending_slot=np.empty(listed, np.int32),
+        outlook=np.zeros(OUTLOOK_SIZE),
         score=np.empty(listed),
         second_score=np.empty(listed),
         stretch=np.zeros(num_classes),

@@ -12,16 +12,18 @@ hardware, so "does it fit" is asked once per class and never per job. A *pool* i
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from queuewise.sim.compilation import struct
+from queuewise.sim.tables import addresses_of, table
 
 I64 = NDArray[np.int64]
 I32 = NDArray[np.int32]
+I8 = NDArray[np.int8]
 F64 = NDArray[np.float64]
+Records = NDArray[np.void]  # FACTS
 
 # Primary resource of a class: what placement rules measure nodes by.
 BY_GPU, BY_CPU, BY_MEM = range(3)
@@ -32,6 +34,11 @@ DISPATCH, BACKFILL, RULE, RULE_OPTION, DYNAMIC, DEPTH, SECOND_ORDER, SEED, TRACK
 REORDER, COMMIT = range(2)
 NO_BACKFILL, GREEDY, EASY, EASY_STRICT, CONSERVATIVE = range(5)
 FIRST, PACK, SPREAD, RANDOM, FASTEST, CHEAPEST, TIER, FGD = range(8)
+# Entries of World.sizes
+NUM_JOBS, NUM_NODES, NUM_POOLS, NUM_CLASSES, NUM_QUEUES, NUM_TYPES, NUM_WORDS, GPU_STRIDE, TREE_SIZE, SHARES, UNIFORM, SIZES = range(12)
+#   GPU_STRIDE: GM + 1. TREE_SIZE: length of one order's trees. SHARES: 1 if some class takes shares of GPUs. UNIFORM: 1 if every factor is 1.0.
+OUTLOOK_SIZE = 8
+PARAMS_SIZE = 8
 MAX_LEVELS = 8  # of a queue tree; fan-out 16
 NO_LIMIT = -1  # RULE_OPTION of `pack` without a limit on extra nodes; DEPTH without a limit
 
@@ -46,7 +53,7 @@ FACTS = np.dtype(
         ("submit", np.float64),  # seconds
         ("estimate", np.float64),  # seconds
         ("predicted", np.float64),  # seconds, from the history of finished jobs
-        ("size", np.float64),  # GPUs, or cores of a job without GPUs
+        ("width", np.float64),  # GPUs, or cores of a job without GPUs (n in the literature)
         ("num_tasks", np.float64),
         ("gpus", np.float64),
         ("cpus", np.float64),
@@ -63,6 +70,7 @@ FACTS = np.dtype(
 
 
 class World(NamedTuple):
+    sizes: I64  # [SIZES]
     # nodes
     node_pool: I64  # [N]
     node_slot: I64  # [N] position of the node within its pool
@@ -80,7 +88,6 @@ class World(NamedTuple):
     pool_words: I64  # [P] 64-bit words a bitset over the pool's nodes takes
     pool_bits: I64  # [P] offset of the pool's first bitset in Machine.bits
     penalty: F64  # [2] added to the factor for more nodes, for more racks than needed
-    gpu_stride: I64  # [1] GM + 1
     divide: I64  # [(GM+1)*(GM+1)] divide[f*(GM+1)+g] = f // g
     # demand classes
     class_tasks: I64  # [C]
@@ -97,7 +104,6 @@ class World(NamedTuple):
     class_pool_first: I64  # [C+1] offsets into class_pools
     class_pools: I64  # allowed pools by class
     class_allows: I64  # [C*P] 1: the class may use the pool
-    uniform: I64  # [1] 1: every factor is 1.0
     # jobs
     submit: F64  # [J]
     runtime: F64  # [J]
@@ -110,12 +116,12 @@ class World(NamedTuple):
     class_first: I64  # [C+1]
     tree_levels: I64  # [C] levels of the class's tree
     tree_level: I64  # [C*MAX_LEVELS] offset in State.tree of each level, leaves first (of order o: + o * tree_size)
-    tree_size: I64  # [1] length of one order's trees
     # scores (dynamic queues only)
-    facts: NDArray[np.void]  # [J] FACTS records, what a scoring function may know of a job
+    facts: Records  # [J] what a scoring function may know of a job
     fixed_score: F64  # [O*J] scores of orders that never change; NaN: ask the order's function
     scored_by: I64  # [O] 0 fixed_score, 1 the order's function
-    params: F64  # numbers for the scoring functions
+    params: F64  # [PARAMS_SIZE] numbers for the scoring function of the first order
+    second_params: F64  # [PARAMS_SIZE] and of the second
     # fgd
     type_gpu: I64  # [T] task types: milli
     type_cpu: I64  # [T]
@@ -141,7 +147,7 @@ class State(NamedTuple):
     clock: F64  # [CLOCK_SIZE]
     count: I64  # [COUNT_SIZE]
     # jobs
-    status: NDArray[np.int8]  # [J]
+    status: I8  # [J]
     start: F64  # [J] first start
     end: F64  # [J]
     expected: F64  # [J] expected end while running: last start + estimate * factor
@@ -161,6 +167,7 @@ class State(NamedTuple):
     committed: I64  # [Q] job or -1
     pending: I32  # [J or 1] queued jobs, unordered (dynamic orders only)
     pending_slot: I32  # [J or 1]
+    outlook: F64  # [OUTLOOK_SIZE] what a scoring function may know of queue and cluster
     score: F64  # [J or 1] by position in `pending`
     second_score: F64  # [J or 1]
     stretch: F64  # [C] which jobs of a class may start now: see queue.py
@@ -190,6 +197,18 @@ class State(NamedTuple):
     piece_end: F64
 
 
-lift_world = struct("WorldRef", World)
-lift_machine = struct("MachineRef", Machine)
-lift_state = struct("StateRef", State)
+_DTYPES = {"I64": np.int64, "I32": np.int32, "I8": np.int8, "F64": np.float64, "Records": FACTS}
+
+
+def _column_dtypes(fields: type[NamedTuple]) -> dict[str, Any]:
+    return {name: _DTYPES[alias.__forward_arg__] for name, alias in fields.__annotations__.items()}
+
+
+as_world = table(World, _column_dtypes(World))
+as_machine = table(Machine, _column_dtypes(Machine))
+as_state = table(State, _column_dtypes(State))
+
+
+def handle(arrays: World | Machine | State) -> Any:
+    """What a compiled entry is given in place of the structure; the structure must outlive the call."""
+    return addresses_of(arrays, _column_dtypes(type(arrays)))

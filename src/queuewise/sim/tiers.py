@@ -13,6 +13,7 @@ from queuewise.sim.compilation import inline, kernel
 from queuewise.sim.machine import lowest_bit, slots
 from queuewise.sim.pieces import put_tasks
 from queuewise.sim.state import RULE_OPTION, Machine, State, World
+from queuewise.sim.tables import view
 
 DEFRAGMENT, BALANCE = range(2)  # RULE_OPTION of `tier`
 IMPOSSIBLE = 1 << 60
@@ -46,7 +47,7 @@ def _candidates(w: World, m: Machine, s: State, c: int, most: int) -> int:
                 if slots(w, m, c, w.pool_nodes[k]) > 0:
                     s.scratch_nodes[number] = w.pool_nodes[k]
                     number += 1
-    s.scratch_nodes[:number].sort()
+    view(s.scratch_nodes, number).sort()
     return number
 
 
@@ -120,9 +121,7 @@ def _best_frag(lead, trail, nodes: int, second_tier: bool, balance_first: bool) 
     for d in range(len(lead)):
         if lead[d] == IMPOSSIBLE or (second_tier and d > nodes):
             continue
-        if best < 0:
-            best = d
-        elif balance_first and (lead[d] < lead[best]):
+        if best < 0 or (balance_first and (lead[d] < lead[best])):
             best = d
     return best
 

@@ -1,0 +1,168 @@
+"""Tables: how kernels see a NamedTuple of arrays.
+
+Python holds a NamedTuple of NumPy arrays. A kernel gets one pointer, to a list of the arrays' addresses, and reads `w.node_gpus[n]` as two
+loads: no reference counts, no bounds, no unpacking of a hundred array structures at every call. That makes kernels
+quick to compile and lets a batch of simulations be a matrix of addresses, one row each.
+
+What a kernel may do with a column: read and write elements by non-negative index, and `view(column, length)` to get a NumPy array
+of its first elements. Columns have no length: sizes are data (`World.sizes`).
+
+With NUMBA_DISABLE_JIT=1 the NamedTuple itself is passed and everything is plain NumPy.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from llvmlite import ir
+from numba import from_dtype, types
+from numba.core import cgutils
+from numba.core.imputils import lower_builtin, lower_getattr_generic
+from numba.core.typing import signature
+from numba.core.typing.templates import AbstractTemplate, AttributeTemplate, infer_getattr, infer_global
+from numba.extending import intrinsic, models, register_model
+from numba.np.arrayobj import make_array, populate_array
+from numpy.typing import DTypeLike, NDArray
+
+from queuewise.sim.compilation import JIT_DISABLED, inline
+
+_POINTER = ir.IntType(8).as_pointer()
+
+
+class ColumnType(types.Type):  # type: ignore[misc]
+    """The address of an array's first element."""
+
+    def __init__(self, dtype: types.Type) -> None:
+        self.dtype = dtype
+        super().__init__(name=f"Column{dtype}")
+
+
+class TableType(types.Type):  # type: ignore[misc]
+    """The address of a list of column addresses."""
+
+    def __init__(self, name: str, columns: tuple[tuple[str, types.Type], ...]) -> None:
+        self.column_types = dict(columns)
+        self.slots = {column: slot for slot, (column, _) in enumerate(columns)}
+        super().__init__(name=f"Table{name}")
+
+
+@register_model(ColumnType)
+@register_model(TableType)
+class _AddressModel(models.PrimitiveModel):  # type: ignore[misc]
+    def __init__(self, manager: Any, fe_type: types.Type) -> None:
+        super().__init__(manager, fe_type, _POINTER)
+
+
+@infer_getattr
+class _TableAttributes(AttributeTemplate):  # type: ignore[misc]
+    key = TableType
+
+    def generic_resolve(self, table: TableType, name: str) -> ColumnType | None:
+        return ColumnType(table.column_types[name]) if name in table.column_types else None
+
+
+@lower_getattr_generic(TableType)
+def _lower_column(context: Any, builder: Any, table: TableType, value: Any, name: str) -> Any:
+    slots = builder.bitcast(value, _POINTER.as_pointer())
+    address = builder.load(builder.gep(slots, [ir.Constant(ir.IntType(64), table.slots[name])], inbounds=True))
+    # The list of addresses never changes, so a loaded address stays good whatever is stored in between.
+    address.set_metadata("invariant.load", builder.module.add_metadata([]))
+    return address
+
+
+@infer_global(operator.getitem)
+class _ReadElement(AbstractTemplate):  # type: ignore[misc]
+    def generic(self, args: Any, kws: Any) -> Any:
+        if isinstance(args[0], ColumnType) and isinstance(args[1], types.Integer):
+            return signature(args[0].dtype, args[0], types.intp)
+        return None
+
+
+@infer_global(operator.setitem)
+class _WriteElement(AbstractTemplate):  # type: ignore[misc]
+    def generic(self, args: Any, kws: Any) -> Any:
+        if isinstance(args[0], ColumnType) and isinstance(args[1], types.Integer):
+            return signature(types.none, args[0], types.intp, args[0].dtype)
+        return None
+
+
+def _element(context: Any, builder: Any, column: ColumnType, address: Any, index: Any) -> Any:
+    elements = builder.bitcast(address, context.get_data_type(column.dtype).as_pointer())
+    return builder.gep(elements, [index], inbounds=True)
+
+
+@lower_builtin(operator.getitem, ColumnType, types.intp)
+def _lower_read(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    return builder.load(_element(context, builder, sig.args[0], *args))
+
+
+@lower_builtin(operator.setitem, ColumnType, types.intp, types.Any)
+def _lower_write(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    builder.store(args[2], _element(context, builder, sig.args[0], args[0], args[1]))
+    return context.get_dummy_value()
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _view(typingctx: Any, column: ColumnType, length: types.Integer) -> Any:
+    array_type = types.Array(column.dtype, 1, "C")
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        size = context.get_abi_sizeof(context.get_data_type(column.dtype))
+        array = make_array(array_type)(context, builder)
+        populate_array(
+            array,
+            data=builder.bitcast(args[0], context.get_data_type(column.dtype).as_pointer()),
+            shape=cgutils.pack_array(builder, [args[1]]),
+            strides=cgutils.pack_array(builder, [context.get_constant(types.intp, size)]),
+            itemsize=context.get_constant(types.intp, size),
+            meminfo=None,
+        )
+        return array._getvalue()
+
+    return array_type(column, types.intp), codegen
+
+
+def _view_in_python(column: NDArray[Any], length: int) -> NDArray[Any]:
+    return column[:length]
+
+
+def _view_compiled(column: Any, length: int) -> Any:
+    return _view(column, length)
+
+
+view = _view_in_python if JIT_DISABLED else inline(_view_compiled)
+"""The first elements of a column as an array, for sorting, copying or handing on."""
+
+
+def _as_table(table_type: TableType) -> Callable[..., Any]:
+    @intrinsic  # type: ignore[untyped-decorator]
+    def as_table(typingctx: Any, addresses: types.Array) -> Any:
+        def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+            array = make_array(sig.args[0])(context, builder, value=args[0])
+            return builder.bitcast(array.data, _POINTER)
+
+        return table_type(addresses), codegen
+
+    return as_table  # type: ignore[no-any-return]
+
+
+def table(fields: type[NamedTuple], dtypes: dict[str, DTypeLike]) -> Callable[[Any], Any]:
+    """A function that turns what `addresses_of` returned into the table, inside a kernel.
+
+    Elements of column `name` are of type dtypes[name].
+    """
+    names: tuple[str, ...] = fields._fields  # type: ignore[attr-defined]
+    if JIT_DISABLED:
+        return lambda value: value
+    return _as_table(TableType(fields.__name__, tuple((name, from_dtype(np.dtype(dtypes[name]))) for name in names)))
+
+
+def addresses_of(arrays: Any, dtypes: dict[str, DTypeLike]) -> Any:
+    """The addresses of a NamedTuple's arrays, which the caller must keep alive. Checks that they are what kernels expect."""
+    for name, array in zip(arrays._fields, arrays, strict=True):
+        if array.dtype != dtypes[name] or not array.flags.c_contiguous:
+            raise TypeError(f"{type(arrays).__name__}.{name} is {array.dtype}, kernels expect contiguous {np.dtype(dtypes[name])}")
+    return arrays if JIT_DISABLED else np.array([array.ctypes.data for array in arrays], np.int64)
