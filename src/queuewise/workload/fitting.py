@@ -69,9 +69,10 @@ def quantile_table(values: Floats) -> QuantileTable:
     steps = int(np.clip(len(values) // 5, 4, 100))
     fine = np.linspace(0.95, 1, 26) if steps == 100 else np.empty(0)
     tail = [1 - 1 / n for n in (1000, 2000, 5000, 10_000) if n * 5 <= len(values)]
-    probabilities = np.unique(np.round([*np.linspace(0, 1, steps + 1), *fine, *tail], 6))
-    seconds = np.round(np.maximum.accumulate(np.quantile(values, probabilities, method="hazen")), 3)
-    return QuantileTable(probabilities=tuple(probabilities.tolist()), seconds=tuple(seconds.tolist()))
+    second_largest = 1 - 1.5 / len(values)  # so that one outlier is one job in so many
+    probabilities = np.unique(np.round([*np.linspace(0, 1, steps + 1), *fine, *tail, second_largest], 6))
+    seconds = np.maximum.accumulate(np.quantile(values, probabilities, method="hazen"))
+    return QuantileTable(probabilities=tuple(probabilities.tolist()), seconds=tuple(float(f"{value:.7g}") for value in seconds))
 
 
 def _fit_arrivals(workload: Workload) -> tuple[Arrivals, NDArray[np.bool_], NDArray[np.bool_]]:
@@ -280,7 +281,7 @@ class FitReport:
     quantiles: tuple[QuantileRow, ...]
     autocorrelation: dict[int, tuple[float, float]]  # lag in hours -> of hourly arrival counts in (log, model)
     kolmogorov_smirnov: dict[str, float]  # quantity -> largest distance of the two distribution functions
-    work_ratio: float  # work offered per second, model ÷ log
+    work_ratio: float  # work offered per second, model ÷ log; 1 for a log without work
 
     @property
     def worst_error(self) -> float:
@@ -304,7 +305,7 @@ def compare_fit(log: Workload, model: Workload, probabilities: tuple[float, ...]
         quantiles=tuple(rows),
         autocorrelation={lag: (_count_autocorrelation(log, lag), _count_autocorrelation(model, lag)) for lag in lags},
         kolmogorov_smirnov={quantity: _distance(*both) for quantity, both in pairs.items()},
-        work_ratio=_work_rate(model) / _work_rate(log),
+        work_ratio=_work_rate(model) / _work_rate(log) if log.runtime.any() else 1.0,
     )
 
 
