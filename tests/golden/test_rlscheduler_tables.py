@@ -18,17 +18,14 @@ from queuewise.policies import simulate
 from queuewise.workload import load_workload
 
 LUBLIN_1 = {"fcfs": 7273.77, "sjf": 277.35, "f1": 258.37, "wfp3": 337.34, "unicep": 381.71}
+LUBLIN_2 = {"fcfs": 7842.47, "sjf": 787.89, "f1": 698.34}
 
 
-@pytest.fixture(scope="module")
-def means(traces: Path) -> dict[str, float]:
-    workload = load_workload(traces / "swf" / "lublin_256.swf.gz").workload
+@pytest.mark.parametrize(("log", "table"), [("lublin_256", LUBLIN_1), ("lublin_256_new2", LUBLIN_2)])
+def test_mean_bounded_slowdowns_to_the_printed_digit(traces: Path, log: str, table: dict[str, float]) -> None:
+    workload = load_workload(traces / "swf" / f"{log}.swf.gz").workload
     plan = make_plan("rlscheduler", workload)
     rules = Rules(dispatch=plan.dispatch or "", estimates=plan.estimates or "")
-    cells = run_experiment(Experiment(workload, load_cluster("flat:256"), plan, rules), list(LUBLIN_1), simulate)
-    return {standing.policy: standing.mean for standing in judge(cells, parse_score("bsld")).standings}
-
-
-@pytest.mark.parametrize("policy", LUBLIN_1)
-def test_lublin_1(means: dict[str, float], policy: str) -> None:
-    assert round(means[policy], 2) == LUBLIN_1[policy]
+    cells = run_experiment(Experiment(workload, load_cluster("flat:256"), plan, rules), list(table), simulate)
+    standings = judge(cells, parse_score("bsld")).standings
+    assert {standing.policy: round(standing.mean, 2) for standing in standings} == table

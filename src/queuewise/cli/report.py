@@ -19,13 +19,13 @@ class Report:
     """The window to draw, of a run over several."""
     figures: bool = True
     """Also write PNG, SVG and PDF figures."""
-    traces: Literal["best", "all", "none"] = "best"
-    """For which policies to write a trace for ui.perfetto.dev."""
+    exports: Literal["best", "all", "none"] = "best"
+    """For which policies to write a trace for ui.perfetto.dev and Batsim's jobs.csv."""
 
     def run(self) -> None:
         from queuewise.cli.console import note
         from queuewise.report.html import write_report
 
-        page = write_report(Path(self.run_folder), window=self.window, figures=self.figures, traces=self.traces)
+        page = write_report(Path(self.run_folder), window=self.window, figures=self.figures, exports=self.exports)
         note("open it in a browser; everything is inside the file")
         print(page)

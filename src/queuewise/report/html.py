@@ -33,10 +33,10 @@ from queuewise.runs import file_name, write_text
 MAX_BARS = 400_000  # bars of all Gantt charts of a page: about 10 MB
 DASHES = ("solid", "dash", "dot")  # as in `figures`, after the colours are used up
 
-Traces = Literal["best", "all", "none"]
+Exports = Literal["best", "all", "none"]  # policies that get a trace and Batsim's jobs.csv
 
 
-def write_report(run: Path, *, window: int = 0, figures: bool = True, traces: Traces = "best") -> Path:
+def write_report(run: Path, *, window: int = 0, figures: bool = True, exports: Exports = "best") -> Path:
     """Write report.html and, in `figures/`, `tables/` and the policies' folders, everything else; returns the page."""
     config = check_run(run)
     result, rows, curves = _evaluation(run) if "conditions" in config else (None, None, {})
@@ -49,7 +49,7 @@ def write_report(run: Path, *, window: int = 0, figures: bool = True, traces: Tr
     _write_tables(run, tables)
     if figures:
         write_figures(charts, run / "figures")
-    _write_exports(run, replays, traces)
+    _write_exports(run, replays, exports)
     page = render(replays, charts, reasons, tables)
     write_text(run / "report.html", page)
     return run / "report.html"
@@ -89,12 +89,11 @@ def _write_tables(run: Path, tables: dict[str, Cells]) -> None:
         write_text(run / "tables" / f"{name}.tex", to_latex(cells, f"{name.capitalize()} of {run.name}"))
 
 
-def _write_exports(run: Path, replays: Sequence[Measurement], traces: Traces) -> None:
-    for index, m in enumerate(replays):
+def _write_exports(run: Path, replays: Sequence[Measurement], exports: Exports) -> None:
+    for m in {"best": replays[:1], "all": replays, "none": ()}[exports]:
         home = run / file_name(m.schedule.policy)
         write_batsim_jobs(m.schedule, home / "batsim_jobs.csv")
-        if traces == "all" or (traces == "best" and index == 0):
-            write_trace(m.schedule, home / "trace.json.gz")
+        write_trace(m.schedule, home / "trace.json.gz")
 
 
 def render(replays: Sequence[Measurement], charts: Sequence[Chart], reasons: Sequence[str], tables: dict[str, Cells]) -> str:
@@ -138,7 +137,7 @@ def _gantts(replays: Sequence[Measurement]) -> tuple[list[dict[str, Any]], list[
             budget -= bars
         else:
             left_out.append(m.schedule.policy)
-    hint = "a page holds only so many bars; queuewise report --traces all writes traces for ui.perfetto.dev"
+    hint = "a page holds only so many bars; queuewise report --exports all writes traces for ui.perfetto.dev"
     return made, [f"Gantt charts of {', '.join(left_out)} are left out: {hint}."] if left_out else []
 
 

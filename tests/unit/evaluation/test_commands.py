@@ -97,7 +97,7 @@ def test_report_of_a_simulation(tmp_path: Path, capsys: pytest.CaptureFixture[st
     run = tmp_path / "run"
     simulate = ["simulate", "--workload", "bursty", "--jobs", "200", "--cluster", "2x8:V100-16", "--policy", "line", "--out", str(run)]
     assert main(simulate) == 0
-    assert main(["report", str(run), "--no-figures", "--traces", "none"]) == 0
+    assert main(["report", str(run), "--no-figures", "--exports", "none"]) == 0
     assert capsys.readouterr().out.strip().endswith("report.html")
     assert "200 jobs of" in (run / "report.html").read_text(encoding="utf-8")
     (run / "line" / "jobs.parquet").write_bytes(b"PAR1")

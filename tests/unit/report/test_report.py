@@ -183,7 +183,7 @@ def test_the_report_is_one_file_with_everything_beside_it(run: Path) -> None:
     assert (run / "tables" / "scores.tex").read_text().startswith(r"\begin{table}")
     assert (run / "line" / "trace.json.gz").exists()
     assert not (run / "line-600" / "trace.json.gz").exists()
-    assert (run / "line-600" / "batsim_jobs.csv").exists()
+    assert (run / "line" / "batsim_jobs.csv").exists()
     assert not list(run.rglob("*.part"))
 
 
