@@ -39,7 +39,8 @@ def model_names() -> tuple[str, ...]:
 
 def generate(name: str, num_jobs: int | None = None, seed: int = 0, **params: Any) -> Workload:
     """Jobs drawn from the model `name`. `num_jobs=None` is the model's own default; parameters may be given as text."""
-    defaults = model_parameters(name)
+    sample = _sampler(name)
+    defaults = _defaults(sample)
     if num_jobs is not None:
         params["num_jobs"] = num_jobs
     given = {key: _coerce(name, key, value, defaults) for key, value in params.items()}
@@ -47,12 +48,16 @@ def generate(name: str, num_jobs: int | None = None, seed: int = 0, **params: An
         raise InputError(f"model {name!r} cannot draw {num_jobs} jobs", hint="num_jobs must be at least 1")
     if seed < 0:
         raise InputError(f"seed {seed} is negative", hint="give 0 or more")
-    return _sampler(name)(np.random.default_rng(seed), **given)
+    return sample(np.random.default_rng(seed), **given)
 
 
 def model_parameters(name: str) -> dict[str, Any]:
     """Every parameter of a model with its default, `num_jobs` first."""
-    parameters = inspect.signature(_sampler(name)).parameters.values()
+    return _defaults(_sampler(name))
+
+
+def _defaults(sample: Callable[..., Workload]) -> dict[str, Any]:
+    parameters = inspect.signature(sample).parameters.values()
     return {p.name: p.default for p in parameters if p.default is not inspect.Parameter.empty}
 
 
