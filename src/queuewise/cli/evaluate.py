@@ -178,7 +178,7 @@ def print_result(result: Result, title: str) -> None:
     """The table that evaluate and compare print."""
     from queuewise.cli.console import figure, note, print_table
 
-    digits = 4 if result.score.higher_is_better else 2
+    digits = 4 if max(abs(s.mean) for s in result.standings) < 10 else 2
 
     def interval(ci95: tuple[float, float] | None) -> str:
         return "–" if ci95 is None else f"{figure(ci95[0], digits)} … {figure(ci95[1], digits)}"

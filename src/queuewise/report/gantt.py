@@ -24,18 +24,20 @@ def gantt_data(m: Measurement) -> dict[str, Any]:
     """For JSON. Times are seconds since the first submission."""
     bars = make_bars(m.schedule)
     lane, labels = _lanes(m, bars)
+    first, lanes = _merge(bars, lane)
     wait = m.schedule.start - m.schedule.workload.submit
-    jobs, local = np.unique(bars.job, return_inverse=True)
+    jobs, local = np.unique(bars.job[first], return_inverse=True)
     return {
         "policy": m.schedule.policy,
         "span": m.span,
         "lanes": labels,
         "overview": _overview(bars, lane, len(labels), m.begin, m.end),
         "bars": {
-            "lane": _pack(lane, np.uint32),
+            "lane": _pack(lane[first], np.uint32),
+            "lanes": _pack(lanes, np.uint16),
             "job": _pack(local.ravel(), np.uint32),
-            "start": _pack(bars.start - m.begin, np.float64),
-            "end": _pack(bars.end - m.begin, np.float64),
+            "start": _pack(bars.start[first] - m.begin, np.float64),
+            "end": _pack(bars.end[first] - m.begin, np.float64),
         },
         "jobs": {
             "id": [str(job) for job in m.schedule.workload.job_id[jobs].tolist()],
@@ -57,6 +59,15 @@ def _lanes(m: Measurement, bars: Bars) -> tuple[NDArray[np.int64], list[str]]:
     lane[on_cores] = len(labels) + which.ravel()
     labels += [f"{cluster.node_names[seat // width]} slot {seat % width}" for seat in seats.tolist()]
     return lane, labels
+
+
+def _merge(bars: Bars, lane: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """A job's stays on neighbouring lanes at the same time as one tall bar: the first bar of each, and how many lanes it covers."""
+    order = np.lexsort((lane, bars.start, bars.job))
+    job, node, start, where = bars.job[order], bars.node[order], bars.start[order], lane[order]
+    follows = (job[1:] == job[:-1]) & (node[1:] == node[:-1]) & (start[1:] == start[:-1]) & (where[1:] == where[:-1] + 1)
+    opens = np.flatnonzero(np.concatenate(([True], ~follows)))[: len(order)]
+    return order[opens], np.diff(np.concatenate((opens, [len(order)])))
 
 
 def _overview(bars: Bars, lane: NDArray[np.int64], num_lanes: int, begin: float, end: float) -> dict[str, Any]:

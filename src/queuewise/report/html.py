@@ -30,7 +30,7 @@ from queuewise.report.lanes import count_bars
 from queuewise.report.tables import Cells, metric_cells, score_cells, to_latex, to_markdown
 from queuewise.runs import file_name, write_text
 
-MAX_BARS = 400_000  # bars of all Gantt charts of a page: about 10 MB
+MAX_BARS = 1_500_000  # stays on lanes in all Gantt charts of a page: some 10 to 40 MB
 DASHES = ("solid", "dash", "dot")  # as in `figures`, after the colours are used up
 
 Exports = Literal["best", "all", "none"]  # policies that get a trace and Batsim's jobs.csv

@@ -29,7 +29,7 @@
   function open(packed) {
     if (!packed.opened) {
       packed.opened = {
-        lane: unpack(packed.bars.lane, Uint32Array), job: unpack(packed.bars.job, Uint32Array),
+        lane: unpack(packed.bars.lane, Uint32Array), lanes: unpack(packed.bars.lanes, Uint16Array), job: unpack(packed.bars.job, Uint32Array),
         start: unpack(packed.bars.start, Float64Array), end: unpack(packed.bars.end, Float64Array),
         size: unpack(packed.jobs.size, Float32Array), wait: unpack(packed.jobs.wait, Float32Array),
         busy: unpack(packed.overview.busy, Uint8Array),
@@ -62,11 +62,14 @@
     const width = (view.t1 - view.t0) / COLUMNS;
     const height = (view.l1 - view.l0) / rows;
     for (let i = 0; i < bars.lane.length; i++) {
-      if (bars.end[i] <= view.t0 || bars.start[i] >= view.t1 || bars.lane[i] < view.l0 || bars.lane[i] >= view.l1) continue;
-      const row = Math.min(rows - 1, Math.floor((bars.lane[i] - view.l0) / height));
+      if (bars.end[i] <= view.t0 || bars.start[i] >= view.t1) continue;
       const from = (Math.max(bars.start[i], view.t0) - view.t0) / width;
       const to = (Math.min(bars.end[i], view.t1) - view.t0) / width;
-      for (let c = Math.floor(from); c < Math.min(Math.ceil(to), COLUMNS); c++) busy[row * COLUMNS + c] += Math.min(to, c + 1) - Math.max(from, c);
+      for (let lane = bars.lane[i]; lane < bars.lane[i] + bars.lanes[i]; lane++) {
+        if (lane < view.l0 || lane >= view.l1) continue;
+        const row = Math.min(rows - 1, Math.floor((lane - view.l0) / height));
+        for (let c = Math.floor(from); c < Math.min(Math.ceil(to), COLUMNS); c++) busy[row * COLUMNS + c] += Math.min(to, c + 1) - Math.max(from, c);
+      }
     }
     return grid(rows, COLUMNS, view, unit, (r, c) => Math.min(1, busy[r * COLUMNS + c] / height));
   }
@@ -74,7 +77,7 @@
   function visible(bars, view) {
     const found = [];
     for (let i = 0; i < bars.lane.length; i++) {
-      if (bars.end[i] > view.t0 && bars.start[i] < view.t1 && bars.lane[i] >= view.l0 - 1 && bars.lane[i] < view.l1) {
+      if (bars.end[i] > view.t0 && bars.start[i] < view.t1 && bars.lane[i] + bars.lanes[i] > view.l0 && bars.lane[i] < view.l1) {
         if (found.length === MAX_DRAWN) return null;
         found.push(i);
       }
@@ -84,8 +87,8 @@
 
   function drawn(packed, bars, found, unit) {
     return [{
-      type: "bar", orientation: "h", width: 0.86, opacity: 0.85, showlegend: false,
-      base: found.map((i) => bars.start[i] / unit.seconds), x: found.map((i) => (bars.end[i] - bars.start[i]) / unit.seconds), y: found.map((i) => bars.lane[i]),
+      type: "bar", orientation: "h", width: found.map((i) => bars.lanes[i] - 0.14), opacity: 0.85, showlegend: false,
+      base: found.map((i) => bars.start[i] / unit.seconds), x: found.map((i) => (bars.end[i] - bars.start[i]) / unit.seconds), y: found.map((i) => bars.lane[i] + (bars.lanes[i] - 1) / 2),
       marker: { color: found.map((i) => PALETTE[bars.job[i] % PALETTE.length]), line: { width: 0.5, color: "#fff" } },
       hovertext: found.map((i) => `job ${packed.jobs.id[bars.job[i]]}<br>size ${bars.size[bars.job[i]]}<br>waited ${Math.round(bars.wait[bars.job[i]])} s` +
         `<br>here ${Math.round(bars.end[i] - bars.start[i])} s<br>${packed.lanes[bars.lane[i]]}`),

@@ -39,7 +39,7 @@ def metric_cells(rows: Sequence[Mapping[str, Any]]) -> Cells:
 
 def score_cells(result: Result) -> Cells:
     """Ranks, means, intervals and paired differences."""
-    digits = 4 if result.score.higher_is_better else 2
+    digits = 4 if max(abs(s.mean) for s in result.standings) < 10 else 2
     body = []
     for s in result.standings:
         versus = s.vs_best_baseline

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from stand_in import line_up
 
 import queuewise.policies
 from queuewise.cli import main
+from stand_in import line_up
 
 BASE = ["evaluate", "--workload", "bursty", "--jobs", "400", "--cluster", "2x8:V100-16", "--windows", "3", "--window-jobs", "100"]
 

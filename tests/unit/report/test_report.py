@@ -128,7 +128,9 @@ def test_gantt_overview_holds_the_gpu_seconds(replays: list[Measurement]) -> Non
     busy = np.frombuffer(base64.b64decode(data["overview"]["busy"]), np.uint8).reshape(16, OVERVIEW_COLUMNS) / 255
     assert busy.mean() == pytest.approx(summarise(replays[0].schedule)["gpu_utilisation"], abs=0.01)
     start, end = (np.frombuffer(base64.b64decode(data["bars"][key]), "<f8") for key in ("start", "end"))
-    assert (end - start).sum() == pytest.approx(float(JOBS.gpus @ JOBS.runtime))
+    lanes = np.frombuffer(base64.b64decode(data["bars"]["lanes"]), "<u2")
+    assert (end - start) @ lanes == pytest.approx(float(JOBS.gpus @ JOBS.runtime))
+    assert len(lanes) < JOBS.gpus.sum()  # neighbouring GPUs of a job are one bar
 
 
 def test_trace_has_a_slice_for_every_gpu_of_every_job(replays: list[Measurement], tmp_path: Path) -> None:
