@@ -199,7 +199,7 @@ def _hold(w: World, s: State, c: int, start: int, until: float, times, where, nu
 
 
 @kernel
-def plan_queue(w: World, m: Machine, z: Machine, s: State, q: int, head: int) -> None:
+def plan_queue(w: World, m: Machine, z: Machine, s: State, q: int) -> None:
     """Plan the blocked head and then all candidates of queue q; start those whose turn is now."""
     nodes = w.sizes[NUM_NODES]
     waiting = s.count[PENDING_JOBS]
@@ -223,7 +223,7 @@ def plan_queue(w: World, m: Machine, z: Machine, s: State, q: int, head: int) ->
     left = waiting if w.policy[DEPTH] == NO_LIMIT else w.policy[DEPTH]
     deferred = np.empty(waiting, np.int64)
     deferrals = 0
-    j = head
+    j = s.head[q]
     while j >= 0:
         c = w.job_class[j]
         length = w.estimate[j] * w.class_worst[c]

@@ -1,7 +1,7 @@
 """The engine's loop: events, starts and ends, and the scheduling pass.
 
-`replay` runs until no event is left. At each instant: completions, arrivals, then one pass over the queues. A pass starts jobs from the head of each queue
-while they fit; a blocked head hands over to the backfill rule, which only has to say, class by class, how long a job
+`replay` runs until no event is left. At each instant: completions, arrivals, then one pass over the queues. A pass starts jobs from the
+head of each queue while they fit; a blocked head hands over to the backfill rule, which only has to say, class by class, how long a job
 may be to start now (`State.stretch`).
 """
 
@@ -14,14 +14,13 @@ from queuewise.sim.conservative import plan_queue
 from queuewise.sim.events import pop_event
 from queuewise.sim.lifecycle import arrive, finish, start_placed
 from queuewise.sim.pieces import unplace
-from queuewise.sim.placement import place, runtime_factor
+from queuewise.sim.placement import fits, place, runtime_factor
 from queuewise.sim.queue import ANY_LENGTH, FORBIDDEN, PRIMARY, SECONDARY, dequeue, enqueue, first_in_order, note_depth
 from queuewise.sim.reserve import head_keeps_place, note_outliving, reserve_head
 from queuewise.sim.state import (
     ARRIVED,
     BACKFILL,
     BOUND,
-    COMMIT,
     CONSERVATIVE,
     DECISIONS,
     DEPTH,
@@ -39,6 +38,7 @@ from queuewise.sim.state import (
     OUTLOOK_SIZE,
     PARAMS_SIZE,
     PENDING_JOBS,
+    REORDER,
     RULE,
     SECOND_ORDER,
     TIER,
@@ -53,65 +53,103 @@ from queuewise.sim.tables import view
 
 
 @kernel
-def _start_heads(w: World, m: Machine, s: State, q: int) -> int:
-    """Start jobs from the front while they fit; returns the blocked head, -1 if the queue is empty."""
+def _start_heads(w: World, m: Machine, s: State, q: int) -> None:
+    """Start jobs from the front while they fit; leaves the blocked head in State.head, -1 if the queue is empty."""
+    if w.policy[DISPATCH] == REORDER and w.policy[DYNAMIC]:
+        s.head[q] = -1  # scores have changed: look again
     while True:
-        head = s.committed[q]
+        head = s.head[q]
         if head < 0:
             head = first_in_order(w, s, q, PRIMARY, False)
+            s.head[q] = head
             if head < 0:
-                return -1
+                return
         c = w.job_class[head]
         if not place(w, m, s, c):
-            if w.policy[DISPATCH] == COMMIT:
-                s.committed[q] = head
-            return head
+            return
         start_placed(w, s, head, runtime_factor(w, s, c))
-        s.committed[q] = -1
+        s.head[q] = -1
 
 
 @kernel
-def _stretch(w: World, m: Machine, z: Machine, s: State, q: int, head: int, c: int) -> float:
+def _stretch(w: World, m: Machine, z: Machine, s: State, q: int, c: int) -> float:
     """What State.stretch is to hold for class c beside the blocked head."""
     if not place(w, m, s, c):
         return FORBIDDEN
     unplace(w, m, s, c)
     if s.shadow_time[q] == np.inf:  # always under greedy
         return ANY_LENGTH
-    if w.policy[BACKFILL] == EASY and head_keeps_place(w, z, s, q, w.job_class[head], c):
+    if w.policy[BACKFILL] == EASY and head_keeps_place(w, z, s, q, w.job_class[s.head[q]], c):
         return ANY_LENGTH
     return runtime_factor(w, s, c)
 
 
 @kernel
-def _stretch_all(w: World, m: Machine, z: Machine, s: State, q: int, head: int, only_those_that_fit: bool) -> None:
+def _stretch_all(w: World, m: Machine, z: Machine, s: State, q: int, only_those_that_fit: bool) -> None:
     for slot in range(s.queue_first[q], s.queue_first[q] + s.queue_active[q]):
         c = s.active[slot]
         if only_those_that_fit and s.stretch[c] == FORBIDDEN:
             continue
-        s.stretch[c] = _stretch(w, m, z, s, q, head, c)
+        s.stretch[c] = _stretch(w, m, z, s, q, c)
 
 
 @kernel
-def _backfill(w: World, m: Machine, z: Machine, s: State, q: int, head: int) -> None:
+def _start_candidate(w: World, m: Machine, z: Machine, s: State, q: int, j: int) -> None:
+    c = w.job_class[j]
+    place(w, m, s, c)
+    factor = runtime_factor(w, s, c)
+    if w.policy[BACKFILL] == EASY and s.clock[NOW] + w.estimate[j] * factor > s.shadow_time[q]:
+        note_outliving(w, z, s, q, w.job_class[s.head[q]], c)
+    start_placed(w, s, j, factor)
+
+
+@kernel
+def _backfill(w: World, m: Machine, z: Machine, s: State, q: int) -> None:
     """Start, again and again, the first candidate that may start."""
-    dequeue(w, s, head)  # the head is no candidate
+    # What does not fit will not fit after another start, so the head and its class are out, except that a tier may open when nodes fill.
+    tiers = w.policy[RULE] == TIER
+    if tiers or w.policy[DEPTH] != NO_LIMIT:
+        dequeue(w, s, s.head[q])
     if w.policy[DEPTH] != NO_LIMIT:
         note_depth(w, s, q)
-    _stretch_all(w, m, z, s, q, head, False)
+    _stretch_all(w, m, z, s, q, False)
     while True:
         j = first_in_order(w, s, q, SECONDARY, True)
         if j < 0:
             break
-        c = w.job_class[j]
-        place(w, m, s, c)
-        factor = runtime_factor(w, s, c)
-        if w.policy[BACKFILL] == EASY and s.clock[NOW] + w.estimate[j] * factor > s.shadow_time[q]:
-            note_outliving(w, z, s, q, w.job_class[head], c)
-        start_placed(w, s, j, factor)
-        # What did not fit before does not fit now, except that a tier may open when nodes fill up.
-        _stretch_all(w, m, z, s, q, head, w.policy[RULE] != TIER)
-    enqueue(w, s, head)
+        _start_candidate(w, m, z, s, q, j)
+        _stretch_all(w, m, z, s, q, not tiers)
+    if tiers or w.policy[DEPTH] != NO_LIMIT:
+        enqueue(w, s, s.head[q])
+
+
+@kernel
+def _reserve(w: World, m: Machine, z: Machine, s: State, q: int) -> None:
+    """Set the bound that candidates have to keep."""
+    if w.policy[BACKFILL] != GREEDY:
+        reserve_head(w, m, z, s, q, s.head[q])
+    shadow = s.shadow_time[q]
+    s.clock[BOUND] = np.nextafter(shadow, -np.inf) if w.policy[BACKFILL] == EASY_STRICT else shadow
+
+
+@kernel
+def _newcomer_changes_things(w: World, m: Machine, z: Machine, s: State, q: int) -> bool:
+    """One job has arrived behind the blocked head and nothing was released since the last pass: only it can start.
+
+    Returns whether a full pass is due, because it started or because time has overtaken the reservation.
+    """
+    j = s.newcomer[q]
+    c = w.job_class[j]
+    if w.policy[BACKFILL] != GREEDY and s.clock[NOW] >= s.shadow_time[q]:
+        return True
+    if not fits(w, m, s, c):
+        return False
+    _reserve(w, m, z, s, q)
+    stretch = _stretch(w, m, z, s, q, c)
+    if stretch == FORBIDDEN or s.clock[NOW] + w.estimate[j] * stretch > s.clock[BOUND]:
+        return False
+    _start_candidate(w, m, z, s, q, j)
+    return True
 
 
 @kernel
@@ -140,17 +178,23 @@ def _score_pending(w: World, s: State, scorer, second_scorer) -> None:  # type: 
 @kernel
 def schedule_queue(w: World, m: Machine, z: Machine, s: State, q: int) -> None:
     """One pass over queue q."""
-    head = _start_heads(w, m, s, q)
-    if head < 0 or w.policy[BACKFILL] == NO_BACKFILL or s.count[PENDING_JOBS] == 1:
+    if not s.dirty[q]:
+        if s.newcomer[q] < 0:
+            return
+        due = _newcomer_changes_things(w, m, z, s, q)
+        s.newcomer[q] = -1
+        if not due:
+            return
+    s.dirty[q] = 0
+    s.newcomer[q] = -1
+    _start_heads(w, m, s, q)
+    if s.head[q] < 0 or w.policy[BACKFILL] == NO_BACKFILL or s.count[PENDING_JOBS] == 1:
         return
     if w.policy[BACKFILL] == CONSERVATIVE:
-        plan_queue(w, m, z, s, q, head)
+        plan_queue(w, m, z, s, q)
         return
-    if w.policy[BACKFILL] != GREEDY:
-        reserve_head(w, m, z, s, q, head)
-    shadow = s.shadow_time[q]
-    s.clock[BOUND] = np.nextafter(shadow, -np.inf) if w.policy[BACKFILL] == EASY_STRICT else shadow
-    _backfill(w, m, z, s, q, head)
+    _reserve(w, m, z, s, q)
+    _backfill(w, m, z, s, q)
 
 
 @kernel

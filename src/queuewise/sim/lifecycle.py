@@ -10,7 +10,24 @@ from queuewise.sim.machine import give
 from queuewise.sim.queue import dequeue, enqueue
 from queuewise.sim.reserve import book_gpus, unbook_gpus
 from queuewise.sim.schedule import DONE, QUEUED, REJECTED, RUNNING
-from queuewise.sim.state import EARLY_ENDS, NOW, PIECES, PLACED, RELEASES, RUNNING_JOBS, STARTS, TRACK_FREE_TIMES, Machine, State, World
+from queuewise.sim.state import (
+    BACKFILL,
+    CONSERVATIVE,
+    DISPATCH,
+    DYNAMIC,
+    EARLY_ENDS,
+    NO_BACKFILL,
+    NOW,
+    PIECES,
+    PLACED,
+    REORDER,
+    RUNNING_JOBS,
+    STARTS,
+    TRACK_FREE_TIMES,
+    Machine,
+    State,
+    World,
+)
 
 
 @inline
@@ -20,6 +37,22 @@ def arrive(w: World, s: State, j: int) -> None:
     else:
         s.status[j] = QUEUED
         enqueue(w, s, j)
+        _note_arrival(w, s, j)
+
+
+@inline
+def _note_arrival(w: World, s: State, j: int) -> None:
+    """Say what the next pass over the queue has to look at."""
+    q = w.class_queue[w.job_class[j]]
+    head = s.head[q]
+    if head < 0 or w.policy[DYNAMIC] or w.policy[BACKFILL] == CONSERVATIVE:
+        s.dirty[q] = 1
+    elif w.policy[DISPATCH] == REORDER and w.rank[j] < w.rank[head]:
+        s.head[q] = -1
+        s.dirty[q] = 1
+    elif w.policy[BACKFILL] != NO_BACKFILL:
+        s.dirty[q] |= s.newcomer[q] >= 0  # two at once need a full pass
+        s.newcomer[q] = j
 
 
 @kernel
@@ -66,7 +99,7 @@ def finish(w: World, m: Machine, s: State, j: int) -> None:
             unbook_gpus(w, s, s.piece_node[k], s.piece_tasks[k] * w.class_gpus[c], s.expected[j])
     if s.expected[j] > now:
         s.count[EARLY_ENDS] += 1
-    s.count[RELEASES] += 1
+    s.dirty[w.class_queue[c]] = 1
     s.count[RUNNING_JOBS] -= 1
     last = s.running[s.count[RUNNING_JOBS]]
     s.running[s.running_slot[j]] = last

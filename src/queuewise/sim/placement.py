@@ -1,8 +1,8 @@
 """Where a job goes: the placement rules.
 
-`place` puts a gang on a machine node by node and leaves the pieces in State.place_*; `unplace` takes it off again. Every rule is a
-key, least first, ties to the lowest node. For classes answered by the pool index, the lowest node of each bucket stands for all nodes of the bucket (their keys are equal),
-so a choice costs a handful of comparisons however many nodes there are.
+`place` puts a gang on a machine node by node and leaves the pieces in State.place_*; `unplace` takes it off again. Every rule is a key,
+least first, ties to the lowest node. For classes answered by the pool index, the lowest node of each bucket stands for all nodes of the
+bucket (their keys are equal), so a choice costs a handful of comparisons however many nodes there are.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Reservations: when the blocked head will fit, and what may start without delaying it (EASY).
 
-There are two ways to the same answer. In general the future is tried out on the scratch machine: running jobs are taken off in the order of
-their expected ends until the head fits. Where every job asks for whole GPUs only, `free_times` keeps for each node the expected
-free times of its GPUs in ascending order; the head's k tasks of g GPUs fit at the k-th smallest of the times at which a node has g, 2g, … GPUs free,
-and a scan finds it.
+There are two ways to the same answer. In general the future is tried out on the scratch machine: running jobs are taken off in the order
+of their expected ends until the head fits. Where every job asks for whole GPUs only, `free_times` keeps for each node the expected free
+times of its GPUs in ascending order; the head's k tasks of g GPUs fit at the k-th smallest of the times at which a node has g, 2g, … GPUs
+free, and a scan finds it.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ def reserve_head(w: World, m: Machine, z: Machine, s: State, q: int, head: int) 
 
 
 @kernel
-def lost_slots(w: World, s: State, q: int, head_class: int, c: int) -> int:
+def _lost_slots(w: World, s: State, q: int, head_class: int, c: int) -> int:
     """Tasks of the head's class that no longer fit at the shadow time if the placement in State.place_* outlives it."""
     g = w.class_gpus[head_class]
     pools = w.sizes[NUM_POOLS]
@@ -160,7 +160,7 @@ def head_keeps_place(w: World, z: Machine, s: State, q: int, head_class: int, c:
     if s.shadow_time[q] == np.inf:
         return True
     if w.policy[TRACK_FREE_TIMES]:
-        return lost_slots(w, s, q, head_class, c) <= s.shadow_slack[q]
+        return _lost_slots(w, s, q, head_class, c) <= s.shadow_slack[q]
     number = s.count[PLACED]
     for k in range(number):
         take_exactly(w, z, c, s.place_node[k], s.place_tasks[k], s.place_gpus[k])
@@ -191,7 +191,7 @@ def note_outliving(w: World, z: Machine, s: State, q: int, head_class: int, c: i
     if s.shadow_time[q] == np.inf:
         return
     if w.policy[TRACK_FREE_TIMES]:
-        s.shadow_slack[q] -= lost_slots(w, s, q, head_class, c)
+        s.shadow_slack[q] -= _lost_slots(w, s, q, head_class, c)
     else:
         for k in range(s.count[PLACED]):
             take_exactly(w, z, c, s.place_node[k], s.place_tasks[k], s.place_gpus[k])

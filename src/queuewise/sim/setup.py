@@ -168,7 +168,8 @@ def _scores(
 ) -> dict[str, NDArray[Any]]:
     num_jobs = len(workload)
     fields: dict[str, NDArray[Any]] = {
-        "facts": np.zeros(1, FACTS), "fixed_score": NONE, "params": _padded(rules.orders[0].params), "second_params": _padded(rules.orders[-1].params),
+        "facts": np.zeros(1, FACTS), "fixed_score": NONE,
+        "params": _padded(rules.orders[0].params), "second_params": _padded(rules.orders[-1].params),
         "scored_by": np.array([int(order.fixed is None) for order in rules.orders] + [0]),
     }  # fmt: skip
     if rules.dynamic:
@@ -266,7 +267,9 @@ def _state(workload: Workload, rules: Rules, classes: Classes, pools: Pools, tre
         active_slot=np.zeros(num_classes, np.int64),
         queue_first=np.concatenate([[0], np.cumsum(per_queue)]),
         queue_active=np.zeros(num_queues, np.int64),
-        committed=np.full(num_queues, -1, np.int64),
+        head=np.full(num_queues, -1, np.int64),
+        dirty=np.zeros(num_queues, np.int64),
+        newcomer=np.full(num_queues, -1, np.int64),
         pending=np.empty(listed, np.int32),
         pending_slot=np.empty(listed, np.int32),
         outlook=np.zeros(OUTLOOK_SIZE),
@@ -279,8 +282,6 @@ def _state(workload: Workload, rules: Rules, classes: Classes, pools: Pools, tre
         shadow_stamp=np.zeros(num_queues, np.int64),
         shadow_time=np.full(num_queues, np.inf),
         shadow_slack=np.zeros(num_queues, np.int64),
-        settled_head=np.full(num_queues, -1, np.int64),
-        settled_stamp=np.full(num_queues, -1, np.int64),
         free_times=np.full(max(gpus, 1) * num_nodes if world.policy[TRACK_FREE_TIMES] else 1, -np.inf),
         scratch=np.empty(max(num_jobs, placed, rules.depth)),
         scratch_jobs=np.empty(max(rules.depth, 1), np.int64),

@@ -36,14 +36,14 @@ NO_BACKFILL, GREEDY, EASY, EASY_STRICT, CONSERVATIVE = range(5)
 FIRST, PACK, SPREAD, RANDOM, FASTEST, CHEAPEST, TIER, FGD = range(8)
 # Entries of World.sizes
 NUM_JOBS, NUM_NODES, NUM_POOLS, NUM_CLASSES, NUM_QUEUES, NUM_TYPES, NUM_WORDS, GPU_STRIDE, TREE_SIZE, SHARES, UNIFORM, SIZES = range(12)
-#   GPU_STRIDE: GM + 1. TREE_SIZE: length of one order's trees. SHARES: 1 if some class takes shares of GPUs. UNIFORM: 1 if every factor is 1.0.
+#   GPU_STRIDE: GM + 1. TREE_SIZE: length of one order's trees. SHARES: 1 if a class takes shares of GPUs. UNIFORM: 1 if all factors are 1.
 OUTLOOK_SIZE = 8
 PARAMS_SIZE = 8
 MAX_LEVELS = 8  # of a queue tree; fan-out 16
 NO_LIMIT = -1  # RULE_OPTION of `pack` without a limit on extra nodes; DEPTH without a limit
 
 # Entries of State.count (int64 scalars)
-EVENTS, RUNNING_JOBS, ARRIVED, STARTS, PIECES, PLACED, PENDING_JOBS, DECISIONS, EARLY_ENDS, RELEASES, DEPTH_JOB, COUNT_SIZE = range(12)
+EVENTS, RUNNING_JOBS, ARRIVED, STARTS, PIECES, PLACED, PENDING_JOBS, DECISIONS, EARLY_ENDS, DEPTH_JOB, COUNT_SIZE = range(11)
 # Entries of State.clock (float64 scalars)
 NOW, BOUND, DEPTH_SCORE, CLOCK_SIZE = range(4)
 
@@ -164,7 +164,9 @@ class State(NamedTuple):
     active_slot: I64  # [C]
     queue_first: I64  # [Q+1] region of `active` of each queue
     queue_active: I64  # [Q]
-    committed: I64  # [Q] job or -1
+    head: I64  # [Q] job known to be blocked at the front (commit: the committed job), -1 none
+    dirty: I64  # [Q] 1: something was released, or the head may be another: make a full pass
+    newcomer: I64  # [Q] the one job that arrived behind the head since the last pass, -1 none
     pending: I32  # [J or 1] queued jobs, unordered (dynamic orders only)
     pending_slot: I32  # [J or 1]
     outlook: F64  # [OUTLOOK_SIZE] what a scoring function may know of queue and cluster
@@ -178,8 +180,6 @@ class State(NamedTuple):
     shadow_stamp: I64  # [Q] EARLY_ENDS when it was computed
     shadow_time: F64  # [Q]
     shadow_slack: I64  # [Q] tasks of the head's class that fit at the shadow time beyond what it needs
-    settled_head: I64  # [Q] blocked head of the last full pass, -1 none
-    settled_stamp: I64  # [Q] RELEASES at the last full pass
     free_times: F64  # [GM*N] expected free times of each node's GPUs, ascending, -inf = free now; [g*N + n]
     scratch: F64  # sorting space
     scratch_jobs: I64  # [J or R]

@@ -1,8 +1,8 @@
 """Tiered placement after RLTune: the fewest nodes first, one more only when fragmentation does not rise.
 
-The published code enumerates some patterns and misses others; here all placements of a tier are searched, by dynamic programming over nodes:
-fragmentation, waste and balance are sums over nodes, so the best way to put `tasks` on `nodes` more nodes among the last candidates is all
-one needs to know of them.
+The published code enumerates some patterns and misses others; here all placements of a tier are searched, by dynamic programming over
+nodes: fragmentation, waste and balance are sums over nodes, so the best way to put `tasks` on `nodes` more nodes among the last candidates
+is all one needs to know of them.
 """
 
 from __future__ import annotations
