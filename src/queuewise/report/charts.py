@@ -155,7 +155,8 @@ def _by_class(key: str, by: str, title: str, figure: str, y_label: str, log_y: b
             for policy, mine in rows.items()
         )
         size = "GPUs" if by == "size" and replays[0].schedule.cluster.num_gpus else "cores" if by == "size" else by
-        return Chart(key, title, f"{title} of finished jobs.", "bars", size, y_label, series, log_y=log_y, columns=classes)
+        wide = max(max(s.y) for s in series) > 10  # a narrow range reads better on a plain axis
+        return Chart(key, title, f"{title} of finished jobs.", "bars", size, y_label, series, log_y=log_y and wide, columns=classes)
 
     return make
 

@@ -101,10 +101,10 @@ def _bars(axes: Axes, chart: Chart) -> None:
         x = np.array([place[str(name)] for name in series.x]) - 0.4 + (index + 0.5) * width
         hatch = None if index < len(COLOURS) else "////"
         axes.bar(x, series.y, width, label=series.name, color=COLOURS[index % len(COLOURS)], hatch=hatch)
-    longest = max(map(len, chart.columns))
-    axes.set_xticks(range(len(chart.columns)), chart.columns, rotation=35 if longest * len(chart.columns) > 70 else 0)
+    crowded = max(map(len, chart.columns)) * len(chart.columns) > 50
+    axes.set_xticks(range(len(chart.columns)), chart.columns, rotation=35 if crowded else 0)
     for label in axes.get_xticklabels():
-        label.set_horizontalalignment("right" if longest * len(chart.columns) > 70 else "center")
+        label.set_horizontalalignment("right" if crowded else "center")
     axes.grid(visible=False, axis="x")
 
 

@@ -61,17 +61,20 @@
     const busy = new Float64Array(rows * COLUMNS);
     const width = (view.t1 - view.t0) / COLUMNS;
     const height = (view.l1 - view.l0) / rows;
+    const rowOf = (lane) => Math.min(rows - 1, Math.floor((lane - view.l0) / height));
+    const lanesIn = new Float64Array(rows); // rows of a fraction of a lane more or less hold different numbers of lanes
+    for (let lane = Math.max(0, Math.ceil(view.l0)); lane < view.l1; lane++) lanesIn[rowOf(lane)]++;
     for (let i = 0; i < bars.lane.length; i++) {
       if (bars.end[i] <= view.t0 || bars.start[i] >= view.t1) continue;
       const from = (Math.max(bars.start[i], view.t0) - view.t0) / width;
       const to = (Math.min(bars.end[i], view.t1) - view.t0) / width;
       for (let lane = bars.lane[i]; lane < bars.lane[i] + bars.lanes[i]; lane++) {
         if (lane < view.l0 || lane >= view.l1) continue;
-        const row = Math.min(rows - 1, Math.floor((lane - view.l0) / height));
+        const row = rowOf(lane);
         for (let c = Math.floor(from); c < Math.min(Math.ceil(to), COLUMNS); c++) busy[row * COLUMNS + c] += Math.min(to, c + 1) - Math.max(from, c);
       }
     }
-    return grid(rows, COLUMNS, view, unit, (r, c) => Math.min(1, busy[r * COLUMNS + c] / height));
+    return grid(rows, COLUMNS, view, unit, (r, c) => Math.min(1, busy[r * COLUMNS + c] / Math.max(1, lanesIn[r])));
   }
 
   function visible(bars, view) {
