@@ -30,7 +30,8 @@ from queuewise.report.lanes import count_bars
 from queuewise.report.tables import Cells, metric_cells, score_cells, to_latex, to_markdown
 from queuewise.runs import file_name, write_text
 
-MAX_BARS = 1_500_000  # stays on lanes in all Gantt charts of a page: some 10 to 40 MB
+MAX_BARS = 400_000  # stays on lanes in all Gantt charts of a page: about 20 MB
+MAX_FIRST_BARS = 1_500_000  # the best policy is shown even if it alone needs more
 DASHES = ("solid", "dash", "dot")  # as in `figures`, after the colours are used up
 
 Exports = Literal["best", "all", "none"]  # policies that get a trace and Batsim's jobs.csv
@@ -132,7 +133,7 @@ def _gantts(replays: Sequence[Measurement]) -> tuple[list[dict[str, Any]], list[
     made, left_out, budget = [], [], MAX_BARS
     for m in replays:
         bars = count_bars(m.schedule)
-        if m.span > 0 and 0 < bars <= budget:
+        if m.span > 0 and 0 < bars <= (budget if made else MAX_FIRST_BARS):
             made.append(gantt_data(m))
             budget -= bars
         else:
