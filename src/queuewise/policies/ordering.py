@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from queuewise.errors import unknown_name
 from queuewise.sim.placement import mix
@@ -66,7 +67,7 @@ class OrderRule:
 def _random(jobs: Jobs) -> Floats:
     with np.errstate(over="ignore"):
         numbers = np.arange(len(jobs.workload), dtype=np.uint64) + np.uint64(jobs.seed & 0xFFFFFFFFFFFFFFFF)
-        mixed = getattr(mix, "py_func", mix)(numbers)
+        mixed: NDArray[np.uint64] = getattr(mix, "py_func", mix)(numbers)
     return (mixed >> np.uint64(11)).astype(np.float64)
 
 

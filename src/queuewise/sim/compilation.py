@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numba
+from numba import config
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import CompilerBase, DefaultPassBuilder
 from numba.core.compiler_machinery import register_pass
@@ -40,8 +41,8 @@ def _cache_folder() -> Path:
 
 
 CACHE_FOLDER = _cache_folder()
-JIT_DISABLED = bool(numba.config.DISABLE_JIT)
-numba.config.CACHE_DIR = str(CACHE_FOLDER)
+JIT_DISABLED = bool(config.DISABLE_JIT)  # type: ignore[attr-defined]
+config.CACHE_DIR = str(CACHE_FOLDER)  # type: ignore[attr-defined]
 
 
 def cache_is_warm(entry_name: str = "replay") -> bool:
@@ -49,7 +50,7 @@ def cache_is_warm(entry_name: str = "replay") -> bool:
     return JIT_DISABLED or any(CACHE_FOLDER.glob(f"**/*.{entry_name}-*.nbc"))
 
 
-class _HelperLibrary(JITCodeLibrary):  # type: ignore[misc]
+class _HelperLibrary(JITCodeLibrary):
     """The code of a helper: handed to its callers as it is, neither optimised nor made executable on its own."""
 
     def _optimize_final_module(self) -> None:
@@ -61,7 +62,7 @@ class _HelperLibrary(JITCodeLibrary):  # type: ignore[misc]
 
 
 @register_pass(mutates_CFG=True, analysis_only=False)
-class _HelperLowering(NativeLowering):  # type: ignore[misc]
+class _HelperLowering(NativeLowering):
     """Lower a helper for the use of other kernels only."""
 
     _name = "helper_lowering"
@@ -78,7 +79,7 @@ class _HelperLowering(NativeLowering):  # type: ignore[misc]
         return True
 
 
-class _HelperCompiler(CompilerBase):  # type: ignore[misc]
+class _HelperCompiler(CompilerBase):
     """Numba optimises every function together with all it calls, again at each level of calls; a helper leaves that to the entry.
 
     With some sixty helpers, ten deep, this is the difference between seconds and minutes of compilation.
@@ -92,17 +93,17 @@ class _HelperCompiler(CompilerBase):  # type: ignore[misc]
 
 def kernel(function: F) -> F:
     """Compile a helper that only other kernels call."""
-    return numba.njit(error_model="numpy", nogil=True, pipeline_class=_HelperCompiler)(function)  # type: ignore[no-any-return]
+    return numba.njit(error_model="numpy", nogil=True, pipeline_class=_HelperCompiler)(function)  # type: ignore[return-value]
 
 
 def inline(function: F) -> F:
     """Compile a helper that is always inlined into its caller."""
-    return numba.njit(error_model="numpy", nogil=True, forceinline=True, pipeline_class=_HelperCompiler)(function)  # type: ignore[no-any-return]
+    return numba.njit(error_model="numpy", nogil=True, forceinline=True, pipeline_class=_HelperCompiler)(function)  # type: ignore[return-value]
 
 
 def entry(function: F) -> F:
     """Compile a function that Python calls; the binary is kept on disk."""
-    return numba.njit(error_model="numpy", nogil=True, cache=True)(function)  # type: ignore[no-any-return]
+    return numba.njit(error_model="numpy", nogil=True, cache=True)(function)  # type: ignore[return-value]
 
 
 def _lowest_bit_in_python(word: int) -> int:
@@ -110,7 +111,7 @@ def _lowest_bit_in_python(word: int) -> int:
 
 
 def _lowest_bit_compiled(word: int) -> int:
-    return trailing_zeros(word)  # type: ignore[no-any-return]
+    return trailing_zeros(word)  # type: ignore[call-arg]
 
 
 lowest_bit = _lowest_bit_in_python if JIT_DISABLED else inline(_lowest_bit_compiled)

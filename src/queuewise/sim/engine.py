@@ -59,7 +59,12 @@ def compiled_replay() -> Callable[..., None]:
             addresses, function = types.int64[::1], types.FunctionType(SCORING_SIGNATURE)
             replay.compile((addresses, addresses, addresses, addresses, function, function))  # type: ignore[attr-defined]
             replay.disable_compile()  # type: ignore[attr-defined]
-    return replay
+    return _replay_in_python if JIT_DISABLED else replay
+
+
+def _replay_in_python(*arguments: Any) -> None:
+    with np.errstate(all="ignore"):  # as in compiled code, where overflow wraps and inf * 0 is no number
+        replay(*arguments)
 
 
 @scoring_function

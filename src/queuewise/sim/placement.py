@@ -7,6 +7,8 @@ bucket (their keys are equal), so a choice costs a handful of comparisons howeve
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from queuewise.sim.compilation import inline, kernel
@@ -38,7 +40,7 @@ from queuewise.sim.tiers import place_by_tier
 
 
 @inline
-def mix(x: int) -> np.uint64:
+def mix(x: Any) -> Any:
     """One step of the SplitMix64 generator."""
     z = np.uint64(x) + np.uint64(0x9E3779B97F4A7C15)
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)

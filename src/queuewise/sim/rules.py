@@ -21,7 +21,7 @@ def scoring_function(function: Callable[..., None], *, cache: bool = True) -> Ca
     """Compile a function that scores the queue, with the one signature by which kernels call it."""
     if JIT_DISABLED:
         return function
-    return njit(SCORING_SIGNATURE, error_model="numpy", nogil=True, cache=cache)(function)  # type: ignore[no-any-return]
+    return njit(SCORING_SIGNATURE, error_model="numpy", nogil=True, cache=cache)(function)
 
 
 @dataclass(frozen=True, eq=False)

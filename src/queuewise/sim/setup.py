@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from queuewise.cluster.spec import Cluster
 from queuewise.sim import layout
+from queuewise.sim.compilation import JIT_DISABLED
 from queuewise.sim.layout import Classes, Pools, Trees
 from queuewise.sim.rules import Rules
 from queuewise.sim.schedule import NEVER, PENDING
@@ -71,7 +72,7 @@ def lay_out(
     fields["sizes"] = _sizes(workload, cluster, pools, classes, trees, fields)
     fields["policy"] = _policy(rules, bool(fields["class_by_pool"].all()))
     fields |= {"submit": _own(workload.submit), "runtime": _own(runtime), "estimate": _own(estimate), "job_class": classes.of_job}
-    world = World(**{name: np.ascontiguousarray(array) for name, array in fields.items()})
+    world = World(**{name: np.require(array, requirements="C") for name, array in fields.items()})
     return (
         world,
         layout.empty_machine(cluster, pools, world.pool_words, world.pool_bits),
@@ -196,7 +197,7 @@ def job_facts(workload: Workload, estimate: F64, predicted: F64 | None, watts: F
     }  # fmt: skip
     for name, column in columns.items():
         facts[name] = column
-    return facts
+    return facts.view(np.recarray) if JIT_DISABLED else facts  # plain Python reads job.submit from record arrays only
 
 
 def cheapest_watts(workload: Workload, cluster: Cluster, pools: Pools, classes: Classes) -> F64:

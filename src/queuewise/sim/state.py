@@ -145,7 +145,7 @@ class Machine(NamedTuple):
 
 class State(NamedTuple):
     clock: F64  # [CLOCK_SIZE]
-    count: I64  # [COUNT_SIZE]
+    count: I64  # type: ignore[assignment]  # [COUNT_SIZE]; hides tuple.count, which nobody calls
     # jobs
     status: I8  # [J]
     start: F64  # [J] first start

@@ -21,8 +21,7 @@ from llvmlite import ir
 from numba import from_dtype, types
 from numba.core import cgutils
 from numba.core.imputils import lower_builtin, lower_getattr_generic
-from numba.core.typing import signature
-from numba.core.typing.templates import AbstractTemplate, AttributeTemplate, infer_getattr, infer_global
+from numba.core.typing.templates import AbstractTemplate, AttributeTemplate, infer_getattr, infer_global, signature
 from numba.extending import intrinsic, models, register_model
 from numba.np.arrayobj import make_array, populate_array
 from numpy.typing import DTypeLike, NDArray
@@ -32,7 +31,7 @@ from queuewise.sim.compilation import JIT_DISABLED, inline
 _POINTER = ir.IntType(8).as_pointer()
 
 
-class ColumnType(types.Type):  # type: ignore[misc]
+class ColumnType(types.Type):
     """The address of an array's first element."""
 
     def __init__(self, dtype: types.Type) -> None:
@@ -40,7 +39,7 @@ class ColumnType(types.Type):  # type: ignore[misc]
         super().__init__(name=f"Column{dtype}")
 
 
-class TableType(types.Type):  # type: ignore[misc]
+class TableType(types.Type):
     """The address of a list of column addresses."""
 
     def __init__(self, name: str, columns: tuple[tuple[str, types.Type], ...]) -> None:
@@ -51,16 +50,16 @@ class TableType(types.Type):  # type: ignore[misc]
 
 @register_model(ColumnType)
 @register_model(TableType)
-class _AddressModel(models.PrimitiveModel):  # type: ignore[misc]
+class _AddressModel(models.PrimitiveModel):
     def __init__(self, manager: Any, fe_type: types.Type) -> None:
         super().__init__(manager, fe_type, _POINTER)
 
 
 @infer_getattr
-class _TableAttributes(AttributeTemplate):  # type: ignore[misc]
+class _TableAttributes(AttributeTemplate):
     key = TableType
 
-    def generic_resolve(self, table: TableType, name: str) -> ColumnType | None:
+    def generic_resolve(self, table: TableType, name: str) -> ColumnType | None:  # type: ignore[override]
         return ColumnType(table.column_types[name]) if name in table.column_types else None
 
 
@@ -74,7 +73,7 @@ def _lower_column(context: Any, builder: Any, table: TableType, value: Any, name
 
 
 @infer_global(operator.getitem)
-class _ReadElement(AbstractTemplate):  # type: ignore[misc]
+class _ReadElement(AbstractTemplate):
     def generic(self, args: Any, kws: Any) -> Any:
         if isinstance(args[0], ColumnType) and isinstance(args[1], types.Integer):
             return signature(args[0].dtype, args[0], types.intp)
@@ -82,7 +81,7 @@ class _ReadElement(AbstractTemplate):  # type: ignore[misc]
 
 
 @infer_global(operator.setitem)
-class _WriteElement(AbstractTemplate):  # type: ignore[misc]
+class _WriteElement(AbstractTemplate):
     def generic(self, args: Any, kws: Any) -> Any:
         if isinstance(args[0], ColumnType) and isinstance(args[1], types.Integer):
             return signature(types.none, args[0], types.intp, args[0].dtype)
@@ -105,7 +104,7 @@ def _lower_write(context: Any, builder: Any, sig: Any, args: Any) -> Any:
     return context.get_dummy_value()
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def _view(typingctx: Any, column: ColumnType, length: types.Integer) -> Any:
     array_type = types.Array(column.dtype, 1, "C")
 
@@ -130,7 +129,7 @@ def _view_in_python(column: NDArray[Any], length: int) -> NDArray[Any]:
 
 
 def _view_compiled(column: Any, length: int) -> Any:
-    return _view(column, length)
+    return _view(column, length)  # type: ignore[call-arg, arg-type]
 
 
 view = _view_in_python if JIT_DISABLED else inline(_view_compiled)
@@ -138,7 +137,7 @@ view = _view_in_python if JIT_DISABLED else inline(_view_compiled)
 
 
 def _as_table(table_type: TableType) -> Callable[..., Any]:
-    @intrinsic  # type: ignore[untyped-decorator]
+    @intrinsic
     def as_table(typingctx: Any, addresses: types.Array) -> Any:
         def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
             array = make_array(sig.args[0])(context, builder, value=args[0])
@@ -146,7 +145,7 @@ def _as_table(table_type: TableType) -> Callable[..., Any]:
 
         return table_type(addresses), codegen
 
-    return as_table  # type: ignore[no-any-return]
+    return as_table
 
 
 def table(fields: type[NamedTuple], dtypes: dict[str, DTypeLike]) -> Callable[[Any], Any]:
@@ -154,7 +153,7 @@ def table(fields: type[NamedTuple], dtypes: dict[str, DTypeLike]) -> Callable[[A
 
     Elements of column `name` are of type dtypes[name].
     """
-    names: tuple[str, ...] = fields._fields  # type: ignore[attr-defined]
+    names: tuple[str, ...] = fields._fields
     if JIT_DISABLED:
         return lambda value: value
     return _as_table(TableType(fields.__name__, tuple((name, from_dtype(np.dtype(dtypes[name]))) for name in names)))
@@ -162,7 +161,9 @@ def table(fields: type[NamedTuple], dtypes: dict[str, DTypeLike]) -> Callable[[A
 
 def addresses_of(arrays: Any, dtypes: dict[str, DTypeLike]) -> Any:
     """The addresses of a NamedTuple's arrays, which the caller must keep alive. Checks that they are what kernels expect."""
+    if JIT_DISABLED:
+        return arrays
     for name, array in zip(arrays._fields, arrays, strict=True):
         if array.dtype != dtypes[name] or not array.flags.c_contiguous:
             raise TypeError(f"{type(arrays).__name__}.{name} is {array.dtype}, kernels expect contiguous {np.dtype(dtypes[name])}")
-    return arrays if JIT_DISABLED else np.array([array.ctypes.data for array in arrays], np.int64)
+    return np.array([array.ctypes.data for array in arrays], np.int64)

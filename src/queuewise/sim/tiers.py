@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from queuewise.sim.compilation import inline, kernel
-from queuewise.sim.machine import lowest_bit, slots
+from queuewise.sim.compilation import inline, kernel, lowest_bit
+from queuewise.sim.machine import slots
 from queuewise.sim.pieces import put_tasks
 from queuewise.sim.state import RULE_OPTION, Machine, State, World
 from queuewise.sim.tables import view

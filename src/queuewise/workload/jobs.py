@@ -8,7 +8,7 @@ constant column may be a broadcast view (`constant`), which costs no memory.
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -20,6 +20,7 @@ ANY_PARTITION = -1  # in `partition`: may run in every partition
 ANY_KIND = 0  # in `kind_set`: entry 0 of `kind_sets` is the empty tuple, which allows every kind
 UNKNOWN = -1  # in `user`, `group`, `name`, `qos`: the log does not say
 WHOLE_GPU = 1000  # milli
+FILLED_IN: Any = None  # columns left out of the constructor get their defaults in __post_init__
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int32]
@@ -37,20 +38,20 @@ class Workload:
     submit: Floats  # [J] seconds on the log's clock, ascending
     runtime: Floats  # [J] seconds on the reference GPU kind, >= 0; hidden from policies
     num_tasks: Ints  # [J] equal tasks that start together, >= 1
-    gpu_milli: Ints = field(default=None)  # type: ignore[assignment]  # [J] per task: 0, a share < 1000, or k * 1000
-    cpu_milli: Ints = field(default=None)  # type: ignore[assignment]  # [J] per task, >= 0
-    mem_mib: Ints = field(default=None)  # type: ignore[assignment]  # [J] per task, >= 0
-    requested: Floats = field(default=None)  # type: ignore[assignment]  # [J] seconds the user asked for, NaN unknown
-    kind_set: Ints = field(default=None)  # type: ignore[assignment]  # [J] index into kind_sets
-    partition: Ints = field(default=None)  # type: ignore[assignment]  # [J] index into partitions or ANY_PARTITION
-    user: Ints = field(default=None)  # type: ignore[assignment]  # [J] index into users or UNKNOWN
-    group: Ints = field(default=None)  # type: ignore[assignment]  # [J] account or virtual cluster: index into groups or UNKNOWN
-    job_name: Ints = field(default=None)  # type: ignore[assignment]  # [J] code of the job's name or UNKNOWN
-    qos: Ints = field(default=None)  # type: ignore[assignment]  # [J] index into qos_names or UNKNOWN
-    priority: Floats = field(default=None)  # type: ignore[assignment]  # [J] higher is more urgent, 0 by default
-    deadline: Floats = field(default=None)  # type: ignore[assignment]  # [J] seconds on the log's clock, NaN none
-    recorded_wait: Floats = field(default=None)  # type: ignore[assignment]  # [J] seconds the job really waited, NaN unknown
-    job_id: NDArray[Any] = field(default=None)  # type: ignore[assignment]  # [J] the log's own ids, integers or strings
+    gpu_milli: Ints = FILLED_IN  # [J] per task: 0, a share < 1000, or k * 1000
+    cpu_milli: Ints = FILLED_IN  # [J] per task, >= 0
+    mem_mib: Ints = FILLED_IN  # [J] per task, >= 0
+    requested: Floats = FILLED_IN  # [J] seconds the user asked for, NaN unknown
+    kind_set: Ints = FILLED_IN  # [J] index into kind_sets
+    partition: Ints = FILLED_IN  # [J] index into partitions or ANY_PARTITION
+    user: Ints = FILLED_IN  # [J] index into users or UNKNOWN
+    group: Ints = FILLED_IN  # [J] account or virtual cluster: index into groups or UNKNOWN
+    job_name: Ints = FILLED_IN  # [J] code of the job's name or UNKNOWN
+    qos: Ints = FILLED_IN  # [J] index into qos_names or UNKNOWN
+    priority: Floats = FILLED_IN  # [J] higher is more urgent, 0 by default
+    deadline: Floats = FILLED_IN  # [J] seconds on the log's clock, NaN none
+    recorded_wait: Floats = FILLED_IN  # [J] seconds the job really waited, NaN unknown
+    job_id: NDArray[Any] = FILLED_IN  # [J] the log's own ids, integers or strings
     kind_sets: tuple[tuple[str, ...], ...] = ((),)  # allowed GPU kinds; entry 0 is () = any
     partitions: tuple[str, ...] = ()
     users: tuple[str, ...] = ()
@@ -70,7 +71,8 @@ class Workload:
         for column, (value, dtype) in defaults.items():
             if getattr(self, column) is None:
                 object.__setattr__(self, column, constant(value, num, dtype))
-        if self.job_id is None:
+        ids: NDArray[Any] | None = self.job_id
+        if ids is None:
             object.__setattr__(self, "job_id", np.arange(num))
         self._check()
 
