@@ -34,6 +34,7 @@ COMMANDS: dict[str, Command] = {
     "policies": Command("policies:Policies", "list orders, backfill and placement rules, from which policies are made"),
     "workload": Command("workload:Workload", "look at logs, convert them, fetch public ones"),
     "clusters": Command("clusters:Clusters", "list the clusters that come with Queuewise"),
+    "bench": Command("bench:Bench", "measure how fast the engine is on this machine"),
 }
 
 INTERRUPTED = 130

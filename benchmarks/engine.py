@@ -1,0 +1,189 @@
+"""The engine's benchmarks, part by part; each writes benchmarks/results/PART.json.
+
+    python benchmarks/engine.py                           all parts, some minutes
+    python benchmarks/engine.py rates                     one of them
+    python benchmarks/engine.py scaling --jobs 50000      smaller than published, to try it out; give --results too
+
+`python benchmarks/render_performance.py` then brings docs/performance.md and its figures up to date. `baselines` takes the SimPy
+reference from tests/reference; `lublin` reads ../shared/traces, or where QUEUEWISE_TRACES says.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import plain_python
+
+from queuewise.cli import bench
+from queuewise.cli.console import note
+from queuewise.cluster import Cluster, load_cluster
+from queuewise.evaluation.metrics import summarise
+from queuewise.policies import simulate
+from queuewise.runs import write_text
+from queuewise.sim.engine import compiled_replay
+from queuewise.workload import load_workload
+from queuewise.workload.estimates import estimate
+from queuewise.workload.jobs import Floats, Workload
+from queuewise.workload.models import generate
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+RESULTS = REPOSITORY / "benchmarks" / "results"
+NODES = 250
+CLUSTER = f"{NODES}x{bench.NODE_GPUS}:V100-16"
+FULL = bench.FULL_JOBS
+MEMORY_FACTOR = 10  # ten times the jobs of the other parts
+STARTS = 5  # processes started; the quickest counts
+SHORT_REPEATS = 10  # replays of milliseconds are noisy and cheap to repeat
+
+Figures = dict[str, Any]
+
+
+def rates(jobs: int) -> Figures:
+    """What `queuewise bench --compile` prints."""
+    return bench.measure_all(jobs, NODES, repeats=bench.FULL_REPEATS, compile=True)
+
+
+def baselines(jobs: int) -> Figures:
+    """The SimPy reference and plain Python against the engine: the same jobs, the same schedule, in the same run.
+
+    The sizes are what the baselines can do in a minute or so; on 250 nodes that leaves out EASY.
+    """
+    sys.path.insert(0, str(REPOSITORY / "tests"))
+    import reference
+
+    def reference_starts(workload: Workload, cluster: Cluster, policy: str, known: Floats) -> Floats:
+        return reference.simulate(workload, cluster, policy, estimate=known).start
+
+    return {
+        "cases": [
+            *_against("SimPy reference", reference_starts, bench.POLICIES, nodes=16, jobs=min(jobs, 2_000)),
+            *_against("SimPy reference", reference_starts, ("fcfs", "sjf"), nodes=NODES, jobs=min(jobs, 5_000)),
+            *_against("plain Python", plain_python.simulate, bench.POLICIES, nodes=16, jobs=min(jobs, 2_000)),
+            *_against("plain Python", plain_python.simulate, ("fcfs", "sjf"), nodes=NODES, jobs=min(jobs, 20_000)),
+        ]
+    }
+
+
+def _against(name: str, starts: Callable[..., Any], policies: Sequence[str], *, nodes: int, jobs: int) -> list[Figures]:
+    workload = generate("bench", jobs, gpus=nodes * bench.NODE_GPUS, load=bench.LOAD)
+    cluster = load_cluster(f"{nodes}x{bench.NODE_GPUS}:V100-16")
+    known = estimate(workload, "requested", 0).values
+    rows = []
+    for policy in policies:
+        engine = bench.replay(workload, cluster, policy, SHORT_REPEATS)
+        begin = time.perf_counter()
+        start = starts(workload, cluster, policy, known)
+        seconds = time.perf_counter() - begin
+        if not np.array_equal(start, simulate(workload, cluster, policy).start):
+            raise SystemExit(f"{name} and the engine disagree on {policy}: there is nothing to compare")
+        rows.append({"baseline": name, "nodes": nodes, **engine, "baseline_s": seconds, "ratio": seconds / engine["engine_s"]})
+        note(f"{name}, {policy}: {jobs / seconds:,.0f} jobs/s, the engine is {rows[-1]['ratio']:,.0f} times as fast")
+    return rows
+
+
+def scaling(jobs: int) -> Figures:
+    """Cost of a job against the number of jobs, and against the length of the queue."""
+    cluster = load_cluster(CLUSTER)
+    by_jobs = []
+    for share in (0.01, 0.03, 0.1, 0.3, 1.0, 3.0):
+        workload = generate("bench", int(share * jobs), gpus=NODES * bench.NODE_GPUS, load=bench.LOAD)
+        by_jobs += [bench.replay(workload, cluster, policy, _repeats(len(workload))) for policy in bench.POLICIES]
+    by_depth = []
+    for load in (0.7, 0.8, 0.9, 1.0, 1.1, 1.3, None):
+        workload = generate("bench", jobs // 10, gpus=NODES * bench.NODE_GPUS, load=load or bench.LOAD)
+        if load is None:  # all jobs at once
+            workload = dataclasses.replace(workload, submit=np.zeros(len(workload)))
+        by_depth += [{"load": load, **bench.replay(workload, cluster, policy, bench.FULL_REPEATS)} for policy in bench.POLICIES]
+    return {"by_jobs": by_jobs, "by_depth": by_depth}
+
+
+def _repeats(jobs: int) -> int:
+    return SHORT_REPEATS if jobs < 100_000 else bench.FULL_REPEATS
+
+
+MEMORY_PROBE = """
+import json, sys
+from queuewise.cli import bench
+from queuewise.cluster import Cluster, load_cluster
+from queuewise.workload.models import generate
+jobs, nodes, policy = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+workload = generate("bench", jobs, gpus=nodes * bench.NODE_GPUS, load=bench.LOAD)
+row = bench.replay(workload, load_cluster(f"{nodes}x{bench.NODE_GPUS}:V100-16"), policy, 1)
+print(json.dumps({"nodes": nodes, **row, "peak_memory_mib": bench.peak_memory_mib()}))
+"""
+
+
+def memory(jobs: int) -> Figures:
+    """Peak memory of a process that makes ten million jobs and replays them."""
+    arguments = [str(MEMORY_FACTOR * jobs), str(bench.MORE_NODES * NODES), "fcfs+easy"]
+    done = subprocess.run([sys.executable, "-c", MEMORY_PROBE, *arguments], stdout=subprocess.PIPE, text=True, check=True)
+    return dict(json.loads(done.stdout))
+
+
+def start_up(jobs: int) -> Figures:
+    """Wall time of whole commands, each in a new process, with the kernel in the cache."""
+    replayed = f"--workload bench --jobs 10000 --cluster {CLUSTER} --policy fcfs"
+    commands = ["--help", f"simulate {replayed}"]
+    return {"commands": [{"command": f"queuewise {command}", "seconds": _wall_time(command)} for command in commands]}
+
+
+def _wall_time(command: str) -> float:
+    seconds = []
+    for _ in range(STARTS):
+        begin = time.perf_counter()
+        subprocess.run([sys.executable, "-m", "queuewise", *command.split()], capture_output=True, check=True)
+        seconds.append(time.perf_counter() - begin)
+    return min(seconds)
+
+
+def lublin(jobs: int) -> Figures:
+    """The log on which public simulators were timed: 10,000 jobs, 256 processors, exact estimates."""
+    folder = Path(os.environ.get("QUEUEWISE_TRACES") or REPOSITORY.parent / "shared" / "traces")
+    workload = load_workload(folder / "swf" / "lublin_256.swf.gz").workload
+    cluster = load_cluster("flat:256")
+    rows = []
+    for policy in bench.POLICIES:
+        summary = summarise(simulate(workload, cluster, policy, estimates="oracle"))
+        rows.append({**bench.replay(workload, cluster, policy, SHORT_REPEATS, "oracle"), "mean_wait_s": summary["wait_s"]["mean"]})
+    return {"replays": rows}
+
+
+PARTS: dict[str, Callable[[int], Figures]] = {
+    "rates": rates,
+    "baselines": baselines,
+    "scaling": scaling,
+    "memory": memory,
+    "start_up": start_up,
+    "lublin": lublin,
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
+    parser.add_argument("--jobs", type=int, default=FULL, help="the size that the parts are scaled to, %(default)s")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="folder for the JSON files")
+    options = parser.parse_args()
+    if unknown := set(options.parts) - set(PARTS):
+        parser.error(f"no such part: {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}")
+    options.results.mkdir(parents=True, exist_ok=True)
+    compiled_replay()
+    for name in options.parts or PARTS:
+        note(f"— {name}")
+        machine = bench.describe_machine()
+        figures = {"machine": machine, **PARTS[name](options.jobs)}
+        write_text(options.results / f"{name}.json", json.dumps(figures, indent=1, allow_nan=False) + "\n")
+
+
+if __name__ == "__main__":
+    main()
