@@ -43,6 +43,7 @@ CLUSTER = f"{NODES}x{bench.NODE_GPUS}:V100-16"
 FULL = bench.FULL_JOBS
 MEMORY_FACTOR = 10  # ten times the jobs of the other parts
 STARTS = 5  # processes started; the quickest counts
+TIMED_ORDER = "wfp3"  # its scores change with time, so every decision looks at the whole queue
 SHORT_REPEATS = 10  # replays of milliseconds are noisy and cheap to repeat
 
 Figures = dict[str, Any]
@@ -100,10 +101,11 @@ def scaling(jobs: int) -> Figures:
         by_jobs += [bench.replay(workload, cluster, policy, _repeats(len(workload))) for policy in bench.POLICIES]
     by_depth = []
     for load in (0.7, 0.8, 0.9, 1.0, 1.1, 1.3, None):
-        workload = generate("bench", jobs // 10, gpus=NODES * bench.NODE_GPUS, load=load or bench.LOAD)
+        workload = generate("bench", jobs // 20, gpus=NODES * bench.NODE_GPUS, load=load or bench.LOAD)
         if load is None:  # all jobs at once
             workload = dataclasses.replace(workload, submit=np.zeros(len(workload)))
-        by_depth += [{"load": load, **bench.replay(workload, cluster, policy, bench.FULL_REPEATS)} for policy in bench.POLICIES]
+        by_depth += [{"load": load, **bench.replay(workload, cluster, policy, _repeats(len(workload)))} for policy in bench.POLICIES]
+        by_depth += [{"load": load, **bench.replay(workload, cluster, TIMED_ORDER, 1)}]
     return {"by_jobs": by_jobs, "by_depth": by_depth}
 
 

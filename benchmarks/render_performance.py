@@ -1,0 +1,156 @@
+"""Bring docs/performance.md and its figures up to date with benchmarks/results/*.json.
+
+    python benchmarks/render_performance.py
+
+What stands between `<!-- NAME -->` and `<!-- /NAME -->` in the page is replaced by the table NAME, made here; the rest is text.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from queuewise.report.charts import Chart, Series
+from queuewise.report.figures import write_figures
+from queuewise.runs import write_text
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+RESULTS = REPOSITORY / "benchmarks" / "results"
+PAGE = REPOSITORY / "docs" / "performance.md"
+FIGURES = REPOSITORY / "docs" / "figures"
+OTHERS = {"fcfs": "8 – 33,000", "sjf": "–", "fcfs+easy": "61 – 1,540"}  # jobs/s of other public simulators on lublin_256
+
+Row = dict[str, Any]
+Results = dict[str, Any]  # part -> what engine.py wrote
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, left: int = 1) -> str:
+    """A Markdown table; the first `left` columns are text, the others numbers."""
+    rule = ["---" if i < left else "---:" for i in range(len(columns))]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in (columns, rule, *rows))
+
+
+def machine(results: Results) -> str:
+    facts = results["rates"]["machine"]
+    busiest = max(part["machine"]["load_average"] for part in results.values())
+    return (
+        f"{facts['cpu']}, {facts['cores']} cores, {facts['system']}, Python {facts['python']}, Numba {facts['numba']}, "
+        f"NumPy {facts['numpy']}. Load average at the start of a part: at most {busiest:.1f}."
+    )
+
+
+def rates(results: Results) -> str:
+    ratios = results["rates"]["cost_of_more_nodes"]
+    fewest = min(row["nodes"] for row in results["rates"]["replays"])
+    rows = []
+    for row in results["rates"]["replays"]:
+        cost = 1.0 if row["nodes"] == fewest else ratios[row["policy"]]
+        figures = [f"{row[key]:,.0f}" for key in ("nodes", "jobs", "jobs_per_s")] + [f"{row['engine_s']:.2f}", f"{row['call_s']:.2f}"]
+        rows.append([f"`{row['policy']}`", *figures, f"{row['max_queue']:,}", f"{cost:.2f}"])
+    return table(["policy", "nodes × 8 GPUs", "jobs", "jobs/s", "engine s", "call s", "longest queue", f"time ÷ {fewest} nodes"], rows)
+
+
+def start_up(results: Results) -> str:
+    kernel = results["rates"]["kernel"]
+    rows = [[f"`{row['command']}`", f"{row['seconds']:.2f}"] for row in results["start_up"]["commands"]]
+    rows += [["import of the engine", f"{kernel['import_s']:.2f}"], ["kernel from the cache", f"{kernel['load_s']:.2f}"]]
+    rows += [["compilation, once", f"{kernel['compile_s']:.0f}"]]
+    return table(["", "seconds"], rows)
+
+
+def memory(results: Results) -> str:
+    row = results["memory"]
+    figures = [f"{row[key]:,.0f}" for key in ("nodes", "jobs", "jobs_per_s")]
+    rows = [[f"`{row['policy']}`", *figures, f"{row['peak_memory_mib'] / 1024:.2f}"]]
+    return table(["policy", "nodes × 8 GPUs", "jobs", "jobs/s", "peak memory, GiB"], rows)
+
+
+def baselines(results: Results) -> str:
+    rows = []
+    for row in results["baselines"]["cases"]:
+        rate = row["jobs"] / row["baseline_s"]
+        figures = [row["nodes"], row["jobs"], row["max_queue"], rate, row["jobs_per_s"], row["ratio"]]
+        rows.append([row["baseline"], f"`{row['policy']}`", *(f"{value:,.0f}" for value in figures)])
+    columns = ["baseline", "policy", "nodes × 8 GPUs", "jobs", "longest queue", "its jobs/s", "engine jobs/s", "ratio"]
+    return table(columns, rows, left=2)
+
+
+def lublin(results: Results) -> str:
+    rows = [
+        [f"`{row['policy']}`", f"{row['mean_wait_s']:,.4f}", f"{row['jobs_per_s']:,.0f}", OTHERS[row["policy"]]]
+        for row in results["lublin"]["replays"]
+    ]
+    return table(["policy", "mean wait, s", "Queuewise, jobs/s", "others, jobs/s"], rows)
+
+
+def scaling(results: Results) -> str:
+    """How the cost of a job grew from the first point to the last, beside what n log n and a linear cost would have made of it."""
+    rows = []
+    for policy, line in _by_policy(results["scaling"]["by_jobs"], "jobs").items():
+        first, last = line[0]["jobs"], line[-1]["jobs"]
+        bound = math.log2(last) / math.log2(first)
+        rows.append([f"`{policy}`", f"jobs {first:,} → {last:,}", *_growth(line), f"{bound:.2f} (n log n)"])
+    for policy, line in _by_policy(results["scaling"]["by_depth"], "max_queue").items():
+        first, last = line[0]["max_queue"], line[-1]["max_queue"]
+        rows.append([f"`{policy}`", f"queue {first:,} → {last:,}", *_growth(line), f"{last / first:.2f} (linear)"])
+    return table(["policy", "from → to", "µs a job, first", "last", "growth", "bound"], rows, left=2)
+
+
+def _growth(line: list[Row]) -> list[str]:
+    before, after = _job_us(line[0]), _job_us(line[-1])
+    return [f"{before:.2f}", f"{after:.2f}", f"{after / before:.2f}"]
+
+
+def _job_us(row: Row) -> float:
+    return 1e6 * row["engine_s"] / row["jobs"]  # type: ignore[no-any-return]
+
+
+def _by_policy(rows: Iterable[Row], x: str) -> dict[str, list[Row]]:
+    """The rows of each policy, ascending in x."""
+    lines: dict[str, list[Row]] = {}
+    for row in sorted(rows, key=lambda row: row[x]):
+        lines.setdefault(row["policy"], []).append(row)
+    return lines
+
+
+def charts(results: Results) -> list[Chart]:
+    by_jobs, by_depth = results["scaling"]["by_jobs"], results["scaling"]["by_depth"]
+    return [
+        _cost_chart("cost-by-jobs", "Cost of a job, by number of jobs", by_jobs, "jobs", "jobs", log_y=False),
+        _cost_chart("cost-by-queue", "Cost of a job, by longest queue", by_depth, "max_queue", "longest queue, jobs", log_y=True),
+    ]
+
+
+def _cost_chart(key: str, title: str, rows: list[Row], x: str, x_label: str, *, log_y: bool) -> Chart:
+    lines = _by_policy(rows, x).items()
+    series = tuple(Series(policy, [row[x] for row in line], [_job_us(row) for row in line]) for policy, line in lines)
+    return Chart(key, title, "", "line", x_label, "µs of engine time a job", series, log_x=True, log_y=log_y)
+
+
+TABLES: dict[str, Callable[[Results], str]] = {
+    make.__name__: make for make in (machine, rates, start_up, memory, baselines, lublin, scaling)
+}
+
+
+def fill(page: str, results: Results) -> str:
+    for name, make in TABLES.items():
+        pattern = re.compile(rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)", re.DOTALL)
+        if not pattern.search(page):
+            raise SystemExit(f"{PAGE.name} has no place for the table {name}: <!-- {name} --> … <!-- /{name} -->")
+        text = make(results)
+        page = pattern.sub(lambda found, text=text: f"{found[1]}{text}\n{found[2]}", page)  # type: ignore[misc]
+    return page
+
+
+def main() -> None:
+    results = {path.stem: json.loads(path.read_text()) for path in sorted(RESULTS.glob("*.json"))}
+    write_text(PAGE, fill(PAGE.read_text(), results))
+    write_figures(charts(results), FIGURES, ("svg",))
+
+
+if __name__ == "__main__":
+    main()
