@@ -18,7 +18,8 @@ from queuewise.sim.kernel import replay
 from queuewise.sim.rules import SCORING_SIGNATURE, Order, Rules, scoring_function
 from queuewise.sim.schedule import DONE, KILLED, Schedule
 from queuewise.sim.setup import lay_out
-from queuewise.sim.state import COMMIT, DECISIONS, F64, PIECES, Machine, State, handle
+from queuewise.sim.state import COMMIT, DECISIONS, F64, PIECES, State, handle
+from queuewise.sim.tables import clone
 from queuewise.workload.jobs import Workload
 
 
@@ -41,7 +42,7 @@ def simulate(
     world, machine, state = lay_out(workload, cluster, rules, runtime=runtime, estimate=estimate, predicted=predicted)
     laid_out = time.perf_counter()
     run = compiled_replay()
-    spare = Machine(*(array.copy() for array in machine))
+    spare = clone(machine)
     began_replay = time.perf_counter()
     run(handle(world), handle(machine), handle(spare), handle(state), _function_of(rules.order), _function_of(rules.backfill_order))
     engine_s = (laid_out - began) + (time.perf_counter() - began_replay)  # compilation is not the engine's time
@@ -96,9 +97,9 @@ def _schedule(
         estimates=estimates,
         seed=rules.seed,
         estimate=estimate,
-        status=state.status,
-        start=state.start,
-        end=state.end,
+        status=state.status.copy(),
+        start=state.start.copy(),
+        end=state.end.copy(),
         preemptions=np.zeros(len(workload), np.int32),
         piece_job=state.piece_job[:pieces],
         piece_node=state.piece_node[:pieces],

@@ -233,14 +233,24 @@ class Trees:
         return cls(np.concatenate([[0], np.cumsum(counts)]).astype(np.int64), levels, level.ravel(), size)
 
 
+def stable_order(score: F64) -> I64:
+    """Indices by (score, index). NumPy's unstable sort is several times faster than its stable one, so ties are put right afterwards."""
+    if (score[1:] >= score[:-1]).all():
+        return np.arange(len(score))
+    order = np.argsort(score)
+    ordered = score[order]
+    new_value = ordered[1:] != ordered[:-1]
+    if not new_value.all():
+        group = np.concatenate([[0], np.cumsum(new_value)])
+        order = np.sort(group * len(score) + order) % len(score)
+    return order
+
+
 def order_jobs(classes: Classes, trees: Trees, score: F64) -> tuple[I32, I32, I32]:
     """Rank of every job by (score, index), its leaf, and the job at each leaf."""
     num_jobs = len(score)
     rank = np.empty(num_jobs, np.int32)
-    if (score[1:] >= score[:-1]).all():
-        by_rank = np.arange(num_jobs, dtype=np.int32)
-    else:
-        by_rank = np.argsort(score, kind="stable").astype(np.int32)
+    by_rank = stable_order(score).astype(np.int32)
     rank[by_rank] = np.arange(num_jobs, dtype=np.int32)
     number = classes.of_job[by_rank]
     # Few classes: 16-bit numbers make the stable sort a radix sort. Rejected jobs (-1) go last and have no leaf.

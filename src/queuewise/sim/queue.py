@@ -23,6 +23,7 @@ from queuewise.sim.state import (
     MAX_LEVELS,
     NO_LIMIT,
     NOW,
+    NUM_CLASSES,
     NUM_JOBS,
     PENDING_JOBS,
     SECOND_ORDER,
@@ -112,6 +113,37 @@ def _deactivate(w: World, s: State, c: int) -> None:
         s.active_slot[last] = s.active_slot[c]
 
 
+@inline
+def _enter_tree(w: World, s: State, c: int, order: int, j: int) -> None:
+    slot = order * w.sizes[NUM_JOBS] + j
+    leaf = w.leaf[slot]
+    _raise_leaf(w, s, c, order * w.sizes[TREE_SIZE], leaf, w.estimate[j])
+    at = order * w.sizes[NUM_CLASSES] + c
+    if s.class_pending[c] == 1 or (s.head_leaf[at] >= 0 and leaf < s.head_leaf[at]):
+        s.head_leaf[at] = leaf
+        s.head_rank[at] = w.rank[slot]
+
+
+@inline
+def _leave_tree(w: World, s: State, c: int, order: int, j: int) -> None:
+    leaf = w.leaf[order * w.sizes[NUM_JOBS] + j]
+    _clear_leaf(w, s, c, order * w.sizes[TREE_SIZE], leaf)
+    at = order * w.sizes[NUM_CLASSES] + c
+    if s.head_leaf[at] == leaf:
+        s.head_leaf[at] = -1
+
+
+@inline
+def _find_head(w: World, s: State, c: int, order: int) -> None:
+    """Bring head_leaf and head_rank of a class with queued jobs up to date."""
+    at = order * w.sizes[NUM_CLASSES] + c
+    if s.head_leaf[at] < 0:
+        leaf = _first_leaf(w, s, c, order * w.sizes[TREE_SIZE], 0.0, ANY_LENGTH, 0.0)
+        jobs = order * w.sizes[NUM_JOBS]
+        s.head_leaf[at] = leaf
+        s.head_rank[at] = w.rank[jobs + w.leaf_job[jobs + w.class_first[c] + leaf]]
+
+
 @kernel
 def enqueue(w: World, s: State, j: int) -> None:
     c = w.job_class[j]
@@ -121,9 +153,9 @@ def enqueue(w: World, s: State, j: int) -> None:
         s.pending[slot] = j
         s.pending_slot[j] = slot
     else:
-        _raise_leaf(w, s, c, 0, w.leaf[j], w.estimate[j])
+        _enter_tree(w, s, c, PRIMARY, j)
         if w.policy[SECOND_ORDER]:
-            _raise_leaf(w, s, c, w.sizes[TREE_SIZE], w.leaf[w.sizes[NUM_JOBS] + j], w.estimate[j])
+            _enter_tree(w, s, c, SECONDARY, j)
     s.count[PENDING_JOBS] += 1
 
 
@@ -140,30 +172,34 @@ def dequeue(w: World, s: State, j: int) -> None:
         s.second_score[slot] = s.second_score[last]
         s.pending_slot[s.pending[slot]] = slot
     else:
-        _clear_leaf(w, s, c, 0, w.leaf[j])
+        _leave_tree(w, s, c, PRIMARY, j)
         if w.policy[SECOND_ORDER]:
-            _clear_leaf(w, s, c, w.sizes[TREE_SIZE], w.leaf[w.sizes[NUM_JOBS] + j])
+            _leave_tree(w, s, c, SECONDARY, j)
 
 
 @kernel
 def _first_by_trees(w: World, s: State, q: int, order: int, limited: bool) -> int:
-    num_jobs = w.sizes[NUM_JOBS]
-    jobs = order * num_jobs
-    now = s.clock[NOW] if limited else 0.0
-    bound = s.clock[BOUND] if limited else 0.0
+    jobs = order * w.sizes[NUM_JOBS]
     best = -1
-    best_rank = num_jobs
+    best_rank = w.sizes[NUM_JOBS]
     for slot in range(s.queue_first[q], s.queue_first[q] + s.queue_active[q]):
         c = s.active[slot]
         stretch = s.stretch[c] if limited else ANY_LENGTH
         if stretch == FORBIDDEN:
             continue
-        leaf = _first_leaf(w, s, c, order * w.sizes[TREE_SIZE], now, stretch, bound)
-        if leaf >= 0:
-            j = w.leaf_job[jobs + w.class_first[c] + leaf]
-            if w.rank[jobs + j] < best_rank:
-                best = j
-                best_rank = w.rank[jobs + j]
+        _find_head(w, s, c, order)
+        at = order * w.sizes[NUM_CLASSES] + c
+        if s.head_rank[at] >= best_rank:
+            continue  # nobody of this class comes before the best so far
+        leaf = s.head_leaf[at]
+        if stretch != ANY_LENGTH:
+            leaf = _first_leaf(w, s, c, order * w.sizes[TREE_SIZE], s.clock[NOW], stretch, s.clock[BOUND])
+            if leaf < 0:
+                continue
+        j = w.leaf_job[jobs + w.class_first[c] + leaf]
+        if w.rank[jobs + j] < best_rank:
+            best = j
+            best_rank = w.rank[jobs + j]
     return best
 
 

@@ -26,6 +26,8 @@ from queuewise.sim.state import (
     FACTS,
     GPU_STRIDE,
     I64,
+    JOB_ROW,
+    LIFE_ROW,
     NO_LIMIT,
     NUM_CLASSES,
     NUM_JOBS,
@@ -71,8 +73,10 @@ def lay_out(
     fields |= _task_types(workload, cluster, classes)
     fields["sizes"] = _sizes(workload, cluster, pools, classes, trees, fields)
     fields["policy"] = _policy(rules, bool(fields["class_by_pool"].all()))
-    fields |= {"submit": _own(workload.submit), "runtime": _own(runtime), "estimate": _own(estimate), "job_class": classes.of_job}
-    world = World(**{name: np.require(array, requirements="C") for name, array in fields.items()})
+    fields = {name: np.require(array, requirements="C") for name, array in fields.items()}
+    fields["submit"] = np.require(workload.submit, np.float64, "C")
+    fields |= _job_rows(runtime, estimate, classes)
+    world = World(**fields)
     return (
         world,
         layout.empty_machine(cluster, pools, world.pool_words, world.pool_bits),
@@ -98,9 +102,16 @@ def _sizes(workload: Workload, cluster: Cluster, pools: Pools, classes: Classes,
     return sizes
 
 
-def _own(column: NDArray[Any]) -> F64:
-    """A contiguous, writeable float64 column: kernels are compiled for exactly this type."""
-    return np.require(column, np.float64, ["C", "W"])
+def _job_rows(runtime: F64, estimate: F64, classes: Classes) -> dict[str, NDArray[Any]]:
+    rows = np.empty(len(runtime), JOB_ROW)
+    rows["runtime"], rows["estimate"], rows["job_class"] = runtime, estimate, classes.of_job
+    return {name: rows[name] for name in JOB_ROW.names or ()}
+
+
+def _life_rows(num_jobs: int) -> dict[str, NDArray[Any]]:
+    rows = np.empty(num_jobs, LIFE_ROW)
+    rows["start"], rows["end"], rows["event_slot"], rows["status"] = NEVER, NEVER, -1, PENDING
+    return {name: rows[name] for name in LIFE_ROW.names or ()}
 
 
 def _nodes(cluster: Cluster, pools: Pools) -> dict[str, NDArray[Any]]:
@@ -253,16 +264,12 @@ def _state(workload: Workload, rules: Rules, classes: Classes, pools: Pools, tre
     return State(
         clock=np.zeros(CLOCK_SIZE),
         count=np.zeros(COUNT_SIZE, np.int64),
-        status=np.full(num_jobs, PENDING, np.int8),
-        start=np.full(num_jobs, NEVER),
-        end=np.full(num_jobs, NEVER),
-        expected=np.empty(num_jobs),
-        first_piece=np.empty(num_jobs, np.int32),
-        num_pieces=np.empty(num_jobs, np.int32),
+        **_life_rows(num_jobs),
         event_time=np.empty(num_jobs),
         event_code=np.empty(num_jobs, np.int64),
-        event_slot=np.full(num_jobs, -1, np.int32),
         tree=np.full(1 if rules.dynamic else trees.size * len(rules.orders), np.inf),
+        head_leaf=np.full(num_classes * len(rules.orders), -1, np.int64),
+        head_rank=np.zeros(num_classes * len(rules.orders), np.int64),
         class_pending=np.zeros(num_classes, np.int64),
         active=np.zeros(num_classes, np.int64),
         active_slot=np.zeros(num_classes, np.int64),
@@ -278,7 +285,6 @@ def _state(workload: Workload, rules: Rules, classes: Classes, pools: Pools, tre
         second_score=np.empty(listed),
         stretch=np.zeros(num_classes),
         running=np.empty(num_jobs, np.int32),
-        running_slot=np.empty(num_jobs, np.int32),
         shadow_head=np.full(num_queues, -1, np.int64),
         shadow_stamp=np.zeros(num_queues, np.int64),
         shadow_time=np.full(num_queues, np.inf),

@@ -69,6 +69,23 @@ FACTS = np.dtype(
 )
 
 
+# Columns of jobs that are read together lie together, in rows.
+JOB_ROW = np.dtype([("runtime", np.float64), ("estimate", np.float64), ("job_class", np.int32)], align=True)  # of World
+LIFE_ROW = np.dtype(  # of State
+    [
+        ("start", np.float64),
+        ("end", np.float64),
+        ("expected", np.float64),
+        ("first_piece", np.int32),
+        ("num_pieces", np.int32),
+        ("event_slot", np.int32),
+        ("running_slot", np.int32),
+        ("status", np.int8),
+    ],
+    align=True,
+)
+
+
 class World(NamedTuple):
     sizes: I64  # [SIZES]
     # nodes
@@ -159,6 +176,8 @@ class State(NamedTuple):
     event_slot: I32  # [J] heap position of the job's completion, -1 none
     # queue
     tree: F64  # min-estimate trees of all orders and classes
+    head_leaf: I64  # [O*C] first queued job of each class, -1 to be found
+    head_rank: I64  # [O*C] and its rank
     class_pending: I64  # [C]
     active: I64  # [C] classes with pending jobs, compact per queue region
     active_slot: I64  # [C]
@@ -204,11 +223,12 @@ def _column_dtypes(fields: type[NamedTuple]) -> dict[str, Any]:
     return {name: _DTYPES[alias.__forward_arg__] for name, alias in fields.__annotations__.items()}
 
 
-as_world = table(World, _column_dtypes(World))
-as_machine = table(Machine, _column_dtypes(Machine))
-as_state = table(State, _column_dtypes(State))
+_ROWS = (JOB_ROW, LIFE_ROW)
+as_world = table(World, _column_dtypes(World), _ROWS)
+as_machine = table(Machine, _column_dtypes(Machine), _ROWS)
+as_state = table(State, _column_dtypes(State), _ROWS)
 
 
 def handle(arrays: World | Machine | State) -> Any:
     """What a compiled entry is given in place of the structure; the structure must outlive the call."""
-    return addresses_of(arrays, _column_dtypes(type(arrays)))
+    return addresses_of(arrays, _column_dtypes(type(arrays)), _ROWS)
