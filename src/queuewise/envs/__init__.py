@@ -1,0 +1,48 @@
+"""Gymnasium environments on the engine: `gym.make("queuewise:Queuewise/Job-v0")`, `Host-v0`, `Joint-v0`; `make_vec` finds the native batch.
+
+Importing this package imports neither Gymnasium nor the engine: the names below are loaded on first use.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from queuewise.envs.presets import PRESETS
+    from queuewise.envs.rewards import Term
+    from queuewise.envs.settings import Baseline, TaskSettings
+    from queuewise.envs.single import QueuewiseEnv
+    from queuewise.envs.vector import QueuewiseVectorEnv
+
+__all__ = ["PRESETS", "Baseline", "QueuewiseEnv", "QueuewiseVectorEnv", "TaskSettings", "Term", "register_envs"]
+
+_HOME = {
+    "PRESETS": "presets",
+    "Baseline": "settings",
+    "QueuewiseEnv": "single",
+    "QueuewiseVectorEnv": "vector",
+    "TaskSettings": "settings",
+    "Term": "rewards",
+}
+IDS = {"Queuewise/Job-v0": "job", "Queuewise/Host-v0": "host", "Queuewise/Joint-v0": "joint"}
+
+
+def register_envs() -> None:
+    """Tell Gymnasium of the environments; doing so twice changes nothing."""
+    from gymnasium.envs.registration import register, registry
+
+    for name, problem in IDS.items():
+        if name not in registry:
+            register(
+                name,
+                entry_point="queuewise.envs.single:QueuewiseEnv",
+                vector_entry_point="queuewise.envs.vector:QueuewiseVectorEnv",
+                kwargs={"problem": problem},
+            )
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'queuewise.envs' has no attribute {name!r}")
+    return getattr(import_module(f"queuewise.envs.{_HOME[name]}"), name)

@@ -1,0 +1,402 @@
+"""The books of an episode: what starts, ends and passing time do to the reward terms and to what observations need.
+
+Rewards may look at true runtimes, observations may not: everything that reaches an observation (node_until, unit_until, usage) is
+kept from estimates. With a decay β > 0 every term is discounted to the beginning of its step, so that a step's reward is right
+however long the step took; the step as a whole is then discounted by exp(−β · elapsed).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from queuewise.envs import rewards
+from queuewise.envs.table import (
+    ALL_FLOPS,
+    BASE_VALUE,
+    BOUNDED_INVERSE,
+    BOUNDED_SLOWDOWN_MEAN,
+    BOUNDED_SUM,
+    BUSY,
+    BUSY_SECONDS,
+    CAPACITY,
+    DECAY,
+    ELAPSED,
+    ENDED,
+    FIRST_SUBMIT,
+    FLOPS,
+    FREE,
+    HORIZON,
+    IDLE_WATTS,
+    IDLING,
+    INVERSE,
+    JCT_MEAN,
+    JCT_SUM,
+    LOAD_SQUARES,
+    LOAD_SUM,
+    LOOKAHEAD,
+    NOTHING,
+    NUM_LOADED,
+    ON_MACHINE,
+    QUEUED_WORK,
+    RELATIVE_TO,
+    RESOURCE,
+    RUNNING_RATE,
+    RUNNING_WORK,
+    SLOWDOWN_MEAN,
+    SLOWDOWN_SUM,
+    SORTED,
+    STEP_BEGAN,
+    SUBMIT_SUM,
+    UNITS,
+    USAGE_SUM,
+    UTILISATION_MEAN,
+    WAIT_MEAN,
+    WAIT_SUM,
+    WAITING,
+    WATTS,
+    Play,
+    Task,
+)
+from queuewise.sim.compilation import inline, kernel, lowest_bit
+from queuewise.sim.machine import WHOLE
+from queuewise.sim.state import BY_CPU, BY_GPU, NOW, NUM_NODES, Machine, State, World
+
+BOUND_S = 10.0  # of the bounded slowdown, as in evaluation.measure
+USAGE_HALF_LIFE_S = 86_400.0
+MOST_HALF_LIVES = 900.0  # later starts of one episode weigh alike: 2^1000 has no float64
+
+
+@inline
+def discounted(s: State, k: Task, p: Play) -> float:
+    """What one unit now is worth at the beginning of the step."""
+    if k.scale[DECAY] == 0.0:
+        return 1.0
+    return np.exp(-k.scale[DECAY] * (s.clock[NOW] - p.scalar[STEP_BEGAN]))  # type: ignore[no-any-return]
+
+
+@inline
+def _inverse(runtime: float) -> float:
+    return 1.0 / runtime if runtime > 0.0 else 0.0
+
+
+@inline
+def _load_deviation(k: Task, p: Play) -> float:
+    """Standard deviation of the nodes' loads."""
+    number = max(k.scale[NUM_LOADED], 1.0)
+    mean = p.scalar[LOAD_SUM] / number
+    return np.sqrt(max(p.scalar[LOAD_SQUARES] / number - mean * mean, 0.0))  # type: ignore[no-any-return]
+
+
+@kernel
+def pass_time(k: Task, p: Play, begin: float, end: float) -> None:
+    """Nothing happened from `begin` to `end`: charge the terms that grow with time."""
+    lasted = end - begin
+    if lasted <= 0.0:
+        return
+    x = p.scalar
+    seconds = lasted
+    decay = k.scale[DECAY]
+    if decay > 0.0:
+        seconds = (np.exp(-decay * (begin - x[STEP_BEGAN])) - np.exp(-decay * (end - x[STEP_BEGAN]))) / decay
+    queued = float(p.number[WAITING])
+    present = queued + p.number[ON_MACHINE]
+    busy = x[BUSY] / k.scale[CAPACITY]
+    p.term[rewards.WAIT] -= queued * seconds
+    p.term[rewards.JCT] -= present * seconds
+    p.term[rewards.SLOWDOWN] -= x[INVERSE] * seconds
+    p.term[rewards.BOUNDED_SLOWDOWN] -= x[BOUNDED_INVERSE] * seconds
+    p.term[rewards.UTILISATION] += busy * seconds
+    p.term[rewards.FLOPS_UTILISATION] += x[FLOPS] / k.scale[ALL_FLOPS] * seconds
+    p.term[rewards.IDLE_FEASIBLE] -= x[IDLING] * (1.0 - busy) * seconds
+    p.term[rewards.LOAD_BALANCE] -= _load_deviation(k, p) * seconds
+    p.term[rewards.ENERGY] -= (k.scale[IDLE_WATTS] + x[WATTS]) * seconds
+    p.term[rewards.REMAINING_WORK] -= (x[QUEUED_WORK] + x[RUNNING_WORK] - x[RUNNING_RATE] * lasted / 2.0) * seconds
+    p.term[rewards.AGE] -= (queued * (begin + end) / 2.0 - x[SUBMIT_SUM]) * seconds
+    p.term[rewards.ELAPSED_TIME] -= seconds
+    x[RUNNING_WORK] = max(x[RUNNING_WORK] - x[RUNNING_RATE] * lasted, 0.0)
+    x[BUSY_SECONDS] += busy * lasted
+    x[ELAPSED] += lasted
+
+
+@kernel
+def note_arrival(w: World, k: Task, p: Play, j: int) -> None:
+    """Job j has been queued: put it into the waiting list, which follows the order of the window (World.rank)."""
+    at = p.number[WAITING]
+    p.number[WAITING] = at + 1
+    while at > 0 and w.rank[p.waiting[at - 1]] > w.rank[j]:
+        p.waiting[at] = p.waiting[at - 1]
+        at -= 1
+    p.waiting[at] = j
+    x = p.scalar
+    x[QUEUED_WORK] += k.job_work[j]
+    x[SUBMIT_SUM] += w.submit[j]
+    x[INVERSE] += _inverse(w.runtime[j])
+    x[BOUNDED_INVERSE] += 1.0 / max(w.runtime[j], BOUND_S)
+
+
+@inline
+def _rate(s: State, k: Task, j: int) -> float:
+    """Work that job j does in a second."""
+    lasts = s.end[j] - s.start[j]
+    return k.job_work[j] / lasts if lasts > 0.0 else 0.0
+
+
+@inline
+def _free_amount(m: Machine, resource: int, n: int) -> float:
+    if resource == BY_GPU:
+        return float(m.free_milli[n])
+    if resource == BY_CPU:
+        return float(m.free_cpu[n])
+    return float(m.free_mem[n])
+
+
+@inline
+def _update_load(m: Machine, k: Task, p: Play, n: int) -> float:
+    """Bring the node's load up to date and return it."""
+    if k.node_amount[n] == 0.0:
+        return 0.0
+    load = 1.0 - _free_amount(m, k.config[RESOURCE], n) / k.node_amount[n]
+    old = p.node_load[n]
+    p.scalar[LOAD_SUM] += load - old
+    p.scalar[LOAD_SQUARES] += load * load - old * old
+    p.node_load[n] = load
+    return load
+
+
+@kernel
+def _set_unit(k: Task, p: Play, unit: int, until: float) -> None:
+    """A unit is held until then; the sorted list follows."""
+    old = p.unit_until[unit]
+    p.unit_until[unit] = until
+    if k.config[LOOKAHEAD] != SORTED or old == until:
+        return
+    at = 0
+    while p.unit_sorted[at] != old:
+        at += 1
+    last = k.config[UNITS] - 1
+    while at < last and p.unit_sorted[at + 1] < until:
+        p.unit_sorted[at] = p.unit_sorted[at + 1]
+        at += 1
+    while at > 0 and p.unit_sorted[at - 1] > until:
+        p.unit_sorted[at] = p.unit_sorted[at - 1]
+        at -= 1
+    p.unit_sorted[at] = until
+
+
+@kernel
+def _latest_end(s: State, p: Play, n: int, gpus: int) -> float:
+    """The latest expected end on node n (of pieces that use some of these GPUs, unless 0), FREE if there is none."""
+    latest = FREE
+    for i in range(p.number[ON_MACHINE]):
+        j = p.running[i]
+        if s.expected[j] <= latest:
+            continue
+        for piece in range(s.first_piece[j], s.first_piece[j] + s.num_pieces[j]):
+            if s.piece_node[piece] == n and (gpus == 0 or s.piece_gpus[piece] & gpus):
+                latest = s.expected[j]
+                break
+    return latest
+
+
+@inline
+def _hold_piece(s: State, k: Task, p: Play, piece: int, until: float) -> None:
+    n = s.piece_node[piece]
+    p.node_until[n] = max(p.node_until[n], until)
+    if k.config[RESOURCE] != BY_GPU:
+        _set_unit(k, p, k.unit_first[n], p.node_until[n])
+        return
+    gpus = s.piece_gpus[piece]
+    while gpus:
+        unit = k.unit_first[n] + lowest_bit(gpus)
+        _set_unit(k, p, unit, max(p.unit_until[unit], until))
+        gpus &= gpus - 1
+
+
+@inline
+def _release_piece(w: World, s: State, k: Task, p: Play, piece: int, c: int, until: float) -> None:
+    n = s.piece_node[piece]
+    if p.node_until[n] == until:
+        p.node_until[n] = _latest_end(s, p, n, 0)
+    if k.config[RESOURCE] != BY_GPU:
+        _set_unit(k, p, k.unit_first[n], p.node_until[n])
+        return
+    gpus = s.piece_gpus[piece]
+    while gpus:
+        bit = gpus & -gpus
+        unit = k.unit_first[n] + lowest_bit(gpus)
+        _set_unit(k, p, unit, FREE if w.class_gpus[c] > 0 else _latest_end(s, p, n, bit))
+        gpus ^= bit
+
+
+@inline
+def _piece_flops(w: World, s: State, k: Task, piece: int, c: int) -> float:
+    return s.piece_tasks[piece] * w.class_milli[c] / WHOLE * k.node_flops[s.piece_node[piece]]
+
+
+@inline
+def _piece_watts(w: World, s: State, piece: int, c: int) -> float:
+    n = s.piece_node[piece]
+    return s.piece_tasks[piece] * (w.class_milli[c] / WHOLE * w.node_gpu_watts[n] + w.class_cpu[c] / 1000 * w.node_core_watts[n])
+
+
+@kernel
+def note_start(w: World, m: Machine, s: State, k: Task, p: Play, j: int) -> None:
+    """Job j, which was waiting, has started."""
+    c = w.job_class[j]
+    x = p.scalar
+    _remove_waiting(p, j)
+    p.running[p.number[ON_MACHINE]] = j
+    p.number[ON_MACHINE] += 1
+    x[QUEUED_WORK] -= k.job_work[j]
+    x[SUBMIT_SUM] -= w.submit[j]
+    x[RUNNING_WORK] += k.job_work[j]
+    x[RUNNING_RATE] += _rate(s, k, j)
+    x[BUSY] += k.job_amount[j]
+    use = 0.0
+    for piece in range(s.first_piece[j], s.first_piece[j] + s.num_pieces[j]):
+        _hold_piece(s, k, p, piece, s.expected[j])
+        use += _update_load(m, k, p, s.piece_node[piece])
+        x[FLOPS] += _piece_flops(w, s, k, piece, c)
+        x[WATTS] += _piece_watts(w, s, piece, c)
+    use /= s.num_pieces[j]
+    worth = discounted(s, k, p)
+    p.term[rewards.STARTED] += worth
+    p.term[rewards.HOST_USE] += use * worth
+    p.term[rewards.HOST_USE_SQUARED] += use * use * worth
+    x[WAIT_SUM] += s.start[j] - w.submit[j]
+    if k.job_user[j] >= 0:
+        halvings = min((s.clock[NOW] - k.scale[FIRST_SUBMIT]) / USAGE_HALF_LIFE_S, MOST_HALF_LIVES)
+        charge = k.job_size[j] * w.estimate[j] * 2.0**halvings
+        p.usage[k.job_user[j]] += charge
+        x[USAGE_SUM] += charge
+
+
+@inline
+def _remove_waiting(p: Play, j: int) -> None:
+    last = p.number[WAITING] - 1
+    at = 0
+    while p.waiting[at] != j:
+        at += 1
+    while at < last:
+        p.waiting[at] = p.waiting[at + 1]
+        at += 1
+    p.number[WAITING] = last
+
+
+@kernel
+def note_end(w: World, m: Machine, s: State, k: Task, p: Play, j: int) -> None:
+    """Job j, which is no longer in Play.running, has ended."""
+    c = w.job_class[j]
+    x = p.scalar
+    jct = s.end[j] - w.submit[j]
+    service = s.end[j] - s.start[j]
+    x[RUNNING_RATE] -= _rate(s, k, j)
+    x[BUSY] -= k.job_amount[j]
+    x[INVERSE] -= _inverse(w.runtime[j])
+    x[BOUNDED_INVERSE] -= 1.0 / max(w.runtime[j], BOUND_S)
+    for piece in range(s.first_piece[j], s.first_piece[j] + s.num_pieces[j]):
+        _release_piece(w, s, k, p, piece, c, s.expected[j])
+        _update_load(m, k, p, s.piece_node[piece])
+        x[FLOPS] -= _piece_flops(w, s, k, piece, c)
+        x[WATTS] -= _piece_watts(w, s, piece, c)
+    if p.number[ON_MACHINE] == 0:  # sums of floats drift: an empty machine is exactly empty
+        x[RUNNING_WORK] = x[RUNNING_RATE] = x[BUSY] = x[FLOPS] = x[WATTS] = x[LOAD_SUM] = x[LOAD_SQUARES] = 0.0
+    worth = discounted(s, k, p)
+    slowdown = jct * _inverse(service)
+    bounded = max(1.0, jct / max(service, BOUND_S))
+    p.term[rewards.COMPLETED_WORK] += k.job_work[j] * worth
+    p.term[rewards.PRIORITY_COMPLETION] += k.priority[j] * worth
+    # The time in the system was charged at a rate by the reference runtime: make the sum exact.
+    p.term[rewards.SLOWDOWN] += (jct * _inverse(w.runtime[j]) - slowdown) * worth
+    p.term[rewards.BOUNDED_SLOWDOWN] += (jct / max(w.runtime[j], BOUND_S) - bounded) * worth
+    if s.end[j] > k.deadline[j]:
+        p.term[rewards.DEADLINE] -= worth
+    p.number[ENDED] += 1
+    x[JCT_SUM] += jct
+    x[SLOWDOWN_SUM] += slowdown
+    x[BOUNDED_SUM] += bounded
+    if k.job_user[j] >= 0:
+        p.user_slowdown[k.job_user[j]] += bounded
+        p.user_ended[k.job_user[j]] += 1.0
+
+
+@kernel
+def _jain_index(p: Play, users: int) -> float:
+    """(Σx)² ÷ (n·Σx²) over users' mean bounded slowdowns, 1 when no user is known."""
+    total = 0.0
+    squares = 0.0
+    number = 0
+    for user in range(users):
+        if p.user_ended[user] > 0.0:
+            mean = p.user_slowdown[user] / p.user_ended[user]
+            total += mean
+            squares += mean * mean
+            number += 1
+    return total * total / (number * squares) if number else 1.0
+
+
+@kernel
+def _own_value(w: World, s: State, k: Task, p: Play) -> float:
+    """The episode's figure that is compared with the baseline's, lower is better; unfinished jobs count as if they ended now."""
+    now = s.clock[NOW]
+    what = k.config[RELATIVE_TO]
+    if what == UTILISATION_MEAN:
+        span = now - k.scale[FIRST_SUBMIT]
+        return -p.scalar[BUSY_SECONDS] / span if span > 0.0 else 0.0
+    number = p.number[ENDED] + p.number[ON_MACHINE] + p.number[WAITING]
+    total = 0.0
+    if what == WAIT_MEAN:
+        total = p.scalar[WAIT_SUM]
+    elif what == JCT_MEAN:
+        total = p.scalar[JCT_SUM]
+    elif what == SLOWDOWN_MEAN:
+        total = p.scalar[SLOWDOWN_SUM]
+    else:
+        total = p.scalar[BOUNDED_SUM]
+    for i in range(p.number[ON_MACHINE] + p.number[WAITING]):
+        waits = i >= p.number[ON_MACHINE]
+        j = p.waiting[i - p.number[ON_MACHINE]] if waits else p.running[i]
+        so_far = now - w.submit[j]
+        if what == WAIT_MEAN:
+            total += so_far if waits else 0.0
+        elif what == JCT_MEAN:
+            total += so_far
+        elif what == SLOWDOWN_MEAN:
+            total += so_far * _inverse(w.runtime[j])
+        else:
+            total += max(1.0, so_far / max(w.runtime[j], BOUND_S))
+    return total / max(number, 1)
+
+
+@kernel
+def close_books(w: World, s: State, k: Task, p: Play, users: int, truncated: bool) -> None:
+    """The terms that are known at the end only."""
+    worth = discounted(s, k, p)
+    if truncated:
+        x = p.scalar
+        p.term[rewards.UNFINISHED] -= (x[QUEUED_WORK] + x[RUNNING_WORK]) * worth
+        for i in range(p.number[ON_MACHINE]):
+            if s.clock[NOW] > k.deadline[p.running[i]]:
+                p.term[rewards.DEADLINE] -= worth
+        for i in range(p.number[WAITING]):
+            if s.clock[NOW] > k.deadline[p.waiting[i]]:
+                p.term[rewards.DEADLINE] -= worth
+    else:
+        p.term[rewards.TIME_LEFT] += max(k.scale[HORIZON] - s.clock[NOW], 0.0) * worth
+    p.term[rewards.FAIRNESS] += _jain_index(p, users) * worth
+    if k.config[RELATIVE_TO] != NOTHING:
+        base = k.scale[BASE_VALUE]
+        own = _own_value(w, s, k, p)
+        p.term[rewards.RELATIVE] += (base - own) / max(base, own, 1.0) * worth
+
+
+@kernel
+def open_books(w: World, m: Machine, k: Task, p: Play) -> None:
+    """Set the loads of the empty cluster (all zero) and mark everything free."""
+    for n in range(w.sizes[NUM_NODES]):
+        p.node_until[n] = FREE
+        p.node_load[n] = 0.0
+    for unit in range(k.config[UNITS]):
+        p.unit_until[unit] = FREE
+        p.unit_sorted[unit] = FREE
+    p.scalar[USAGE_SUM] = 0.0

@@ -1,0 +1,74 @@
+"""What an observation is made of: names, order and shapes. docs/mdp.md describes every feature named here, and a test compares the two.
+
+An observation is one row of float32 numbers in [−1, 1]: globals, lookahead, job tokens, host tokens. The Dict view names the same four
+parts; both are views of one buffer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+from queuewise.envs.table import F32
+
+GLOBAL = (
+    "queue_length", "beyond_window", "running", "gpu_use", "cpu_use", "mem_use", "day_sin", "day_cos", "week_sin", "week_cos", "choices",
+)  # fmt: skip
+JOB_FIXED = ("present", "estimate", "size", "tasks", "gpu", "cpu", "mem", "priority", "allowed")
+JOB_LIVE = ("wait", "fits", "ways", "share_of_free", "user_usage", "slack", "current")
+HOST_FIXED = ("host_present", "gpu_total", "cores_norm", "mem_norm", "kind", "speed")
+HOST_LIVE = ("gpu_free", "core_util", "mem_util", "remaining", "fragmentation", "slots")
+LOOKAHEADS = ("off", "per_gpu", "sorted", "cdf")
+
+NUM_GLOBAL = len(GLOBAL)
+NUM_JOB_FIXED, NUM_JOB_LIVE = len(JOB_FIXED), len(JOB_LIVE)
+NUM_HOST_FIXED, NUM_HOST_LIVE = len(HOST_FIXED), len(HOST_LIVE)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where the parts of an observation lie in its row."""
+
+    window: int  # Q
+    hosts: int  # H
+    units: int  # U
+    scores: tuple[str, ...] = ()  # heuristics whose scores are features
+
+    @property
+    def job_features(self) -> tuple[str, ...]:
+        return (*JOB_FIXED, *JOB_LIVE, *(f"score_{name}" for name in self.scores))
+
+    @property
+    def host_features(self) -> tuple[str, ...]:
+        return (*HOST_FIXED, *HOST_LIVE)
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Parts in the order of the row. The lookahead has at least one slot."""
+        return {
+            "global": (NUM_GLOBAL,),
+            "lookahead": (self.units,),
+            "jobs": (self.window, len(self.job_features)),
+            "hosts": (self.hosts, len(self.host_features)),
+        }
+
+    @property
+    def size(self) -> int:
+        return sum(int(np.prod(shape)) for shape in self.shapes.values())
+
+    def parts(self, rows: F32) -> dict[str, F32]:
+        """Views of [..., size] rows, one a part."""
+        views, at = {}, 0
+        for name, shape in self.shapes.items():
+            length = int(np.prod(shape))
+            views[name] = rows[..., at : at + length].reshape(*rows.shape[:-1], *shape)
+            at += length
+        return views
+
+    def space(self, observation: str) -> gymnasium.Space[Any]:
+        if observation == "flat":
+            return gymnasium.spaces.Box(-1.0, 1.0, (self.size,), np.float32)
+        return gymnasium.spaces.Dict({name: gymnasium.spaces.Box(-1.0, 1.0, shape, np.float32) for name, shape in self.shapes.items()})

@@ -1,0 +1,85 @@
+"""The five published schemes as settings, by the names of their repositories. docs/mdp.md says where each published program differs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from queuewise.envs.rewards import Term
+from queuewise.errors import unknown_name
+
+PRESETS: dict[str, dict[str, Any]] = {
+    "gpu-optimizer": {
+        "problem": "job",
+        "window": 50,
+        "estimates": "oracle",
+        "lookahead": "sorted",
+        "time_scale_s": 1e4,
+        "horizon_factor": 1.3,
+        "max_steps": 2000,
+        "illegal": "wait",
+        "reward": (
+            Term(name="completed_work", weight=1.0, per=("work",)),
+            Term(name="remaining_work", weight=1.0, per=("span", "work")),
+            Term(name="noop_feasible", weight=0.05),
+            Term(name="time_left", weight=1.0, per=("span",)),
+            Term(name="unfinished", weight=1.0, per=("work",)),
+        ),
+    },
+    "drl-scheduler": {
+        "problem": "job",
+        "window": 16,
+        "estimates": "oracle",
+        "placement": "fastest",
+        "window_order": "priority",
+        "lookahead": "off",
+        "illegal": "wait",
+        "reward": (
+            Term(name="priority_completion", weight=50.0),
+            Term(name="age", weight=0.05 / 1000),
+            Term(name="utilisation", weight=1.5),
+            Term(name="jct", weight=0.3),
+            Term(name="illegal", weight=0.1),
+        ),
+    },
+    "lsf": {
+        "problem": "host",
+        "window": 1,
+        "estimates": "requested",
+        "backfill": "none",
+        "lookahead": "off",
+        "reward": (
+            Term(name="elapsed", weight=1.0),
+            Term(name="started", weight=0.02),
+            Term(name="host_use", weight=0.05),
+            Term(name="host_use_squared", weight=0.02),
+        ),
+    },
+    "rltune": {
+        "problem": "job",
+        "window": 128,
+        "dispatch": "commit",
+        "estimates": "oracle",
+        "placement": "tier",
+        "lookahead": "off",
+        "pay": "terminal",
+        "baseline": {"policy": "fcfs@tier", "metric": "bounded_slowdown"},
+        "reward": (Term(name="relative", weight=1.0),),
+    },
+    "rlscheduler": {
+        "problem": "job",
+        "window": 128,
+        "dispatch": "commit",
+        "estimates": "requested",
+        "placement": "first",
+        "lookahead": "off",
+        "pay": "terminal",
+        "reward": (Term(name="bounded_slowdown", weight=1.0, per=("jobs",)),),
+    },
+}
+
+
+def preset(name: str) -> dict[str, Any]:
+    """The settings of a published scheme."""
+    if name not in PRESETS:
+        raise unknown_name("preset", name, PRESETS)
+    return dict(PRESETS[name])

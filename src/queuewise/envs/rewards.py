@@ -1,0 +1,75 @@
+"""Reward terms by name: what each measures, in which unit. The reward of a step is Σ weight · term; docs/mdp.md gives the formulas.
+
+Terms are counted in natural units by `accounts.py`, which indexes them by the positions in TERMS; `per` divides a weight by sizes of the episode.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+
+from queuewise.config import Config
+from queuewise.envs.table import F64
+from queuewise.errors import unknown_name
+
+TERMS: dict[str, str] = {  # name -> unit
+    "completed_work": "size·s",
+    "wait": "job·s",
+    "jct": "job·s",
+    "slowdown": "1",
+    "bounded_slowdown": "1",
+    "utilisation": "s",
+    "flops_utilisation": "s",
+    "idle_feasible": "s",
+    "noop_feasible": "share",
+    "load_balance": "s",
+    "fairness": "1",
+    "energy": "J",
+    "deadline": "jobs",
+    "priority_completion": "priority",
+    "remaining_work": "size·s²",
+    "age": "job·s²",
+    "elapsed": "s",
+    "time_left": "s",
+    "unfinished": "size·s",
+    "started": "jobs",
+    "host_use": "1",
+    "host_use_squared": "1",
+    "illegal": "actions",
+    "relative": "1",
+}
+NUM_TERMS = len(TERMS)
+(COMPLETED_WORK, WAIT, JCT, SLOWDOWN, BOUNDED_SLOWDOWN, UTILISATION, FLOPS_UTILISATION, IDLE_FEASIBLE, NOOP_FEASIBLE, LOAD_BALANCE, FAIRNESS,
+ ENERGY, DEADLINE, PRIORITY_COMPLETION, REMAINING_WORK, AGE, ELAPSED_TIME, TIME_LEFT, UNFINISHED, STARTED, HOST_USE, HOST_USE_SQUARED,
+ ILLEGAL_ACTIONS, RELATIVE) = range(NUM_TERMS)  # fmt: skip
+
+Divisor = Literal["jobs", "work", "span", "priority", "time_scale"]
+DIVISORS: dict[str, str] = {
+    "jobs": "jobs of the episode that can run",
+    "work": "Σ size × runtime of those jobs",
+    "span": "seconds from the first submission to the horizon",
+    "priority": "Σ priority of those jobs",
+    "time_scale": "the task's time_scale_s",
+}
+
+
+class Term(Config):
+    """One summand of the reward."""
+
+    name: str
+    weight: float = 1.0
+    per: tuple[Divisor, ...] = ()
+
+    def model_post_init(self, context: object) -> None:
+        if self.name not in TERMS:
+            raise unknown_name("reward term", self.name, TERMS)
+
+
+def weights(terms: tuple[Term, ...], divisors: dict[str, float]) -> F64:
+    """[T] what a unit of each term is worth in an episode of these sizes; an episode of size zero divides by one."""
+    values = np.zeros(NUM_TERMS)
+    for term in terms:
+        scale = float(np.prod([divisors[name] or 1.0 for name in term.per]))
+        values[list(TERMS).index(term.name)] += term.weight / scale
+    return values

@@ -1,0 +1,47 @@
+"""Settings of a task: what is decided, what is seen and what is paid. Every field is described in docs/mdp.md."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from queuewise.config import Config
+from queuewise.envs.rewards import Term
+
+Problem = Literal["job", "host", "joint"]
+Metric = Literal["wait", "jct", "slowdown", "bounded_slowdown", "utilisation"]
+
+
+class Baseline(Config):
+    """The policy that the `relative` term compares an episode with, replayed on the same window."""
+
+    policy: str = "fcfs+easy"
+    metric: Metric = "bounded_slowdown"
+
+
+class TaskSettings(Config):
+    problem: Problem = "job"
+    # what is decided
+    window: int = Field(64, ge=1)
+    window_order: str = "fcfs"  # order of the window, and of the queue in the host problem: any order that never changes
+    dispatch: Literal["mask", "commit"] = "mask"
+    backfill: str = "none"  # commit: what may start in the shade; host problem: none (the head blocks) or greedy
+    placement: str = "pack"  # job problem
+    illegal: Literal["error", "wait"] = "error"
+    skip_forced: bool = False
+    # what is seen
+    observation: Literal["dict", "flat"] = "dict"
+    estimates: str = "requested"
+    lookahead: Literal["off", "per_gpu", "sorted", "cdf"] = "sorted"
+    scores: tuple[str, ...] = ()  # heuristics whose scores are features
+    host_slots: int | None = Field(None, ge=1)  # rows of the host part; None: the cluster's nodes
+    time_scale_s: float = Field(14_400.0, gt=0)
+    # what is paid
+    reward: tuple[Term, ...] = (Term(name="bounded_slowdown", weight=1.0, per=("jobs",)),)
+    pay: Literal["event", "terminal"] = "event"
+    discount_per_s: float = Field(0.0, ge=0)
+    baseline: Baseline | None = None
+    # when it ends
+    horizon_factor: float = Field(10.0, gt=0)  # horizon: last submission + factor × work ÷ capacity
+    max_steps: int | None = Field(None, ge=1)

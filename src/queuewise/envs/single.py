@@ -1,0 +1,130 @@
+"""One environment, as Gymnasium defines it: a batch of one. docs/mdp.md says what it does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+from numpy.typing import NDArray
+
+from queuewise.envs.batch import Bools
+from queuewise.envs.building import build_arena
+from queuewise.envs.rewards import TERMS
+from queuewise.envs.spaces import LegalDiscrete, LegalPairs
+from queuewise.envs.stepping import RUNS_ON, TERMINATED, TRUNCATED
+from queuewise.envs.table import I32
+from queuewise.errors import InputError
+from queuewise.evaluation.measure import measure
+from queuewise.evaluation.metrics import all_metrics
+from queuewise.sim.schedule import Schedule
+
+RENDER_MODES = ("human", "rgb_array")
+
+
+class QueuewiseEnv(gymnasium.Env[Any, Any]):
+    """`QueuewiseEnv("job", workload="bench", cluster="16x8:V100-16", jobs=256)`: all arguments are those of `build_arena`."""
+
+    metadata = {"render_modes": list(RENDER_MODES), "render_fps": 4}  # noqa: RUF012
+
+    def __init__(self, problem: str | None = None, *, render_mode: str | None = None, **arguments: Any) -> None:
+        if render_mode is not None and render_mode not in RENDER_MODES:
+            raise InputError(f"unknown render mode {render_mode!r}", hint=f"known: {', '.join(RENDER_MODES)}")
+        self.render_mode = render_mode
+        self.arena = build_arena(problem, **arguments)
+        self.batch = self.arena.batch(1, threads=1)
+        layout = self.arena.layout
+        self.observation_space = layout.space(self.arena.settings.observation)
+        self.action_space = (
+            LegalPairs(layout.window + 1, layout.hosts, lambda: self.batch.mask[0])
+            if self.batch.joint
+            else LegalDiscrete(self.batch.num_actions, lambda: self.batch.mask[0], (self.batch.num_actions - 1,))
+        )
+        self.batch.mask[0, self.batch.num_actions - 1] = True  # before the first reset there is nothing but the wait
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """Options: `window` (a number) or `workload` (a Workload) plays that window instead of a drawn one."""
+        super().reset(seed=seed)
+        options = options or {}
+        if "workload" in options:
+            template = self.arena.given(options["workload"])
+        elif "window" in options:
+            template = self.arena.window(int(options["window"]))
+        else:
+            template = self.arena.draw(self.np_random)
+        self.batch.begin([0], [template])
+        if self.render_mode == "human":
+            self.render()
+        return self._observation(), self._info()
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        self.batch.episode(0)  # refuses when there was no reset
+        self.batch.step(np.asarray(action, np.int64).reshape(1, -1) if self.batch.joint else np.array([action], np.int64))
+        outcome = int(self.batch.outcome[0])
+        info = self._info()
+        if outcome != RUNS_ON:
+            info["episode_tally"] = self.batch.tally(0)
+            info["metrics"] = self.metrics()
+        if self.render_mode == "human":
+            self.render()
+        return self._observation(), float(self.batch.rewards[0]), outcome == TERMINATED, outcome == TRUNCATED, info
+
+    def action_masks(self) -> Bools:
+        """What is legal now, as sb3-contrib wants it; for pairs, hosts that some legal job can use."""
+        mask = self.batch.mask[0]
+        jobs = self.batch.num_actions
+        if not self.batch.joint:
+            return mask.copy()
+        hosts = self._host_mask().any(axis=0)
+        return np.concatenate([mask[:jobs], hosts if hosts.any() else ~hosts])
+
+    def _host_mask(self) -> Bools:
+        layout = self.arena.layout
+        return self.batch.mask[0, layout.window + 1 :].reshape(layout.window, layout.hosts).copy()
+
+    def _observation(self) -> Any:
+        row = self.batch.observations[0].copy()
+        if self.arena.settings.observation == "flat":
+            return row
+        return {name: part.copy() for name, part in self.arena.layout.parts(row).items()}
+
+    def _info(self) -> dict[str, Any]:
+        elapsed = float(self.batch.elapsed[0])
+        info: dict[str, Any] = {
+            "action_mask": self.batch.mask[0, : self.batch.num_actions].copy(),
+            "elapsed_s": elapsed,
+            "discount": float(np.exp(-self.arena.settings.discount_per_s * elapsed)),
+            "illegal_actions": self.batch.tally(0)["illegal"],
+        }
+        if self.batch.joint:
+            info["host_mask"] = self._host_mask()
+        return info
+
+    def reward_terms(self) -> dict[str, float]:
+        """The terms of the last step's reward, unweighted."""
+        return dict(zip(TERMS, self.batch.play_of(0).term.tolist(), strict=True))
+
+    def window_jobs(self) -> I32:
+        """[Q] index of the job in each slot of the window, -1 where it is empty."""
+        return self.batch.window_jobs(0)
+
+    def schedule(self) -> Schedule:
+        """What has happened so far."""
+        return self.batch.schedule(0)
+
+    def metrics(self) -> dict[str, Any]:
+        """All figures of docs/metrics.md of the episode so far; an episode without jobs has none."""
+        schedule = self.schedule()
+        return all_metrics(measure(schedule)) if len(schedule.workload) else {}
+
+    def render(self) -> NDArray[np.uint8] | None:  # type: ignore[override]
+        from queuewise.envs import drawing
+
+        if self.render_mode == "rgb_array":
+            return drawing.picture(self.batch)
+        if self.render_mode == "human":
+            drawing.show(self.batch)
+        return None
+
+    def close(self) -> None:
+        self.batch.close()

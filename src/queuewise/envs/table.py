@@ -1,0 +1,97 @@
+"""The arrays of an environment, beside the engine's own: `Task` k (read-only, one an episode) and `Play` p (what changes, one an env).
+
+Kernels of this package take (w, m, s, k, p): the engine's World, Machine and State, then these. Sizes: J jobs, N nodes, C demand
+classes, Q slots of the window, U units of the lookahead (GPUs, or nodes of a cluster without GPUs), T reward terms.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from queuewise.sim.state import FACTS
+from queuewise.sim.tables import addresses_of, table
+
+F32 = NDArray[np.float32]
+F64 = NDArray[np.float64]
+I64 = NDArray[np.int64]
+I32 = NDArray[np.int32]
+Records = NDArray[np.void]  # FACTS
+
+# Task.config
+(PROBLEM, DISPATCH, WINDOW, HOST_SLOTS, LOOKAHEAD, UNITS, NUM_SCORES, SKIP_FORCED, BLOCKING, MAX_STEPS, TERMINAL, RELATIVE_TO, RESOURCE,
+ CONFIG_SIZE) = range(14)  # fmt: skip
+JOB, HOST, JOINT = range(3)
+MASK, COMMIT = range(2)
+OFF, PER_GPU, SORTED, CDF = range(4)
+NO_CAP = -1  # MAX_STEPS without a limit
+NOTHING, WAIT_MEAN, JCT_MEAN, SLOWDOWN_MEAN, BOUNDED_SLOWDOWN_MEAN, UTILISATION_MEAN = range(6)  # RELATIVE_TO
+# Task.scale
+(HORIZON, TIME_SCALE, EPOCH, DECAY, ALL_GPU, ALL_CPU, ALL_MEM, CAPACITY, ALL_FLOPS, IDLE_WATTS, BASE_VALUE, FIRST_SUBMIT, NUM_LOADED,
+ SCALE_SIZE) = range(14)  # fmt: skip
+# Play.number
+WAITING, ON_MACHINE, ENDED, STEPS, ILLEGAL, GANG, TASKS_LEFT, OVER, BEGUN, NUMBER_SIZE = range(10)
+NOBODY = -1  # in GANG
+# Play.scalar
+(STEP_BEGAN, QUEUED_WORK, RUNNING_WORK, RUNNING_RATE, BUSY, FLOPS, WATTS, LOAD_SUM, LOAD_SQUARES, INVERSE, BOUNDED_INVERSE, SUBMIT_SUM,
+ USAGE_SUM, IDLING, HELD, WAIT_SUM, JCT_SUM, SLOWDOWN_SUM, BOUNDED_SUM, BUSY_SECONDS, ELAPSED, RETURN, SCALAR_SIZE) = range(23)  # fmt: skip
+
+FREE = -np.inf  # a unit or node that nobody holds, in Play.unit_until and Play.node_until
+
+
+class Task(NamedTuple):
+    config: I64  # [CONFIG_SIZE]
+    scale: F64  # [SCALE_SIZE]
+    weight: F64  # [T] weight of each reward term, divided by what the term is counted per
+    token: F32  # [J*S] features of a job that never change
+    host_token: F32  # [N*S] features of a node that never change
+    job_size: F64  # [J]
+    job_amount: F64  # [J] what the job holds of the cluster's main resource: GPU milli, otherwise CPU milli, otherwise MiB
+    job_work: F64  # [J] size x true runtime; rewards only
+    job_user: I64  # [J] -1 unknown
+    priority: F64  # [J]
+    deadline: F64  # [J] inf: none
+    unit_first: I64  # [N+1] first lookahead unit of each node
+    node_flops: F64  # [N] of one GPU
+    node_amount: F64  # [N] how much of the main resource the node holds, 0: none or unlimited
+    score: F64  # [K*J] scores of heuristics that never change
+    score_kind: I64  # [K] -1: in `score`; otherwise the live order
+    facts: Records  # [J] or [1] for live orders
+
+
+class Play(NamedTuple):
+    number: I64  # [NUMBER_SIZE]
+    scalar: F64  # [SCALAR_SIZE]
+    term: F64  # [T] this step's reward terms, unweighted
+    waiting: I32  # [J] queued jobs in the order of the window
+    running: I32  # [J]
+    class_stamp: I64  # [C] STARTS + ENDED + 1 when the two below were computed
+    class_fits: I64  # [C]
+    class_ways: F64  # [C]
+    node_until: F64  # [N] latest expected end of what runs on the node, FREE
+    node_load: F64  # [N] share of the main resource in use
+    unit_until: F64  # [U]
+    unit_sorted: F64  # [U] ascending
+    usage: F64  # [users] size x estimate started, newer starts weighing more; only ratios mean something
+    user_slowdown: F64  # [users] sums of bounded slowdowns
+    user_ended: F64  # [users]
+    score: F64  # [Q]
+    order: F64  # [8] parameters of a live order
+
+
+_DTYPES = {"F32": np.float32, "F64": np.float64, "I64": np.int64, "I32": np.int32, "Records": FACTS}
+
+
+def _column_dtypes(fields: type[NamedTuple]) -> dict[str, Any]:
+    return {name: _DTYPES[alias.__forward_arg__] for name, alias in fields.__annotations__.items()}
+
+
+as_task = table(Task, _column_dtypes(Task))
+as_play = table(Play, _column_dtypes(Play))
+
+
+def handle(arrays: Task | Play) -> Any:
+    """What a compiled entry is given in place of the structure; the structure must outlive the call."""
+    return addresses_of(arrays, _column_dtypes(type(arrays)))

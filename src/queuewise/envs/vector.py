@@ -1,0 +1,129 @@
+"""Many environments at once: a native Gymnasium VectorEnv. One compiled call steps all envs, on several threads.
+
+Env e seeded with `seed` plays exactly what a single env seeded with `seed + e` plays, for any number of envs and threads. Autoreset
+is SAME_STEP: when an episode ends, the observation returned is the next episode's first one and the last one is in
+`info["final_obs"]`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.utils import seeding
+from gymnasium.vector import AutoresetMode
+from gymnasium.vector.utils import batch_space
+from numpy.typing import NDArray
+
+from queuewise.envs.building import build_arena
+from queuewise.envs.stepping import RUNS_ON, TERMINATED, TRUNCATED
+from queuewise.envs.table import F32
+from queuewise.evaluation.measure import measure
+from queuewise.evaluation.metrics import all_metrics
+
+
+class QueuewiseVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
+    """E envs; arguments are those of `build_arena` and
+
+    threads: how many step at once (default: one a core). copy: whether what is returned is the caller's own; without copies
+    it is overwritten by the next step. metrics: whether the final info has all figures of docs/metrics.md (some milliseconds an episode).
+    """
+
+    metadata = {"autoreset_mode": AutoresetMode.SAME_STEP, "render_modes": []}  # noqa: RUF012
+
+    def __init__(
+        self,
+        num_envs: int = 1,
+        problem: str | None = None,
+        *,
+        threads: int | None = None,
+        copy: bool = True,
+        metrics: bool = False,
+        render_mode: str | None = None,
+        **arguments: Any,
+    ) -> None:
+        self.num_envs, self.render_mode = num_envs, render_mode
+        self._copy, self._metrics = copy, metrics
+        self.arena = build_arena(problem, **arguments)
+        self.batch = self.arena.batch(num_envs, threads)
+        layout = self.arena.layout
+        self._flat = self.arena.settings.observation == "flat"
+        self.single_observation_space = layout.space(self.arena.settings.observation)
+        self.single_action_space = (
+            gymnasium.spaces.MultiDiscrete([layout.window + 1, layout.hosts])
+            if self.batch.joint
+            else gymnasium.spaces.Discrete(self.batch.num_actions)
+        )
+        self.observation_space = batch_space(self.single_observation_space, num_envs)
+        self.action_space = batch_space(self.single_action_space, num_envs)
+        self._generators = [np.random.default_rng() for _ in range(num_envs)]
+        self._draws = np.zeros(num_envs, np.uint64)
+
+    def reset(self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:  # type: ignore[override]
+        """Options: `windows`, one number an env, plays those windows."""
+        seeds = [None if seed is None else seed + e for e in range(self.num_envs)] if isinstance(seed, int | None) else list(seed)
+        for e, own in enumerate(seeds):
+            if own is not None:
+                self._generators[e] = seeding.np_random(own)[0]
+        chosen = (options or {}).get("windows")
+        templates = [self.arena.draw(g) for g in self._generators] if chosen is None else [self.arena.window(int(n)) for n in chosen]
+        self.batch.begin(range(self.num_envs), templates)
+        return self._observation(self.batch.observations), self._info()
+
+    def step(self, actions: NDArray[Any], out: F32 | None = None) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+        """One step of every env. `out` [E, F] float32 receives the flat observations, and the observation returned is a view of it."""
+        self.batch.step(actions, out)
+        rows = self.batch.observations if out is None else out
+        over = self.batch.outcome != RUNS_ON
+        rewards = self.batch.rewards.copy()
+        terminated, truncated = self.batch.outcome == TERMINATED, self.batch.outcome == TRUNCATED
+        elapsed = self.batch.elapsed.copy() if self._copy else self.batch.elapsed
+        final = self._begin_anew(np.flatnonzero(over), over, rows) if over.any() else {}
+        return self._observation(rows, own=out is not None), rewards, terminated, truncated, self._info() | final | {"elapsed_s": elapsed}
+
+    def _begin_anew(self, ended: NDArray[np.int64], over: NDArray[np.bool_], rows: F32) -> dict[str, Any]:
+        """Note how these episodes ended and put their envs at the beginning of new ones."""
+        final_obs = np.full(self.num_envs, None, object)
+        tallies: dict[str, NDArray[Any]] = {}
+        metrics = np.full(self.num_envs, None, object)
+        for e in ended:
+            final_obs[e] = self._one(rows[e].copy())
+            for name, value in self.batch.tally(e).items():
+                tallies.setdefault(name, np.zeros(self.num_envs))[e] = value
+            if self._metrics and len(self.batch.episode(e).workload):
+                metrics[e] = all_metrics(measure(self.batch.schedule(e)))
+        self.batch.begin(ended, [self.arena.draw(self._generators[e]) for e in ended], rows)
+        final_info: dict[str, Any] = {"episode_tally": tallies, "_episode_tally": over.copy()}
+        if self._metrics:
+            final_info |= {"metrics": metrics, "_metrics": over.copy()}
+        return {"final_obs": final_obs, "_final_obs": over.copy(), "final_info": final_info, "_final_info": over.copy()}
+
+    def _one(self, row: F32) -> Any:
+        return row if self._flat else self.arena.layout.parts(row)
+
+    def _observation(self, rows: F32, own: bool = False) -> Any:
+        rows = rows.copy() if self._copy and not own else rows
+        return rows if self._flat else self.arena.layout.parts(rows)
+
+    def _info(self) -> dict[str, Any]:
+        mask = self.batch.mask.copy() if self._copy else self.batch.mask
+        info: dict[str, Any] = {"action_mask": mask[:, : self.batch.num_actions]}
+        if self.batch.joint:
+            layout = self.arena.layout
+            info["host_mask"] = mask[:, layout.window + 1 :].reshape(self.num_envs, layout.window, layout.hosts)
+        return info
+
+    def action_masks(self) -> NDArray[np.bool_]:
+        """[E, A] what is legal now."""
+        return self.batch.mask[:, : self.batch.num_actions].copy()
+
+    def legal_actions(self, seed: int | None = None) -> NDArray[np.int64]:
+        """Random legal actions, drawn by compiled code; valid until the next call. `seed` starts the generators anew."""
+        if seed is not None or not self._draws[0]:
+            self._draws[:] = np.random.default_rng(seed).integers(1, 2**63, self.num_envs, dtype=np.uint64)
+        return self.batch.draw_legal(self._draws)
+
+    def close_extras(self, **kwargs: Any) -> None:
+        self.batch.close()
