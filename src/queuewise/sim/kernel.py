@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from queuewise.sim.compilation import entry, kernel
+from queuewise.sim.compilation import entry, inline, kernel
 from queuewise.sim.conservative import plan_queue
 from queuewise.sim.events import pop_event
 from queuewise.sim.lifecycle import arrive, finish, start_placed
@@ -132,16 +132,20 @@ def _reserve(w: World, m: Machine, z: Machine, s: State, q: int) -> None:
     s.clock[BOUND] = np.nextafter(shadow, -np.inf) if w.policy[BACKFILL] == EASY_STRICT else shadow
 
 
-@kernel
-def _newcomer_changes_things(w: World, m: Machine, z: Machine, s: State, q: int) -> bool:
-    """One job has arrived behind the blocked head and nothing was released since the last pass: only it can start.
+@inline
+def _time_changes_things(w: World, s: State, q: int) -> bool:
+    """Whether a pass may end otherwise than the last one only because the clock has moved."""
+    if w.policy[DYNAMIC] or w.policy[BACKFILL] == CONSERVATIVE:
+        return True
+    reserves = w.policy[BACKFILL] in (EASY, EASY_STRICT)
+    return reserves and s.clock[NOW] >= s.shadow_time[q]  # running jobs are overdue
 
-    Returns whether a full pass is due, because it started or because time has overtaken the reservation.
-    """
+
+@kernel
+def _start_newcomer(w: World, m: Machine, z: Machine, s: State, q: int) -> bool:
+    """One job has arrived behind the blocked head and nothing else has changed since the last pass: only it can start. Does it?"""
     j = s.newcomer[q]
     c = w.job_class[j]
-    if w.policy[BACKFILL] != GREEDY and s.clock[NOW] >= s.shadow_time[q]:
-        return True
     if not fits(w, m, s, c):
         return False
     _reserve(w, m, z, s, q)
@@ -178,12 +182,12 @@ def _score_pending(w: World, s: State, scorer, second_scorer) -> None:  # type: 
 @kernel
 def schedule_queue(w: World, m: Machine, z: Machine, s: State, q: int) -> None:
     """One pass over queue q."""
-    if not s.dirty[q]:
+    if not s.dirty[q] and not _time_changes_things(w, s, q):
         if s.newcomer[q] < 0:
             return
-        due = _newcomer_changes_things(w, m, z, s, q)
+        started = _start_newcomer(w, m, z, s, q)
         s.newcomer[q] = -1
-        if not due:
+        if not started:
             return
     s.dirty[q] = 0
     s.newcomer[q] = -1

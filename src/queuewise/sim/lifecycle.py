@@ -12,7 +12,6 @@ from queuewise.sim.reserve import book_gpus, unbook_gpus
 from queuewise.sim.schedule import DONE, QUEUED, REJECTED, RUNNING
 from queuewise.sim.state import (
     BACKFILL,
-    CONSERVATIVE,
     DISPATCH,
     DYNAMIC,
     EARLY_ENDS,
@@ -45,7 +44,7 @@ def _note_arrival(w: World, s: State, j: int) -> None:
     """Say what the next pass over the queue has to look at."""
     q = w.class_queue[w.job_class[j]]
     head = s.head[q]
-    if head < 0 or w.policy[DYNAMIC] or w.policy[BACKFILL] == CONSERVATIVE:
+    if head < 0 or w.policy[DYNAMIC]:
         s.dirty[q] = 1
     elif w.policy[DISPATCH] == REORDER and w.rank[j] < w.rank[head]:
         s.head[q] = -1
