@@ -2,7 +2,7 @@
 
     python benchmarks/engine.py                           all parts, some minutes
     python benchmarks/engine.py rates                     one of them
-    python benchmarks/engine.py scaling --jobs 50000      smaller than published, to try it out; give --results too
+    python benchmarks/engine.py rates --jobs 50000        smaller than published, to try it out; give --results too
 
 `python benchmarks/render_performance.py` then brings docs/performance.md and its figures up to date. `baselines` takes the SimPy
 reference from tests/reference; `lublin` reads ../shared/traces, or where QUEUEWISE_TRACES says.
@@ -92,21 +92,28 @@ def _against(name: str, starts: Callable[..., Any], policies: Sequence[str], *, 
     return rows
 
 
-def scaling(jobs: int) -> Figures:
-    """Cost of a job against the number of jobs, and against the length of the queue."""
+def growth_by_jobs(jobs: int) -> Figures:
+    """Cost of a job against the number of jobs."""
     cluster = load_cluster(CLUSTER)
-    by_jobs = []
+    rows = []
     for share in (0.01, 0.03, 0.1, 0.3, 1.0, 3.0):
         workload = generate("bench", int(share * jobs), gpus=NODES * bench.NODE_GPUS, load=bench.LOAD)
-        by_jobs += [bench.replay(workload, cluster, policy, _repeats(len(workload))) for policy in bench.POLICIES]
-    by_depth = []
-    for load in (0.7, 0.8, 0.9, 1.0, 1.1, 1.3, None):
-        workload = generate("bench", jobs // 20, gpus=NODES * bench.NODE_GPUS, load=load or bench.LOAD)
-        if load is None:  # all jobs at once
-            workload = dataclasses.replace(workload, submit=np.zeros(len(workload)))
-        by_depth += [{"load": load, **bench.replay(workload, cluster, policy, _repeats(len(workload)))} for policy in bench.POLICIES]
-        by_depth += [{"load": load, **bench.replay(workload, cluster, TIMED_ORDER, 1)}]
-    return {"by_jobs": by_jobs, "by_depth": by_depth}
+        rows += [bench.replay(workload, cluster, policy, _repeats(len(workload))) for policy in bench.POLICIES]
+    return {"replays": rows}
+
+
+def growth_by_queue(jobs: int) -> Figures:
+    """Cost of a job against the length of the queue, which the size of the bursts decides; the last point is all jobs at once."""
+    cluster = load_cluster(CLUSTER)
+    number = jobs // 20
+    rows = []
+    for burst in (100, 300, 1_000, 3_000, 10_000, number):
+        workload = generate("bench", number, gpus=NODES * bench.NODE_GPUS, load=bench.LOAD, jobs_per_burst=burst)
+        if burst == number:
+            workload = dataclasses.replace(workload, submit=np.zeros(number))
+        rows += [{"burst": burst, **bench.replay(workload, cluster, policy, _repeats(number))} for policy in bench.POLICIES]
+        rows += [{"burst": burst, **bench.replay(workload, cluster, TIMED_ORDER, 1)}]
+    return {"replays": rows}
 
 
 def _repeats(jobs: int) -> int:
@@ -163,7 +170,8 @@ def lublin(jobs: int) -> Figures:
 PARTS: dict[str, Callable[[int], Figures]] = {
     "rates": rates,
     "baselines": baselines,
-    "scaling": scaling,
+    "growth_by_jobs": growth_by_jobs,
+    "growth_by_queue": growth_by_queue,
     "memory": memory,
     "start_up": start_up,
     "lublin": lublin,

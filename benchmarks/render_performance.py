@@ -23,6 +23,7 @@ RESULTS = REPOSITORY / "benchmarks" / "results"
 PAGE = REPOSITORY / "docs" / "performance.md"
 FIGURES = REPOSITORY / "docs" / "figures"
 OTHERS = {"fcfs": "8 – 33,000", "sjf": "–", "fcfs+easy": "61 – 1,540"}  # jobs/s of other public simulators on lublin_256
+GROWTH = ("µs a job at first", "at last", "growth")
 
 Row = dict[str, Any]
 Results = dict[str, Any]  # part -> what engine.py wrote
@@ -87,17 +88,22 @@ def lublin(results: Results) -> str:
     return table(["policy", "mean wait, s", "Queuewise, jobs/s", "others, jobs/s"], rows)
 
 
-def scaling(results: Results) -> str:
-    """How the cost of a job grew from the first point to the last, beside what n log n and a linear cost would have made of it."""
+def growth_by_jobs(results: Results) -> str:
+    """The first and the last point of each line, beside what n log n would have made of the first."""
     rows = []
-    for policy, line in _by_policy(results["scaling"]["by_jobs"], "jobs").items():
+    for policy, line in _by_policy(results["growth_by_jobs"]["replays"], "jobs").items():
         first, last = line[0]["jobs"], line[-1]["jobs"]
-        bound = math.log2(last) / math.log2(first)
-        rows.append([f"`{policy}`", f"jobs {first:,} → {last:,}", *_growth(line), f"{bound:.2f} (n log n)"])
-    for policy, line in _by_policy(results["scaling"]["by_depth"], "max_queue").items():
+        rows.append([f"`{policy}`", f"{first:,} → {last:,}", *_growth(line), f"{math.log2(last) / math.log2(first):.2f}"])
+    return table(["policy", "jobs", *GROWTH, "n log n allows"], rows)
+
+
+def growth_by_queue(results: Results) -> str:
+    """The same for the queue, beside what a linear cost would have made of it."""
+    rows = []
+    for policy, line in _by_policy(results["growth_by_queue"]["replays"], "max_queue").items():
         first, last = line[0]["max_queue"], line[-1]["max_queue"]
-        rows.append([f"`{policy}`", f"queue {first:,} → {last:,}", *_growth(line), f"{last / first:.2f} (linear)"])
-    return table(["policy", "from → to", "µs a job, first", "last", "growth", "bound"], rows, left=2)
+        rows.append([f"`{policy}`", f"{first:,} → {last:,}", *_growth(line), f"{last / first:.0f}"])
+    return table(["policy", "longest queue", *GROWTH, "linear allows"], rows)
 
 
 def _growth(line: list[Row]) -> list[str]:
@@ -112,16 +118,16 @@ def _job_us(row: Row) -> float:
 def _by_policy(rows: Iterable[Row], x: str) -> dict[str, list[Row]]:
     """The rows of each policy, ascending in x."""
     lines: dict[str, list[Row]] = {}
-    for row in sorted(rows, key=lambda row: row[x]):
+    for row in rows:
         lines.setdefault(row["policy"], []).append(row)
-    return lines
+    return {policy: sorted(line, key=lambda row: row[x]) for policy, line in lines.items()}
 
 
 def charts(results: Results) -> list[Chart]:
-    by_jobs, by_depth = results["scaling"]["by_jobs"], results["scaling"]["by_depth"]
+    by_jobs, by_queue = results["growth_by_jobs"]["replays"], results["growth_by_queue"]["replays"]
     return [
         _cost_chart("cost-by-jobs", "Cost of a job, by number of jobs", by_jobs, "jobs", "jobs", log_y=False),
-        _cost_chart("cost-by-queue", "Cost of a job, by longest queue", by_depth, "max_queue", "longest queue, jobs", log_y=True),
+        _cost_chart("cost-by-queue", "Cost of a job, by longest queue", by_queue, "max_queue", "longest queue, jobs", log_y=True),
     ]
 
 
@@ -132,7 +138,7 @@ def _cost_chart(key: str, title: str, rows: list[Row], x: str, x_label: str, *, 
 
 
 TABLES: dict[str, Callable[[Results], str]] = {
-    make.__name__: make for make in (machine, rates, start_up, memory, baselines, lublin, scaling)
+    make.__name__: make for make in (machine, rates, start_up, memory, baselines, lublin, growth_by_jobs, growth_by_queue)
 }
 
 
