@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from queuewise.cluster.spec import UNLIMITED, Cluster
 from queuewise.sim.state import BY_CPU, BY_GPU, BY_MEM, F64, I32, I64, MAX_LEVELS, Machine
 from queuewise.workload.jobs import ANY_PARTITION, WHOLE_GPU, Workload
+from queuewise.workload.sorting import stable_order
 
 FAN_OUT = 16
 
@@ -231,19 +232,6 @@ class Trees:
                     break
                 width = padded // FAN_OUT
         return cls(np.concatenate([[0], np.cumsum(counts)]).astype(np.int64), levels, level.ravel(), size)
-
-
-def stable_order(score: F64) -> I64:
-    """Indices by (score, index). NumPy's unstable sort is several times faster than its stable one, so ties are put right afterwards."""
-    if (score[1:] >= score[:-1]).all():
-        return np.arange(len(score))
-    order = np.argsort(score)
-    ordered = score[order]
-    new_value = ordered[1:] != ordered[:-1]
-    if not new_value.all():
-        group = np.concatenate([[0], np.cumsum(new_value)])
-        order = np.sort(group * len(score) + order) % len(score)
-    return order
 
 
 def order_jobs(classes: Classes, trees: Trees, score: F64) -> tuple[I32, I32, I32]:

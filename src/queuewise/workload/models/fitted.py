@@ -27,6 +27,7 @@ from pydantic import model_validator
 from queuewise.config import Config, read_toml, to_toml
 from queuewise.workload.jobs import Floats, Workload
 from queuewise.workload.models.latent import Memory, grouped_rank
+from queuewise.workload.sorting import stable_order
 
 HOUR_S = 3600
 WEEK_HOURS = 168
@@ -141,7 +142,7 @@ class FittedModel(Config):
         submit = self._submissions(rng, length)
         near, batched = self._batches(submit)
         kind = self._deal_kinds(rng, near, batched)
-        stream = np.argsort(kind * 2 + batched, kind="stable")  # jobs of one kind after each other
+        stream = np.argsort((kind * 2 + batched).astype(np.uint16), kind="stable")  # jobs of one kind after each other
         runtime = self._runtimes(rng, kind, batched, stream)
         columns: dict[str, Any] = self._columns(kind) | self._people(rng, kind, stream) | {"submit": submit, "runtime": runtime}
         if self.requests is not None:
@@ -164,7 +165,7 @@ class FittedModel(Config):
             stretch *= float(exact.sum() / max(submit[-1], 1.0))
         gaps = np.diff(submit, append=np.inf)
         walked = np.empty(length)
-        walked[np.argsort(gaps, kind="stable")] = exact
+        walked[stable_order(gaps)] = exact
         return self._keep_in_step(submit, walked)
 
     def _walk(self, by_tier: list[Floats], stretch: float) -> Floats:
@@ -213,7 +214,7 @@ class FittedModel(Config):
         """Which jobs follow their predecessor in a batch, and which are in a batch at all: all but those farthest from their neighbours."""
         gap = np.diff(submit, prepend=-np.inf, append=np.inf)
         apart = np.minimum(gap[:-1], gap[1:])
-        lone = np.argsort(-apart, kind="stable")[: round(self.kinds.lone_jobs * len(submit))]
+        lone = stable_order(-apart)[: round(self.kinds.lone_jobs * len(submit))]
         batched = np.ones(len(submit), np.bool_)
         batched[lone] = False
         return gap[:-1] <= self.arrivals.batch_gap_s, batched
@@ -230,7 +231,7 @@ class FittedModel(Config):
             run = np.cumsum(rng.random(len(chance)) >= chance)
             shuffled = rng.permutation(int(run.max(initial=0)) + 1)[run]
             dealt = np.empty(len(run), np.int64)
-            dealt[np.argsort(shuffled, kind="stable")] = np.repeat(np.arange(len(shares)), _apportion(shares, len(run)))
+            dealt[stable_order(shuffled)] = np.repeat(np.arange(len(shares)), _apportion(shares, len(run)))
             kind[members] = dealt
         return kind
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from queuewise.config import Config
 from queuewise.workload.jobs import Floats
+from queuewise.workload.sorting import stable_order
 
 DECAYS = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0)  # jobs
 NNLS_STEPS = 3000
@@ -88,7 +89,7 @@ def normal_scores(values: Floats, group: NDArray[Any]) -> Floats:
 
 def grouped_rank(values: Floats, group: NDArray[Any]) -> Floats:
     """[J] (rank + ½) ÷ size of each value within its group: uniform in (0, 1) in every group. Ties in order."""
-    order = np.argsort(values, kind="stable")
+    order = stable_order(values)
     small = group.astype(np.min_scalar_type(int(group.max(initial=0))))  # small integers sort in linear time
     order = order[np.argsort(small[order], kind="stable")]
     sizes = np.bincount(group)
