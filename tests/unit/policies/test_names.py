@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from queuewise.cluster.load import load_cluster
+from queuewise.errors import InputError
+from queuewise.policies import Policy, parse_policy, simulate
+from queuewise.sim.state import NO_LIMIT
+from queuewise.workload.jobs import Workload
+
+
+@pytest.mark.parametrize(
+    ("name", "policy"),
+    [
+        ("fcfs", Policy("fcfs", "none", NO_LIMIT, "", "pack")),
+        ("sjf+easy", Policy("sjf", "easy", NO_LIMIT, "", "pack")),
+        ("fcfs+easy:sjf", Policy("fcfs", "easy", NO_LIMIT, "sjf", "pack")),
+        ("wfp3+conservative/8:f1@spread", Policy("wfp3", "conservative", 8, "f1", "spread")),
+        ("saf@pack:0", Policy("saf", "none", NO_LIMIT, "", "pack:0")),
+        ("random", Policy("random", "greedy", NO_LIMIT, "", "pack")),
+        ("random+none@tier:balance", Policy("random", "none", NO_LIMIT, "", "tier:balance")),
+    ],
+)
+def test_names_are_taken_apart(name: str, policy: Policy) -> None:
+    assert parse_policy(name) == policy
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("fcsf", "did you mean 'fcfs'"),
+        ("sjf+eesy", "did you mean 'easy'"),
+        ("sjf+easy:fsfc", "unknown order"),
+        ("sjf@sprea", "did you mean 'spread'"),
+        ("sjf@pack:x", "no option of pack"),
+        ("sjf@tier:even", "tier takes the option balance"),
+        ("sjf@first:2", "no option of first"),
+        ("sjf+easy/0", "no positive number"),
+        ("sjf+", "unknown backfill"),
+        ("sjf@", "nothing after @"),
+        ("", "names no order"),
+    ],
+)
+def test_bad_names_say_what_is_wrong(name: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        parse_policy(name)
+
+
+def one_job() -> Workload:
+    return Workload(submit=np.zeros(1), runtime=np.ones(1), num_tasks=np.ones(1, np.int32), cpu_milli=np.full(1, 1000, np.int32))
+
+
+def test_unknown_dispatch_is_refused() -> None:
+    with pytest.raises(InputError, match="unknown dispatch 'comit'"):
+        simulate(one_job(), load_cluster("flat:1"), "fcfs", dispatch="comit")
+
+
+@pytest.mark.parametrize("estimates", [np.array([np.nan]), np.array([-1.0]), np.array([1.0, 2.0])])
+def test_given_estimates_must_be_one_number_a_job(estimates: np.ndarray) -> None:
+    with pytest.raises(InputError, match="one finite, non-negative number a job"):
+        simulate(one_job(), load_cluster("flat:1"), "fcfs", estimates=estimates)
+
+
+def test_an_empty_workload_is_refused() -> None:
+    with pytest.raises(InputError, match="no jobs"):
+        simulate(one_job().take(slice(0, 0)), load_cluster("flat:1"), "fcfs", estimates="oracle")
