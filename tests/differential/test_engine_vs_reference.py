@@ -97,6 +97,58 @@ def test_every_combination_on_fixed_workloads(backfill: str, placement: str) -> 
         assert_same_schedule(case, f"{order}+{backfill}@{placement}", dispatch)
 
 
+# --- long queues of whole-GPU gangs: the engine's quickest paths, which remember from pass to pass what they have found
+
+
+def queue_of_gangs(seed: int) -> Case:
+    rng = np.random.default_rng(seed)
+    num = 120
+    whole_seconds = seed % 3 > 0
+    runtime = rng.lognormal(3.5, 1.2, num)
+    submit = np.sort(rng.uniform(0, 1500, num))
+    accuracy = rng.choice([0.5, 1.0, 1.0, 2.0, 5.0], num) if seed % 2 else np.ones(num)
+    tasks, gpus = np.array([(1, 1), (1, 2), (1, 4), (1, 8), (2, 8), (4, 8), (3, 1), (5, 2)])[rng.integers(0, 8, num)].T
+    workload = Workload(
+        submit=np.floor(submit) if whole_seconds else submit,
+        runtime=np.floor(runtime) if whole_seconds else runtime,
+        num_tasks=tasks.astype(np.int32),
+        gpu_milli=(gpus * 1000).astype(np.int32),
+        kind_set=rng.choice([0, 0, 0, 1], num).astype(np.int32) if seed % 4 == 0 else None,
+        kind_sets=((), ("V100-16",)),
+    )
+    cluster = build(
+        "gangs", [NodeGroup(3, gpus=8, kind="V100-16"), NodeGroup(2, gpus=8, kind="T4")], speeds={"T4": 0.5} if seed % 5 == 0 else None
+    )
+    return Case(workload, cluster, workload.runtime * accuracy, seed=seed, kill_at_limit=False)
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_long_queues_of_gangs(seed: int) -> None:
+    rng = np.random.default_rng(1000 + seed)
+    case = queue_of_gangs(seed)
+    for backfill in ("none", "greedy", "easy", "easy-strict", "easy:sjf", "easy:largest"):
+        order, placement = rng.choice(["fcfs", "sjf", "saf", "lcfs", "largest", "f1"]), rng.choice(["pack", "first", "spread", "random"])
+        assert_same_schedule(case, f"{order}+{backfill}@{placement}", DISPATCHES[seed % 2])
+
+
+def test_a_job_that_overtakes_the_head_ends_its_reservation() -> None:
+    submit, runtime, known, tasks, gpus = np.array(
+        [
+            (50698, 23421, 36000, 1, 1),
+            (59340, 3515, 14400, 4, 8),
+            (73422, 2028, 3600, 4, 8),
+            (75253, 568, 1800, 1, 1),
+            (76550, 488, 600, 1, 8),
+            (76723, 2593, 5400, 1, 8),
+            (77501, 12770, 57600, 1, 1),
+            (79109, 2274, 10800, 1, 1),
+        ],
+        np.float64,
+    ).T
+    workload = Workload(submit=submit, runtime=runtime, num_tasks=tasks.astype(np.int32), gpu_milli=(gpus * 1000).astype(np.int32))
+    assert_same_schedule(Case(workload, load_cluster("4x8:V100-16"), known, seed=0, kill_at_limit=False), "sjf+easy", "reorder")
+
+
 # --- 2,000-job pieces of real logs, on clusters of a size that makes them queue
 
 PROCESSOR_LOGS = [("swf/lublin_256.swf.gz", "flat:256"), ("swf/HPC2N-2002-2.2-cln.swf.gz", "flat:240")]

@@ -69,6 +69,7 @@ def _start_heads(w: World, m: Machine, s: State, q: int) -> None:
             return
         start_placed(w, s, head, runtime_factor(w, s, c))
         s.head[q] = -1
+        s.shadow_head[q] = -1  # it may have taken the place that was reserved for a head it overtook
 
 
 @kernel
