@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable, Sequence
 
 WIDTH_WITHOUT_TERMINAL = 160
-COMPILE_S = 240  # of the whole engine on one core of the development machine
+COMPILE_S = 50  # of the whole engine on one core of the development machine
 
 
 def note(text: str) -> None:

@@ -23,14 +23,15 @@ FREE = -np.inf  # a GPU that is free now, in free_times
 def book_gpus(w: World, s: State, n: int, number: int, until: float) -> None:
     """Note that `number` free GPUs of node n are expected to be free again at `until`."""
     stride = w.sizes[NUM_NODES]
+    place = w.node_place[n]
     source = number
     target = 0
-    while source < w.node_gpus[n] and s.free_times[source * stride + n] < until:
-        s.free_times[target * stride + n] = s.free_times[source * stride + n]
+    while source < w.node_gpus[n] and s.free_times[source * stride + place] < until:
+        s.free_times[target * stride + place] = s.free_times[source * stride + place]
         source += 1
         target += 1
     for _ in range(number):
-        s.free_times[target * stride + n] = until
+        s.free_times[target * stride + place] = until
         target += 1
 
 
@@ -38,13 +39,14 @@ def book_gpus(w: World, s: State, n: int, number: int, until: float) -> None:
 def unbook_gpus(w: World, s: State, n: int, number: int, until: float) -> None:
     """Note that `number` GPUs of node n that were expected at `until` are free."""
     stride = w.sizes[NUM_NODES]
+    place = w.node_place[n]
     at = 0
-    while s.free_times[at * stride + n] != until:
+    while s.free_times[at * stride + place] != until:
         at += 1
     for k in range(at - 1, -1, -1):
-        s.free_times[(k + number) * stride + n] = s.free_times[k * stride + n]
+        s.free_times[(k + number) * stride + place] = s.free_times[k * stride + place]
     for k in range(number):
-        s.free_times[k * stride + n] = FREE
+        s.free_times[k * stride + place] = FREE
 
 
 @kernel
@@ -59,14 +61,17 @@ def _kth_free_time(w: World, s: State, c: int) -> float:
     for i in range(w.class_pool_first[c], w.class_pool_first[c + 1]):
         p = w.class_pools[i]
         for row in range(g - 1, w.pool_gpus[p], g):
-            for at in range(w.pool_first[p], w.pool_first[p + 1]):
-                time = s.free_times[row * stride + w.pool_nodes[at]]
+            before = least[k - 1]
+            for at in range(row * stride + w.pool_first[p], row * stride + w.pool_first[p + 1]):
+                time = s.free_times[at]
                 if time < least[k - 1]:
                     slot = k - 1
                     while slot > 0 and least[slot - 1] > time:
                         least[slot] = least[slot - 1]
                         slot -= 1
                     least[slot] = time
+            if k == 1 or least[k - 1] == before:
+                break  # times only grow from row to row
     return least[k - 1]
 
 
@@ -79,9 +84,12 @@ def _slots_by(w: World, s: State, c: int, time: float) -> int:
     for i in range(w.class_pool_first[c], w.class_pool_first[c + 1]):
         p = w.class_pools[i]
         for row in range(g - 1, w.pool_gpus[p], g):
-            for at in range(w.pool_first[p], w.pool_first[p + 1]):
-                if s.free_times[row * stride + w.pool_nodes[at]] <= time:
-                    total += 1
+            here = 0
+            for at in range(row * stride + w.pool_first[p], row * stride + w.pool_first[p + 1]):
+                here += s.free_times[at] <= time
+            total += here
+            if here == 0:
+                break
     return total
 
 
@@ -89,7 +97,7 @@ def _slots_by(w: World, s: State, c: int, time: float) -> int:
 def _free_by(w: World, s: State, n: int, time: float) -> int:
     stride = w.sizes[NUM_NODES]
     number = 0
-    while number < w.node_gpus[n] and s.free_times[number * stride + n] <= time:
+    while number < w.node_gpus[n] and s.free_times[number * stride + w.node_place[n]] <= time:
         number += 1
     return number
 

@@ -123,6 +123,7 @@ def _nodes(cluster: Cluster, pools: Pools) -> dict[str, NDArray[Any]]:
     return {
         "node_pool": pools.of_node,
         "node_slot": pools.slot,
+        "node_place": np.argsort(pools.nodes),
         "node_gpus": cluster.node_gpus,
         "node_cpu": cluster.node_cpu_milli,
         "node_mem": cluster.node_mem_mib,

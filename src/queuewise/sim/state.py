@@ -91,6 +91,7 @@ class World(NamedTuple):
     # nodes
     node_pool: I64  # [N]
     node_slot: I64  # [N] position of the node within its pool
+    node_place: I64  # [N] position of the node in pool_nodes
     node_gpus: I64  # [N]
     node_cpu: I64  # [N] milli
     node_mem: I64  # [N] MiB
@@ -199,7 +200,7 @@ class State(NamedTuple):
     shadow_stamp: I64  # [Q] EARLY_ENDS when it was computed
     shadow_time: F64  # [Q]
     shadow_slack: I64  # [Q] tasks of the head's class that fit at the shadow time beyond what it needs
-    free_times: F64  # [GM*N] expected free times of each node's GPUs, ascending, -inf = free now; [g*N + n]
+    free_times: F64  # [GM*N] expected free times of each node's GPUs, ascending, -inf = free now; [g*N + node_place]
     scratch: F64  # sorting space
     scratch_jobs: I64  # [J or R]
     scratch_nodes: I64  # [N]
