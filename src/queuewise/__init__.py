@@ -9,6 +9,8 @@ from importlib import import_module
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
+from queuewise.envs import register_when_gymnasium_loads
+
 if TYPE_CHECKING:
     from queuewise.cluster import Cluster, NodeGroup, load_cluster
     from queuewise.errors import QueuewiseError
@@ -47,3 +49,6 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted([*__all__, "__version__"])
+
+
+register_when_gymnasium_loads()

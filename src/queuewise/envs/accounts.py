@@ -14,7 +14,6 @@ from queuewise.envs.table import (
     ALL_FLOPS,
     BASE_VALUE,
     BOUNDED_INVERSE,
-    BOUNDED_SLOWDOWN_MEAN,
     BOUNDED_SUM,
     BUSY,
     BUSY_SECONDS,

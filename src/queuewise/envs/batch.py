@@ -1,4 +1,4 @@
-"""A batch of envs in memory: E simulations side by side, stepped by one compiled call each time. `single` and `vector` are thin shells of it.
+"""A batch of envs in memory: E simulations side by side, stepped by one compiled call. `single` and `vector` are thin shells of it.
 
 Each env owns one block of bytes that holds all its arrays (machine, spare machine, state, play). To reset it, the block
 of the episode's template is copied over it and its rows of addresses are set anew; nothing is allocated once the block is large enough.
@@ -20,7 +20,7 @@ from queuewise.envs.episodes import Episode
 from queuewise.envs.features import Layout
 from queuewise.envs.settings import TaskSettings
 from queuewise.envs.stepping import draw_legal, first_illegal, play
-from queuewise.envs.table import F32, F64, I32, I64, Play
+from queuewise.envs.table import F32, F64, I32, I64, Output, Play
 from queuewise.errors import InputError
 from queuewise.sim import state as engine
 from queuewise.sim.compilation import JIT_DISABLED
@@ -108,6 +108,8 @@ class Batch:
         self._templates: list[Template | None] = [None] * size
         self._rows: list[Any] = [None] * 6  # world, machine, spare, state, task, play: one row of addresses an env
         self._everyone = np.arange(size)
+        self._outputs = self._rows_of(self.observations)
+        self._strayed = False  # whether the last step was written to a buffer of the caller's
         self._threads = max(1, min(threads or os.cpu_count() or 1, size))
         self._pool = ThreadPoolExecutor(self._threads - 1) if self._threads > 1 else None
         self._slices = np.array_split(self._everyone, self._threads)
@@ -118,7 +120,7 @@ class Batch:
         for e, template in zip(envs, templates, strict=True):
             self._load(e, template)
             chosen.append(e)
-        self._play(np.array(chosen, np.int64), True, self.observations if out is None else out)
+        self._play(np.array(chosen, np.int64), True, self._outputs if out is None else self._rows_of(out), True)
 
     def _load(self, e: int, template: Template) -> None:
         block = template.block
@@ -141,25 +143,37 @@ class Batch:
     def step(self, actions: NDArray[Any], out: F32 | None = None) -> None:
         """Step all envs. `actions` is [E], or [E, 2] for the joint problem; observations go to `out` if given."""
         self._actions[:, : 2 if self.joint else 1] = actions if self.joint else np.reshape(actions, (-1, 1))
-        if self.settings.illegal == "error":
-            self._refuse_illegal()
-        observations = self.observations if out is None else out
+        self._check_actions()
+        outputs = self._outputs if out is None else self._rows_of(out)
+        fresh = out is not None or self._strayed
+        self._strayed = out is not None
         if self._pool is None:
-            self._play(self._everyone, False, observations)
+            self._play(self._everyone, False, outputs, fresh)
             return
-        others = [self._pool.submit(self._play, part, False, observations) for part in self._slices[1:]]
-        self._play(self._slices[0], False, observations)
+        others = [self._pool.submit(self._play, part, False, outputs, fresh) for part in self._slices[1:]]
+        self._play(self._slices[0], False, outputs, fresh)
         for other in others:
             other.result()
 
-    def _play(self, envs: I64, begins: bool, observations: F32) -> None:
-        play(
-            *self._rows, envs, begins, self._actions, self._users, observations, self.mask, self.rewards, self.outcome, self.elapsed
-        )  # fmt: skip
+    def _play(self, envs: I64, begins: bool, outputs: Any, fresh: bool) -> None:
+        play(*self._rows, outputs, fresh, envs, begins, self._actions, self._users, self.rewards, self.outcome, self.elapsed)
 
-    def _refuse_illegal(self) -> None:
-        within = (self._actions >= 0) & (self._actions < (self.num_actions, max(self.layout.hosts, 1)))
-        e = first_illegal(self.mask, self._actions, self.layout.window, self.layout.hosts, self.joint) if within.all() else 0
+    def _rows_of(self, observations: F32) -> Any:
+        """Where each env writes, for a buffer [E, F]."""
+        mask = self.mask.view(np.int8)
+        if JIT_DISABLED:
+            return [Output(observations[e], mask[e]) for e in range(self.size)]
+        table.handle(Output(observations, mask))  # checks the types
+        columns = [array.ctypes.data + self._everyone * array.strides[0] for array in (observations, mask)]
+        return np.ascontiguousarray(np.column_stack(columns))
+
+    def _check_actions(self) -> None:
+        """Refuse actions outside the action space, and illegal ones unless they shall count as waits."""
+        if (self._actions < 0).any() or (self._actions >= (self.num_actions, self.layout.hosts)).any():
+            raise InputError("an action is outside the action space", hint=f"actions of this env are below {self.num_actions}")
+        if self.settings.illegal == "wait":
+            return
+        e = first_illegal(self.mask, self._actions, self.layout.window, self.layout.hosts, self.joint)
         if e >= 0:
             action = self._actions[e].tolist() if self.joint else int(self._actions[e, 0])
             raise InputError(

@@ -15,7 +15,7 @@ PALETTE = np.array([(31, 119, 180), (44, 160, 44), (148, 103, 189), (214, 39, 40
 
 
 def occupancy(batch: Batch, e: int = 0) -> NDArray[np.int64]:
-    """[N, GPUs] the job on each GPU: -1 none, -2 shared by several, -3 no such GPU. Without GPUs one column, of the latest job on the node."""
+    """[N, GPUs] the job on each GPU: -1 none, -2 several, -3 no such GPU. A cluster without GPUs has one column, the whole node."""
     gpus = batch.cluster.node_gpus
     cells = np.full((len(gpus), max(int(gpus.max()), 1)), -1, np.int64)
     if gpus.any():
@@ -31,7 +31,7 @@ def occupancy(batch: Batch, e: int = 0) -> NDArray[np.int64]:
 
 
 def picture(batch: Batch, e: int = 0) -> NDArray[np.uint8]:
-    """[height, width, 3] nodes from top to bottom, GPUs from left to right, one colour a job; below, a bar for each waiting job, as long as it is wide."""
+    """[height, width, 3] a row a node, a column a GPU, a colour a job; below, a bar for each waiting job, as long as the job is wide."""
     cells = occupancy(batch, e)
     colours = np.empty((*cells.shape, 3), np.uint8)
     colours[:] = PALETTE[cells % len(PALETTE)]

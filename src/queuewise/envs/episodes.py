@@ -14,7 +14,7 @@ import numpy as np
 
 from queuewise.cluster.spec import UNLIMITED, Cluster
 from queuewise.envs import rewards, table
-from queuewise.envs.features import LOOKAHEADS, NUM_JOB_FIXED, Layout
+from queuewise.envs.features import LOOKAHEADS, NUM_CLASS_LIVE, NUM_JOB_FIXED, Layout
 from queuewise.envs.settings import TaskSettings
 from queuewise.envs.table import F32, F64, Play, Task
 from queuewise.errors import InputError
@@ -200,8 +200,7 @@ def _play(world: World, layout: Layout, users: int) -> Play:
         waiting=np.zeros(num_jobs + 1, np.int32),
         running=np.zeros(num_jobs + 1, np.int32),
         class_stamp=np.zeros(num_classes, np.int64),
-        class_fits=np.zeros(num_classes, np.int64),
-        class_ways=np.zeros(num_classes),
+        class_live=np.zeros(num_classes * NUM_CLASS_LIVE, np.float32),
         node_until=np.full(num_nodes, table.FREE),
         node_load=np.zeros(num_nodes),
         unit_until=np.full(layout.units, table.FREE),
@@ -248,11 +247,17 @@ def _task(workload: Workload, cluster: Cluster, settings: TaskSettings, layout: 
         deadline=_at_least_one(np.where(np.isnan(workload.deadline), np.inf, workload.deadline)),
         unit_first=np.concatenate([[0], np.cumsum(units)]).astype(np.int64),
         node_flops=flops,
+        node_inverse=_node_inverse(cluster),
         node_amount=node_amount,
         score=score,
         score_kind=score_kind,
         facts=facts,
     )
+
+
+def _node_inverse(cluster: Cluster) -> F64:
+    held = np.column_stack([cluster.node_gpus * 1000.0, cluster.node_cpu_milli, cluster.node_mem_mib])
+    return np.where(held > 0, 1.0 / np.maximum(held, 1.0), 0.0).ravel()
 
 
 def _at_least_one(column: Any) -> F64:

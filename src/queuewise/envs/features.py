@@ -26,6 +26,7 @@ LOOKAHEADS = ("off", "per_gpu", "sorted", "cdf")
 NUM_GLOBAL = len(GLOBAL)
 NUM_JOB_FIXED, NUM_JOB_LIVE = len(JOB_FIXED), len(JOB_LIVE)
 NUM_HOST_FIXED, NUM_HOST_LIVE = len(HOST_FIXED), len(HOST_LIVE)
+NUM_CLASS_LIVE = 3  # fits, ways, share_of_free: the same for all jobs of a demand class
 
 
 @dataclass(frozen=True)

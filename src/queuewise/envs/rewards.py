@@ -1,6 +1,7 @@
 """Reward terms by name: what each measures, in which unit. The reward of a step is Σ weight · term; docs/mdp.md gives the formulas.
 
-Terms are counted in natural units by `accounts.py`, which indexes them by the positions in TERMS; `per` divides a weight by sizes of the episode.
+Terms are counted in natural units by `accounts.py`, which knows them by their positions in TERMS; `per` divides a weight by sizes
+of the episode.
 """
 
 from __future__ import annotations
@@ -40,9 +41,9 @@ TERMS: dict[str, str] = {  # name -> unit
     "relative": "1",
 }
 NUM_TERMS = len(TERMS)
-(COMPLETED_WORK, WAIT, JCT, SLOWDOWN, BOUNDED_SLOWDOWN, UTILISATION, FLOPS_UTILISATION, IDLE_FEASIBLE, NOOP_FEASIBLE, LOAD_BALANCE, FAIRNESS,
- ENERGY, DEADLINE, PRIORITY_COMPLETION, REMAINING_WORK, AGE, ELAPSED_TIME, TIME_LEFT, UNFINISHED, STARTED, HOST_USE, HOST_USE_SQUARED,
- ILLEGAL_ACTIONS, RELATIVE) = range(NUM_TERMS)  # fmt: skip
+(COMPLETED_WORK, WAIT, JCT, SLOWDOWN, BOUNDED_SLOWDOWN, UTILISATION, FLOPS_UTILISATION, IDLE_FEASIBLE, NOOP_FEASIBLE, LOAD_BALANCE,
+ FAIRNESS, ENERGY, DEADLINE, PRIORITY_COMPLETION, REMAINING_WORK, AGE, ELAPSED_TIME, TIME_LEFT, UNFINISHED, STARTED, HOST_USE,
+ HOST_USE_SQUARED, ILLEGAL_ACTIONS, RELATIVE) = range(NUM_TERMS)  # fmt: skip
 
 Divisor = Literal["jobs", "work", "span", "priority", "time_scale"]
 DIVISORS: dict[str, str] = {

@@ -1,7 +1,7 @@
 """Action spaces whose `sample()` draws legal actions only.
 
-Everything else is Gymnasium's own space. A copy (by `copy`, `pickle`, or a vector wrapper) is the plain space. Just after `seed()`, a sample is also legal in
-an episode's first state: checkers seed the space, sample, and only then reset.
+Everything else is Gymnasium's own space. A copy (by `copy`, `pickle`, or a vector wrapper) is the plain space. Just after `seed()`, a
+sample is also legal in an episode's first state: checkers seed the space, sample, and only then reset.
 """
 
 from __future__ import annotations

@@ -22,6 +22,7 @@ from queuewise.envs.table import (
     HORIZON,
     HOST,
     HOST_SLOTS,
+    I8,
     IDLING,
     ILLEGAL,
     JOB,
@@ -42,10 +43,11 @@ from queuewise.envs.table import (
     WINDOW,
     Play,
     Task,
+    as_output,
     as_play,
     as_task,
 )
-from queuewise.envs.task import lies_ahead, mark_legal, observe, refresh_class, room_on, shown_jobs
+from queuewise.envs.task import class_fits, mark_legal, observe, room_on, shown_jobs
 from queuewise.sim.compilation import entry, inline, kernel
 from queuewise.sim.conservative import plan_queue
 from queuewise.sim.kernel import _backfill, _reserve, next_instant
@@ -166,10 +168,8 @@ def _put_on_host(w: World, m: Machine, s: State, k: Task, p: Play, j: int, n: in
 
 @kernel
 def _something_fits(w: World, m: Machine, s: State, k: Task, p: Play) -> bool:
-    for q in range(shown_jobs(k, p)):
-        c = w.job_class[p.waiting[q]]
-        refresh_class(w, m, s, p, c)
-        if p.class_fits[c]:
+    for q in range(shown_jobs(k, p)):  # noqa: SIM110 (no generators in kernels)
+        if class_fits(w, m, s, p, w.job_class[p.waiting[q]]):
             return True
     return False
 
@@ -192,8 +192,7 @@ def _name_next_job(w: World, m: Machine, s: State, k: Task, p: Play) -> None:
     p.number[GANG] = NOBODY
     for q in range(1 if k.config[BLOCKING] and p.number[WAITING] > 0 else shown_jobs(k, p)):
         j = p.waiting[q]
-        refresh_class(w, m, s, p, w.job_class[j])
-        if p.class_fits[w.job_class[j]]:
+        if class_fits(w, m, s, p, w.job_class[j]):
             p.number[GANG] = j
             p.number[TASKS_LEFT] = w.class_tasks[w.job_class[j]]
             return
@@ -276,10 +275,12 @@ def _step(w: World, m: Machine, z: Machine, s: State, k: Task, p: Play, action: 
 
 
 @inline
-def _is_legal(k: Task, mask, action: int, host: int) -> bool:  # type: ignore[no-untyped-def]
+def _is_legal(k: Task, mask: I8, action: int, host: int) -> bool:
+    if not mask[action]:
+        return False
     if k.config[PROBLEM] != JOINT or action == k.config[WINDOW]:
-        return mask[action]  # type: ignore[no-any-return]
-    return mask[action] and mask[k.config[WINDOW] + 1 + action * k.config[HOST_SLOTS] + host]  # type: ignore[no-any-return]
+        return True
+    return mask[k.config[WINDOW] + 1 + action * k.config[HOST_SLOTS] + host] > 0
 
 
 @kernel
@@ -296,7 +297,9 @@ def _pay(k: Task, p: Play, over: bool) -> float:
 
 
 @entry
-def play(worlds, machines, spares, states, tasks, plays, envs, begins, actions, users, obs, mask, rewards_out, outcome, elapsed) -> None:  # type: ignore[no-untyped-def]
+def play(
+    worlds, machines, spares, states, tasks, plays, outputs, fresh, envs, begins, actions, users, rewards_out, outcome, elapsed
+) -> None:  # type: ignore[no-untyped-def]
     """Begin or step every env in `envs`; all other arrays have one row an env.
 
     An illegal action counts, and becomes a wait, or the first legal action where waiting is not possible.
@@ -304,8 +307,7 @@ def play(worlds, machines, spares, states, tasks, plays, envs, begins, actions, 
     for i in range(len(envs)):
         e = envs[i]
         w, m, z, s = as_world(worlds[e]), as_machine(machines[e]), as_machine(spares[e]), as_state(states[e])
-        k, p = as_task(tasks[e]), as_play(plays[e])
-        row = mask[e]
+        k, p, o = as_task(tasks[e]), as_play(plays[e]), as_output(outputs[e])
         if begins:
             begin(w, m, s, k, p)
             outcome[e] = RUNS_ON
@@ -315,19 +317,19 @@ def play(worlds, machines, spares, states, tasks, plays, envs, begins, actions, 
             for t in range(rewards.NUM_TERMS):
                 p.term[t] = 0.0
             action, host = actions[e, 0], actions[e, 1]
-            if not _is_legal(k, row, action, host):
+            if not _is_legal(k, o.mask, action, host):
                 p.number[ILLEGAL] += 1
                 p.term[rewards.ILLEGAL_ACTIONS] -= 1.0
-                action, host = _instead(k, row)
+                action, host = _instead(k, o.mask)
             outcome[e] = _step(w, m, z, s, k, p, action, host, users[e])
             rewards_out[e] = _pay(k, p, outcome[e] != RUNS_ON)
             elapsed[e] = p.scalar[ELAPSED]
-        observe(w, m, s, k, p, obs[e])
-        mark_legal(w, m, s, k, p, row)
+        observe(w, m, s, k, p, o.observation, fresh or begins)
+        mark_legal(w, m, s, k, p, o.mask)
 
 
 @kernel
-def _instead(k: Task, mask) -> tuple[int, int]:  # type: ignore[no-untyped-def]
+def _instead(k: Task, mask: I8) -> tuple[int, int]:
     """What is done in place of an illegal action: wait, or else the first legal one."""
     wait = k.config[HOST_SLOTS] if k.config[PROBLEM] == HOST else k.config[WINDOW]
     if mask[wait]:

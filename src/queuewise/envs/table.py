@@ -18,6 +18,7 @@ F32 = NDArray[np.float32]
 F64 = NDArray[np.float64]
 I64 = NDArray[np.int64]
 I32 = NDArray[np.int32]
+I8 = NDArray[np.int8]
 Records = NDArray[np.void]  # FACTS
 
 # Task.config
@@ -32,11 +33,13 @@ NOTHING, WAIT_MEAN, JCT_MEAN, SLOWDOWN_MEAN, BOUNDED_SLOWDOWN_MEAN, UTILISATION_
 (HORIZON, TIME_SCALE, EPOCH, DECAY, ALL_GPU, ALL_CPU, ALL_MEM, CAPACITY, ALL_FLOPS, IDLE_WATTS, BASE_VALUE, FIRST_SUBMIT, NUM_LOADED,
  SCALE_SIZE) = range(14)  # fmt: skip
 # Play.number
-WAITING, ON_MACHINE, ENDED, STEPS, ILLEGAL, GANG, TASKS_LEFT, OVER, BEGUN, NUMBER_SIZE = range(10)
+WAITING, ON_MACHINE, ENDED, STEPS, ILLEGAL, GANG, TASKS_LEFT, OVER, BEGUN, SHOWN, FREE_STAMP, NUMBER_SIZE = range(12)
 NOBODY = -1  # in GANG
+#   SHOWN: rows of the window written last time. FREE_STAMP: STARTS + ENDED + 1 when FREE_GPU and the two after it were summed.
 # Play.scalar
 (STEP_BEGAN, QUEUED_WORK, RUNNING_WORK, RUNNING_RATE, BUSY, FLOPS, WATTS, LOAD_SUM, LOAD_SQUARES, INVERSE, BOUNDED_INVERSE, SUBMIT_SUM,
- USAGE_SUM, IDLING, HELD, WAIT_SUM, JCT_SUM, SLOWDOWN_SUM, BOUNDED_SUM, BUSY_SECONDS, ELAPSED, RETURN, SCALAR_SIZE) = range(23)  # fmt: skip
+ USAGE_SUM, IDLING, HELD, WAIT_SUM, JCT_SUM, SLOWDOWN_SUM, BOUNDED_SUM, BUSY_SECONDS, ELAPSED, RETURN, FREE_GPU, FREE_CPU, FREE_MEM,
+ TIME_SHOWN, SCALAR_SIZE) = range(27)  # fmt: skip
 
 FREE = -np.inf  # a unit or node that nobody holds, in Play.unit_until and Play.node_until
 
@@ -55,6 +58,7 @@ class Task(NamedTuple):
     deadline: F64  # [J] inf: none
     unit_first: I64  # [N+1] first lookahead unit of each node
     node_flops: F64  # [N] of one GPU
+    node_inverse: F64  # [N*3] 1 ÷ GPU milli, 1 ÷ CPU milli, 1 ÷ MiB of the node, 0 where it has none
     node_amount: F64  # [N] how much of the main resource the node holds, 0: none or unlimited
     score: F64  # [K*J] scores of heuristics that never change
     score_kind: I64  # [K] -1: in `score`; otherwise the live order
@@ -67,9 +71,8 @@ class Play(NamedTuple):
     term: F64  # [T] this step's reward terms, unweighted
     waiting: I32  # [J] queued jobs in the order of the window
     running: I32  # [J]
-    class_stamp: I64  # [C] STARTS + ENDED + 1 when the two below were computed
-    class_fits: I64  # [C]
-    class_ways: F64  # [C]
+    class_stamp: I64  # [C] STARTS + ENDED + 1 when class_live was computed
+    class_live: F32  # [C*3] features of a class: fits, ways, share_of_free
     node_until: F64  # [N] latest expected end of what runs on the node, FREE
     node_load: F64  # [N] share of the main resource in use
     unit_until: F64  # [U]
@@ -81,7 +84,14 @@ class Play(NamedTuple):
     order: F64  # [8] parameters of a live order
 
 
-_DTYPES = {"F32": np.float32, "F64": np.float64, "I64": np.int64, "I32": np.int32, "Records": FACTS}
+class Output(NamedTuple):
+    """Where an env writes what its agent sees."""
+
+    observation: F32  # [F]
+    mask: I8  # [A] 1: legal
+
+
+_DTYPES = {"I8": np.int8, "F32": np.float32, "F64": np.float64, "I64": np.int64, "I32": np.int32, "Records": FACTS}
 
 
 def _column_dtypes(fields: type[NamedTuple]) -> dict[str, Any]:
@@ -90,8 +100,9 @@ def _column_dtypes(fields: type[NamedTuple]) -> dict[str, Any]:
 
 as_task = table(Task, _column_dtypes(Task))
 as_play = table(Play, _column_dtypes(Play))
+as_output = table(Output, _column_dtypes(Output))
 
 
-def handle(arrays: Task | Play) -> Any:
+def handle(arrays: Task | Play | Output) -> Any:
     """What a compiled entry is given in place of the structure; the structure must outlive the call."""
     return addresses_of(arrays, _column_dtypes(type(arrays)))
