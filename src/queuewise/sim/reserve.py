@@ -61,17 +61,18 @@ def _kth_free_time(w: World, s: State, c: int) -> float:
     for i in range(w.class_pool_first[c], w.class_pool_first[c + 1]):
         p = w.class_pools[i]
         for row in range(g - 1, w.pool_gpus[p], g):
-            before = least[k - 1]
+            found = False
             for at in range(row * stride + w.pool_first[p], row * stride + w.pool_first[p + 1]):
                 time = s.free_times[at]
                 if time < least[k - 1]:
+                    found = True
                     slot = k - 1
                     while slot > 0 and least[slot - 1] > time:
                         least[slot] = least[slot - 1]
                         slot -= 1
                     least[slot] = time
-            if k == 1 or least[k - 1] == before:
-                break  # times only grow from row to row
+            if k == 1 or not found:
+                break  # a node's times only grow from row to row
     return least[k - 1]
 
 
