@@ -33,7 +33,7 @@ def greedy(order: str) -> Any:
     """The first job in order that fits, otherwise wait."""
 
     def choose(env: QueuewiseEnv) -> int:
-        legal = [q for q in np.flatnonzero(env.action_masks()[:-1])]
+        legal = np.flatnonzero(env.action_masks()[:-1]).tolist()
         jobs, scores = env.window_jobs(), ranks(env, order)
         return int(min(legal, key=lambda q: (scores[jobs[q]], jobs[q]))) if legal else env.batch.num_actions - 1
 

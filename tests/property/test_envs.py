@@ -19,7 +19,7 @@ from queuewise.workload.jobs import Workload
 from stand_in import busy_days, small_cluster
 from strategies import Case, cases
 
-quick = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+quick = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 FIXED_ORDERS = ("fcfs", "lcfs", "sjf", "ljf", "smallest", "largest", "saf", "priority", "edf")
 LOOKAHEADS = ("off", "per_gpu", "sorted", "cdf")
 

@@ -70,7 +70,7 @@ def discounted(s: State, k: Task, p: Play) -> float:
     """What one unit now is worth at the beginning of the step."""
     if k.scale[DECAY] == 0.0:
         return 1.0
-    return np.exp(-k.scale[DECAY] * (s.clock[NOW] - p.scalar[STEP_BEGAN]))  # type: ignore[no-any-return]
+    return np.exp(-k.scale[DECAY] * (s.clock[NOW] - p.scalar[STEP_BEGAN]))
 
 
 @inline
@@ -83,7 +83,7 @@ def _load_deviation(k: Task, p: Play) -> float:
     """Standard deviation of the nodes' loads."""
     number = max(k.scale[NUM_LOADED], 1.0)
     mean = p.scalar[LOAD_SUM] / number
-    return np.sqrt(max(p.scalar[LOAD_SQUARES] / number - mean * mean, 0.0))  # type: ignore[no-any-return]
+    return np.sqrt(max(p.scalar[LOAD_SQUARES] / number - mean * mean, 0.0))
 
 
 @kernel

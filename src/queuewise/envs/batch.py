@@ -25,8 +25,9 @@ from queuewise.errors import InputError
 from queuewise.sim import state as engine
 from queuewise.sim.compilation import JIT_DISABLED
 from queuewise.sim.engine import _schedule as schedule_of
-from queuewise.sim.schedule import Schedule
+from queuewise.sim.schedule import NEVER, RUNNING, Schedule
 from queuewise.sim.state import Machine, State
+from queuewise.sim.tables import clone
 
 ALIGNMENT = 64
 Table = TypeVar("Table", Machine, State, Play)
@@ -84,8 +85,7 @@ def make_template(episode: Episode) -> Template:
     for arrays in (episode.machine, episode.state):
         engine.handle(arrays)  # checks the types
     table.handle(episode.play)
-    spare = Machine(*(array.copy() for array in episode.machine))
-    block = Block(episode.machine, spare, episode.state, episode.play)
+    block = Block(episode.machine, clone(episode.machine), episode.state, episode.play)
     return Template(episode, block, engine.handle(episode.world), table.handle(episode.task))
 
 
@@ -156,14 +156,18 @@ class Batch:
             other.result()
 
     def _play(self, envs: I64, begins: bool, outputs: Any, fresh: bool) -> None:
-        play(*self._rows, outputs, fresh, envs, begins, self._actions, self._users, self.rewards, self.outcome, self.elapsed)
+        play(tuple(self._rows), outputs, fresh, envs, begins, self._actions, self._users, self.rewards, self.outcome, self.elapsed)
 
     def _rows_of(self, observations: F32) -> Any:
         """Where each env writes, for a buffer [E, F]."""
         mask = self.mask.view(np.int8)
+        if observations.shape != (self.size, self.layout.size) or observations.dtype != np.float32 or observations.strides[1] != 4:
+            raise InputError(
+                f"a buffer for observations is {observations.dtype} {observations.shape}",
+                hint=f"give float32 ({self.size}, {self.layout.size}) with contiguous rows",
+            )
         if JIT_DISABLED:
             return [Output(observations[e], mask[e]) for e in range(self.size)]
-        table.handle(Output(observations, mask))  # checks the types
         columns = [array.ctypes.data + self._everyone * array.strides[0] for array in (observations, mask)]
         return np.ascontiguousarray(np.column_stack(columns))
 
@@ -197,13 +201,13 @@ class Batch:
 
     def state(self, e: int) -> State:
         """The live arrays of env e."""
-        return self._template(e).block.view(STATE, self._memory[e])  # type: ignore[no-any-return]
+        return self._template(e).block.view(STATE, self._memory[e])
 
     def play_of(self, e: int) -> Play:
-        return self._template(e).block.view(PLAY, self._memory[e])  # type: ignore[no-any-return]
+        return self._template(e).block.view(PLAY, self._memory[e])
 
     def machine(self, e: int) -> Machine:
-        return self._template(e).block.view(MACHINE, self._memory[e])  # type: ignore[no-any-return]
+        return self._template(e).block.view(MACHINE, self._memory[e])
 
     def window_jobs(self, e: int) -> I32:
         """[Q] the job in each slot of the window, -1 where it is empty."""
@@ -216,12 +220,10 @@ class Batch:
     def schedule(self, e: int, policy: str = "env") -> Schedule:
         """What has happened in env e so far."""
         episode = self.episode(e)
-        live = self.state(e)
-        state = type(live)(*(array.copy() for array in live))
+        state: State = self._template(e).block.view(STATE, self._memory[e].copy())
         num_jobs = len(episode.workload)
-        if len(state.status) != num_jobs:
-            state = state._replace(status=state.status[:num_jobs], start=state.start[:num_jobs], end=state.end[:num_jobs])
-        state.end[state.status == 2] = np.inf  # the true end of a running job is nobody's business
+        state = state._replace(status=state.status[:num_jobs], start=state.start[:num_jobs], end=state.end[:num_jobs])
+        state.end[state.status == RUNNING] = NEVER  # when a running job will end is nobody's business
         return schedule_of(episode.workload, self.cluster, episode.rules, state, episode.estimate, policy, self.settings.estimates, 0.0)
 
     def tally(self, e: int) -> dict[str, float]:

@@ -215,16 +215,14 @@ def _play(world: World, layout: Layout, users: int) -> Play:
 
 def _task(workload: Workload, cluster: Cluster, settings: TaskSettings, layout: Layout, estimate: F64, world: World) -> Task:
     resource = main_resource(cluster)
-    amount = (
-        workload.num_tasks * (workload.gpu_milli, workload.cpu_milli, workload.mem_mib)[resource].astype(np.float64)
-        if len(workload) else np.zeros(1)
-    )  # fmt: skip
+    demand = (workload.gpu_milli, workload.cpu_milli, workload.mem_mib)[resource]
+    amount = workload.num_tasks.astype(np.float64) * demand
     held = (cluster.node_gpus * 1000, cluster.node_cpu_milli, cluster.node_mem_mib)[resource]
     node_amount = np.where(held == UNLIMITED, 0, held).astype(np.float64)
     capacity = float(node_amount.sum()) or 1.0
     can_run = world.job_class[: len(workload)] >= 0
     work = workload.size * workload.runtime
-    horizon = _horizon(workload, settings, amount[: len(workload)], capacity, can_run)
+    horizon = _horizon(workload, settings, amount, capacity, can_run)
     first = float(workload.submit[0]) if len(workload) else 0.0
     divisors = {
         "jobs": float(can_run.sum()), "work": float(work[can_run].sum()), "span": horizon - first,

@@ -117,7 +117,7 @@ class QueuewiseEnv(gymnasium.Env[Any, Any]):
         schedule = self.schedule()
         return all_metrics(measure(schedule)) if len(schedule.workload) else {}
 
-    def render(self) -> NDArray[np.uint8] | None:  # type: ignore[override]
+    def render(self) -> NDArray[np.uint8] | None:
         from queuewise.envs import drawing
 
         if self.render_mode == "rgb_array":

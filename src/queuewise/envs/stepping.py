@@ -297,13 +297,12 @@ def _pay(k: Task, p: Play, over: bool) -> float:
 
 
 @entry
-def play(
-    worlds, machines, spares, states, tasks, plays, outputs, fresh, envs, begins, actions, users, rewards_out, outcome, elapsed
-) -> None:  # type: ignore[no-untyped-def]
-    """Begin or step every env in `envs`; all other arrays have one row an env.
+def play(tables, outputs, fresh, envs, begins, actions, users, rewards_out, outcome, elapsed) -> None:  # type: ignore[no-untyped-def]
+    """Begin or step every env in `envs`; all other arrays, and each of the six tables, have one row an env.
 
     An illegal action counts, and becomes a wait, or the first legal action where waiting is not possible.
     """
+    worlds, machines, spares, states, tasks, plays = tables
     for i in range(len(envs)):
         e = envs[i]
         w, m, z, s = as_world(worlds[e]), as_machine(machines[e]), as_machine(spares[e]), as_state(states[e])

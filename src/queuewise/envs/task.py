@@ -116,7 +116,7 @@ def _compute_class(w: World, m: Machine, s: State, p: Play, c: int) -> None:
     p.class_live[at + 2] = np.float32(demand / free if demand < free else 1.0)
 
 
-@inline
+@kernel
 def class_fits(w: World, m: Machine, s: State, p: Play, c: int) -> bool:
     """Whether class c fits now; it is asked once for each state of the machine, and class_live is brought up to date."""
     stamp = s.count[STARTS] + p.number[ENDED] + 1
@@ -246,13 +246,14 @@ def _observe_lookahead(s: State, k: Task, p: Play, out: F32, at: int, fresh: boo
         out[at + u] = np.float32(0.0)
     if mode == OFF:
         return
-    step = np.float32(1.0) / np.float32(units)
     for u in range(units):
         slot = np.ceil(max((p.unit_until[u] - now) * per_scale, 0.0) * units) - 1.0
         if slot < units:
-            out[at + max(int(slot), 0)] += step
-    for u in range(1, units):
-        out[at + u] = min(out[at + u] + out[at + u - 1], np.float32(1.0))
+            out[at + max(int(slot), 0)] += np.float32(1.0)
+    number = 0.0
+    for u in range(units):
+        number += out[at + u]
+        out[at + u] = np.float32(number / units)
 
 
 @kernel

@@ -61,7 +61,7 @@ class QueuewiseVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
         self._generators = [np.random.default_rng() for _ in range(num_envs)]
         self._draws = np.zeros(num_envs, np.uint64)
 
-    def reset(self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:  # type: ignore[override]
+    def reset(self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Options: `windows`, one number an env, plays those windows."""
         seeds = [None if seed is None else seed + e for e in range(self.num_envs)] if isinstance(seed, int | None) else list(seed)
         for e, own in enumerate(seeds):

@@ -157,7 +157,7 @@ def test_sums_over_an_episode_are_the_metrics() -> None:
         "utilisation": lambda m: usage.gpu_utilisation(m) * m.span,
         "flops_utilisation": lambda m: usage.flops_utilisation(m) * m.span,
         "energy": lambda m: -energy.energy_kwh(m) * energy.J_PER_KWH,
-        "fairness": lambda m: fairness.jain_index(m),
+        "fairness": fairness.jain_index,
         "elapsed": lambda m: -m.span,
     }.items():
         total, env = played(term)
@@ -190,7 +190,7 @@ def test_relative_to_a_baseline(metric: str) -> None:
 
 
 def test_bad_rewards_are_refused() -> None:
-    with pytest.raises(InputError, match="unknown reward term 'jtc'.*did you mean 'jct'"):
+    with pytest.raises(InputError, match=r"unknown reward term 'jtc'.*did you mean 'jct'"):
         Term(name="jtc")
     with pytest.raises(InputError, match="needs a baseline"):
         env_with(Term(name="relative"))
