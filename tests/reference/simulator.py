@@ -20,7 +20,8 @@ from reference.placement import Placer, task_types
 from reference.state import Job, Machine, Piece, make_jobs
 
 DONE, REJECTED, KILLED = 3, 4, 5  # the numbers of queuewise.sim.schedule, which this must not import
-COMPLETION, ARRIVAL, DECISION = range(3)  # at equal times, in this order
+BEFORE_COMPLETIONS, COMPLETION, ARRIVAL, DECISION = range(-1, 3)  # at equal times, in this order
+MANY_JOBS = 1_000_000
 
 Floats = NDArray[np.float64]
 
@@ -56,7 +57,7 @@ class Policy:
 class Clock(simpy.Environment):
     """SimPy's environment, with events at exact times: `now + (time - now)` would round."""
 
-    def call_at(self, time: float, priority: int, action: Callable[[], None]) -> None:
+    def call_at(self, time: float, priority: float, action: Callable[[], None]) -> None:
         event = simpy.Event(self)
         event._ok, event._value = True, None
         assert event.callbacks is not None
@@ -95,6 +96,7 @@ class Simulator:
         self.end = np.full(len(workload), math.inf)
         self.status = np.zeros(len(workload), dtype=np.int8)
         self.decision_due = False
+        self.one_by_one = self.policy.backfill == "easy-strict"
 
     @property
     def now(self) -> float:
@@ -102,7 +104,8 @@ class Simulator:
 
     def run(self) -> Result:
         for job in self.jobs:
-            self.clock.call_at(float(self.workload.submit[job.index]), ARRIVAL, lambda job=job: self.arrive(job))  # type: ignore[misc]
+            kind = BEFORE_COMPLETIONS if self.one_by_one else ARRIVAL
+            self.clock.call_at(float(self.workload.submit[job.index]), kind, lambda job=job: self.arrive(job))  # type: ignore[misc]
         self.clock.run()
         pieces = [(job.index, p.node, p.tasks, sum(1 << g for g in p.gpus)) for job in self.jobs for p in job.pieces]
         start = np.array([job.start for job in self.jobs], dtype=np.float64)
@@ -130,8 +133,10 @@ class Simulator:
         self.decide_after_events()
 
     def decide_after_events(self) -> None:
-        """One decision per instant, after everything else that happens at it."""
-        if not self.decision_due:
+        """One decision per instant, after everything else that happens at it; or one after each event."""
+        if self.one_by_one:
+            self.decide()
+        elif not self.decision_due:
             self.decision_due = True
             self.clock.call_at(self.now, DECISION, self.decide)
 
@@ -144,7 +149,8 @@ class Simulator:
         self.placer.starts += 1
         killed = self.kill and job.runtime > job.requested
         length = (job.requested if killed else job.runtime) * job.factor
-        self.clock.call_at(self.now + length, COMPLETION, lambda: self.complete(job, KILLED if killed else DONE))
+        turn = COMPLETION + job.index / MANY_JOBS  # by index
+        self.clock.call_at(self.now + length, turn, lambda: self.complete(job, KILLED if killed else DONE))
 
     # --- decisions
 

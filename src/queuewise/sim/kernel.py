@@ -218,15 +218,20 @@ def decide(w: World, m: Machine, z: Machine, s: State, scorer, second_scorer) ->
 @kernel
 def next_instant(w: World, m: Machine, s: State) -> bool:
     """Move the clock to the next event time and handle completions and arrivals there; False if there is none."""
-    time = np.inf
-    if s.count[EVENTS] > 0:
-        time = s.event_time[0]
+    completion = s.event_time[0] if s.count[EVENTS] > 0 else np.inf
     arrived = s.count[ARRIVED]
-    if arrived < w.sizes[NUM_JOBS]:
-        time = min(time, w.submit[arrived])
+    arrival = w.submit[arrived] if arrived < w.sizes[NUM_JOBS] else np.inf
+    time = min(completion, arrival)
     if time == np.inf:
         return False
     s.clock[NOW] = time
+    if w.policy[BACKFILL] == EASY_STRICT:  # as its paper has it: one event at a time, arrivals first
+        if arrival <= completion:
+            arrive(w, s, arrived)
+            s.count[ARRIVED] = arrived + 1
+        else:
+            finish(w, m, s, pop_event(s))
+        return True
     while s.count[EVENTS] > 0 and s.event_time[0] == time:
         finish(w, m, s, pop_event(s))
     while arrived < w.sizes[NUM_JOBS] and w.submit[arrived] == time:
