@@ -93,7 +93,13 @@ def windows() -> list[Workload]:
 @pytest.mark.parametrize("problem", ["job", "host", "joint"])
 @pytest.mark.parametrize(("num_envs", "threads"), [(1, 1), (3, 1), (5, 2), (8, 3)])
 def test_the_vector_env_plays_what_single_envs_play(problem: str, num_envs: int, threads: int) -> None:
-    arguments: dict[str, Any] = {"workload": windows(), "cluster": small_cluster(), "window": 8, "estimates": "noisy:0.5"}
+    arguments: dict[str, Any] = {
+        "workload": windows(),
+        "cluster": small_cluster(),
+        "window": 8,
+        "estimates": "noisy:0.5",
+        "observation": "dict",
+    }
     envs = QueuewiseVectorEnv(num_envs, problem, threads=threads, **arguments)
     singles = [QueuewiseEnv(problem, **arguments) for _ in range(num_envs)]
     observation, info = envs.reset(seed=7)

@@ -31,7 +31,7 @@ class TaskSettings(Config):
     illegal: Literal["error", "wait"] = "error"
     skip_forced: bool = False
     # what is seen
-    observation: Literal["dict", "flat"] = "dict"
+    observation: Literal["flat", "dict"] = "flat"
     estimates: str = "requested"
     lookahead: Literal["off", "per_gpu", "sorted", "cdf"] = "sorted"
     scores: tuple[str, ...] = ()  # heuristics whose scores are features
