@@ -17,7 +17,7 @@ from queuewise.cli.console import duration, figure, print_table, tell_compiling
 mpl.use("Agg")
 import matplotlib.pyplot as plt
 
-POLICIES = ("fcfs", "fcfs+easy", "fcfs+conservative", "sjf", "sjf+easy", "saf+greedy", "wfp3+easy", "f1+easy")
+POLICIES = ("fcfs", "fcfs+easy", "fcfs+greedy", "sjf", "sjf+easy", "saf+greedy", "wfp3+easy", "f1+easy")
 
 
 def main(folder: Path) -> None:

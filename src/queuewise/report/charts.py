@@ -196,12 +196,13 @@ def hours_heatmap(m: Measurement, index: int) -> Made:
         return f"Waits by hour ({policy}): the replay is shorter than a day."
     seconds = workload.submit[m.rows] + workload.epoch
     hour = (seconds // 3600 % 24).astype(np.int64)
-    day = ((seconds // 86_400 + 3) % 7).astype(np.int64)  # second 0 of Unix time was a Thursday
+    first = 3 if workload.epoch else 0  # second 0 of Unix time was a Thursday
+    day = ((seconds // 86_400 + first) % 7).astype(np.int64)
     cell = day * 24 + hour
     count = np.bincount(cell, minlength=168)
     total = np.bincount(cell, weights=measure.wait(m), minlength=168)
     mean = [float(f"{t / c / 60:.4g}") if c else None for t, c in zip(total, count, strict=True)]
-    days = DAYS if workload.epoch else tuple(f"day {(i + 4) % 7}" for i in range(7))
+    days = DAYS if workload.epoch else tuple(f"day {i}" for i in range(7))
     clock = "of the log's local clock" if workload.epoch else "of the log's own clock, whose date is unknown"
     return Chart(
         f"hours-{index}",

@@ -39,6 +39,8 @@ def load_workload(
     if jobs is not None and jobs < len(loaded.workload):
         loaded.tally.note(f"limited to the first {jobs} of {len(loaded.workload)} jobs")
         return dataclasses.replace(loaded, workload=loaded.workload.take(slice(0, jobs)))
+    if jobs is not None and jobs > len(loaded.workload):
+        loaded.tally.note(f"{jobs} jobs were asked for; the log has only {len(loaded.workload)}")
     return loaded
 
 
