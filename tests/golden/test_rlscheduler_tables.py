@@ -20,7 +20,7 @@ from queuewise.workload import load_workload
 LUBLIN_1 = {"fcfs": 7273.77, "sjf": 277.35, "f1": 258.37, "wfp3": 337.34, "unicep": 381.71}
 LUBLIN_2 = {"fcfs": 7842.47, "sjf": 787.89, "f1": 698.34}
 LUBLIN_1_BACKFILLED = {"fcfs+easy-strict:fcfs": 235.82, "sjf+easy-strict:fcfs": 73.31, "f1+easy-strict:fcfs": 75.07}
-LUBLIN_2_BACKFILLED = {"fcfs+easy-strict:fcfs": 247.50, "sjf+easy-strict:fcfs": 91.99, "f1+easy-strict:fcfs": 148.25}
+LUBLIN_2_BACKFILLED = {"fcfs+easy-strict:fcfs": 247.61, "sjf+easy-strict:fcfs": 91.99, "f1+easy-strict:fcfs": 148.25}
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,6 @@ from reference.state import Job, Machine, Piece, make_jobs
 
 DONE, REJECTED, KILLED = 3, 4, 5  # the numbers of queuewise.sim.schedule, which this must not import
 BEFORE_COMPLETIONS, COMPLETION, ARRIVAL, DECISION = range(-1, 3)  # at equal times, in this order
-MANY_JOBS = 1_000_000
 
 Floats = NDArray[np.float64]
 
@@ -57,7 +56,7 @@ class Policy:
 class Clock(simpy.Environment):
     """SimPy's environment, with events at exact times: `now + (time - now)` would round."""
 
-    def call_at(self, time: float, priority: float, action: Callable[[], None]) -> None:
+    def call_at(self, time: float, priority: int, action: Callable[[], None]) -> None:
         event = simpy.Event(self)
         event._ok, event._value = True, None
         assert event.callbacks is not None
@@ -149,8 +148,7 @@ class Simulator:
         self.placer.starts += 1
         killed = self.kill and job.runtime > job.requested
         length = (job.requested if killed else job.runtime) * job.factor
-        turn = COMPLETION + job.index / MANY_JOBS  # by index
-        self.clock.call_at(self.now + length, turn, lambda: self.complete(job, KILLED if killed else DONE))
+        self.clock.call_at(self.now + length, COMPLETION, lambda: self.complete(job, KILLED if killed else DONE))
 
     # --- decisions
 

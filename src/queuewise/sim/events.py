@@ -1,7 +1,7 @@
 """The calendar: a binary heap of (time, code), and the total order of events at one instant.
 
-Codes sort events of equal time: completions (code = job) first, then repairs, failures and timers, each by index. Completions know their
-place in the heap, so a preempted job's completion can be taken out.
+Codes sort events of equal time: completions (code = job, in the order of their starts) first, then repairs, failures and timers, each by
+index. Completions know their place in the heap, so a preempted job's completion can be taken out.
 """
 
 from __future__ import annotations
@@ -15,7 +15,13 @@ COMPLETION, REPAIR, FAILURE, TIMER = range(4)
 
 @inline
 def _before(s: State, time: float, code: int, slot: int) -> bool:
-    return time < s.event_time[slot] or (time == s.event_time[slot] and code < s.event_code[slot])
+    """Whether an event comes before the one at the slot. Completions of one time come in the order of the starts."""
+    if time != s.event_time[slot]:
+        return time < s.event_time[slot]
+    other = s.event_code[slot]
+    if code >> KIND_SHIFT == COMPLETION and other >> KIND_SHIFT == COMPLETION:
+        return s.first_piece[code] < s.first_piece[other]
+    return code < other
 
 
 @inline
