@@ -80,11 +80,12 @@ class QueuewiseVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
         rewards = self.batch.rewards.copy()
         terminated, truncated = self.batch.outcome == TERMINATED, self.batch.outcome == TRUNCATED
         elapsed = self.batch.elapsed.copy() if self._copy else self.batch.elapsed
-        final = self._begin_anew(np.flatnonzero(over), over, rows) if over.any() else {}
+        final = self._begin_anew(np.flatnonzero(over), over, out) if over.any() else {}
         return self._observation(rows, own=out is not None), rewards, terminated, truncated, self._info() | final | {"elapsed_s": elapsed}
 
-    def _begin_anew(self, ended: NDArray[np.int64], over: NDArray[np.bool_], rows: F32) -> dict[str, Any]:
+    def _begin_anew(self, ended: NDArray[np.int64], over: NDArray[np.bool_], out: F32 | None) -> dict[str, Any]:
         """Note how these episodes ended and put their envs at the beginning of new ones."""
+        rows = self.batch.observations if out is None else out
         final_obs = np.full(self.num_envs, None, object)
         tallies: dict[str, NDArray[Any]] = {}
         metrics = np.full(self.num_envs, None, object)
@@ -94,7 +95,7 @@ class QueuewiseVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
                 tallies.setdefault(name, np.zeros(self.num_envs))[e] = value
             if self._metrics and len(self.batch.episode(e).workload):
                 metrics[e] = all_metrics(measure(self.batch.schedule(e)))
-        self.batch.begin(ended, [self.arena.draw(self._generators[e]) for e in ended], rows)
+        self.batch.begin(ended, [self.arena.draw(self._generators[e]) for e in ended], out)
         final_info: dict[str, Any] = {"episode_tally": tallies, "_episode_tally": over.copy()}
         if self._metrics:
             final_info |= {"metrics": metrics, "_metrics": over.copy()}
