@@ -53,6 +53,7 @@ from queuewise.envs.table import (
     WAIT_SUM,
     WAITING,
     WATTS,
+    WITHOUT_GPU,
     Play,
     Task,
 )
@@ -163,23 +164,45 @@ def _update_load(m: Machine, k: Task, p: Play, n: int) -> float:
 
 
 @kernel
+def _move_sorted(k: Task, p: Play, old: float, new: float, number: int) -> None:
+    """In the sorted list, let `number` entries of `old` become `new`."""
+    first = 0
+    while p.unit_sorted[first] != old:
+        first += 1
+    if new > old:
+        last = k.config[UNITS] - number
+        while first < last and p.unit_sorted[first + number] < new:
+            p.unit_sorted[first] = p.unit_sorted[first + number]
+            first += 1
+    else:
+        while first > 0 and p.unit_sorted[first - 1] > new:
+            p.unit_sorted[first + number - 1] = p.unit_sorted[first - 1]
+            first -= 1
+    for at in range(first, first + number):
+        p.unit_sorted[at] = new
+
+
+@inline
 def _set_unit(k: Task, p: Play, unit: int, until: float) -> None:
     """A unit is held until then; the sorted list follows."""
     old = p.unit_until[unit]
     p.unit_until[unit] = until
-    if k.config[LOOKAHEAD] != SORTED or old == until:
-        return
-    at = 0
-    while p.unit_sorted[at] != old:
-        at += 1
-    last = k.config[UNITS] - 1
-    while at < last and p.unit_sorted[at + 1] < until:
-        p.unit_sorted[at] = p.unit_sorted[at + 1]
-        at += 1
-    while at > 0 and p.unit_sorted[at - 1] > until:
-        p.unit_sorted[at] = p.unit_sorted[at - 1]
-        at -= 1
-    p.unit_sorted[at] = until
+    if k.config[LOOKAHEAD] == SORTED and old != until:
+        _move_sorted(k, p, old, until, 1)
+
+
+@inline
+def _set_whole_gpus(s: State, k: Task, p: Play, piece: int, old: float, until: float) -> None:
+    """The same for all GPUs of a piece that has them to itself."""
+    first = k.unit_first[s.piece_node[piece]]
+    gpus = s.piece_gpus[piece]
+    number = 0
+    while gpus:
+        p.unit_until[first + lowest_bit(gpus)] = until
+        gpus &= gpus - 1
+        number += 1
+    if k.config[LOOKAHEAD] == SORTED:
+        _move_sorted(k, p, old, until, number)
 
 
 @kernel
@@ -198,33 +221,42 @@ def _latest_end(s: State, p: Play, n: int, gpus: int) -> float:
 
 
 @inline
-def _hold_piece(s: State, k: Task, p: Play, piece: int, until: float) -> None:
+def _hold_piece(w: World, s: State, k: Task, p: Play, piece: int, c: int, until: float) -> None:
     n = s.piece_node[piece]
     p.node_until[n] = max(p.node_until[n], until)
     if k.config[RESOURCE] != BY_GPU:
         _set_unit(k, p, k.unit_first[n], p.node_until[n])
-        return
-    gpus = s.piece_gpus[piece]
-    while gpus:
-        unit = k.unit_first[n] + lowest_bit(gpus)
+    elif w.class_gpus[c] > 0:
+        _set_whole_gpus(s, k, p, piece, FREE, until)
+    elif w.class_milli[c] > 0:
+        unit = k.unit_first[n] + lowest_bit(s.piece_gpus[piece])
         _set_unit(k, p, unit, max(p.unit_until[unit], until))
-        gpus &= gpus - 1
+
+
+@kernel
+def _node_until(w: World, s: State, k: Task, p: Play, n: int) -> float:
+    """The latest expected end on node n; the units know it, unless jobs without GPUs are running."""
+    if k.config[RESOURCE] != BY_GPU or p.number[WITHOUT_GPU] > 0:
+        return _latest_end(s, p, n, 0)
+    latest = FREE
+    for unit in range(k.unit_first[n], k.unit_first[n + 1]):
+        latest = max(latest, p.unit_until[unit])
+    return latest
 
 
 @inline
 def _release_piece(w: World, s: State, k: Task, p: Play, piece: int, c: int, until: float) -> None:
     n = s.piece_node[piece]
+    if k.config[RESOURCE] == BY_GPU:
+        if w.class_gpus[c] > 0:
+            _set_whole_gpus(s, k, p, piece, until, FREE)
+        elif w.class_milli[c] > 0:
+            gpus = s.piece_gpus[piece]
+            _set_unit(k, p, k.unit_first[n] + lowest_bit(gpus), _latest_end(s, p, n, gpus))
     if p.node_until[n] == until:
-        p.node_until[n] = _latest_end(s, p, n, 0)
+        p.node_until[n] = _node_until(w, s, k, p, n)
     if k.config[RESOURCE] != BY_GPU:
         _set_unit(k, p, k.unit_first[n], p.node_until[n])
-        return
-    gpus = s.piece_gpus[piece]
-    while gpus:
-        bit = gpus & -gpus
-        unit = k.unit_first[n] + lowest_bit(gpus)
-        _set_unit(k, p, unit, FREE if w.class_gpus[c] > 0 else _latest_end(s, p, n, bit))
-        gpus ^= bit
 
 
 @inline
@@ -246,6 +278,7 @@ def note_start(w: World, m: Machine, s: State, k: Task, p: Play, j: int) -> None
     _remove_waiting(p, j)
     p.running[p.number[ON_MACHINE]] = j
     p.number[ON_MACHINE] += 1
+    p.number[WITHOUT_GPU] += w.class_milli[c] == 0
     x[QUEUED_WORK] -= k.job_work[j]
     x[SUBMIT_SUM] -= w.submit[j]
     x[RUNNING_WORK] += k.job_work[j]
@@ -253,7 +286,7 @@ def note_start(w: World, m: Machine, s: State, k: Task, p: Play, j: int) -> None
     x[BUSY] += k.job_amount[j]
     use = 0.0
     for piece in range(s.first_piece[j], s.first_piece[j] + s.num_pieces[j]):
-        _hold_piece(s, k, p, piece, s.expected[j])
+        _hold_piece(w, s, k, p, piece, c, s.expected[j])
         use += _update_load(m, k, p, s.piece_node[piece])
         x[FLOPS] += _piece_flops(w, s, k, piece, c)
         x[WATTS] += _piece_watts(w, s, piece, c)
@@ -289,6 +322,7 @@ def note_end(w: World, m: Machine, s: State, k: Task, p: Play, j: int) -> None:
     x = p.scalar
     jct = s.end[j] - w.submit[j]
     service = s.end[j] - s.start[j]
+    p.number[WITHOUT_GPU] -= w.class_milli[c] == 0
     x[RUNNING_RATE] -= _rate(s, k, j)
     x[BUSY] -= k.job_amount[j]
     x[INVERSE] -= _inverse(w.runtime[j])

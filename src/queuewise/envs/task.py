@@ -195,15 +195,16 @@ def _observe_scores(w: World, s: State, k: Task, p: Play, out: F32, at: int, wid
 
 
 @kernel
-def _observe_hosts(w: World, m: Machine, s: State, k: Task, p: Play, out: F32, at: int) -> None:
+def _observe_hosts(w: World, m: Machine, s: State, k: Task, p: Play, out: F32, at: int, fresh: bool) -> None:
     width = NUM_HOST_FIXED + NUM_HOST_LIVE
     now = s.clock[NOW]
     nodes = w.sizes[NUM_NODES]
     gang = p.number[GANG]
     for n in range(nodes):
         base = at + n * width
-        for f in range(NUM_HOST_FIXED):
-            out[base + f] = k.host_token[n * NUM_HOST_FIXED + f]
+        if fresh:
+            for f in range(NUM_HOST_FIXED):
+                out[base + f] = k.host_token[n * NUM_HOST_FIXED + f]
         base += NUM_HOST_FIXED
         free = m.free_milli[n] * k.node_inverse[n * 3]
         remaining = max(p.node_until[n] - now, 0.0)
@@ -216,8 +217,9 @@ def _observe_hosts(w: World, m: Machine, s: State, k: Task, p: Play, out: F32, a
         if gang != NOBODY:
             c = w.job_class[gang]
             out[base + 5] = np.float32(min(room_on(w, m, c, n), p.number[TASKS_LEFT]) / w.class_tasks[c])
-    for f in range(at + nodes * width, at + k.config[HOST_SLOTS] * width):
-        out[f] = np.float32(0.0)
+    if fresh:
+        for f in range(at + nodes * width, at + k.config[HOST_SLOTS] * width):
+            out[f] = np.float32(0.0)
 
 
 @inline
@@ -285,7 +287,7 @@ def observe(w: World, m: Machine, s: State, k: Task, p: Play, out: F32, fresh: b
     fitting = _observe_jobs(w, m, s, k, p, out, jobs_at, fresh)
     _observe_global(w, m, s, k, p, out, 0, fitting, fresh)
     _observe_lookahead(s, k, p, out, NUM_GLOBAL, fresh)
-    _observe_hosts(w, m, s, k, p, out, hosts_at)
+    _observe_hosts(w, m, s, k, p, out, hosts_at, fresh)
 
 
 @kernel
