@@ -130,7 +130,9 @@ def render(replays: Sequence[Measurement], charts: Sequence[Chart], reasons: Seq
 
 def _gantts(replays: Sequence[Measurement]) -> tuple[list[dict[str, Any]], list[str]]:
     """Gantt data of as many policies as fit into the page, first ones first."""
-    made, left_out, budget = [], [], MAX_BARS
+    made: list[dict[str, Any]] = []
+    left_out: list[str] = []
+    budget = MAX_BARS
     for m in replays:
         bars = count_bars(m.schedule)
         if m.span > 0 and 0 < bars <= (budget if made else MAX_FIRST_BARS):

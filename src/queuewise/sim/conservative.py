@@ -11,7 +11,7 @@ import numpy as np
 
 from queuewise.sim.compilation import inline, kernel
 from queuewise.sim.lifecycle import start_placed
-from queuewise.sim.machine import WHOLE, rebuild, take_exactly
+from queuewise.sim.machine import WHOLE, has_room, rebuild, take_exactly
 from queuewise.sim.placement import place, runtime_factor
 from queuewise.sim.queue import SECONDARY, dequeue, enqueue, first_in_order
 from queuewise.sim.state import (
@@ -22,8 +22,11 @@ from queuewise.sim.state import (
     NUM_NODES,
     PENDING_JOBS,
     PLACED,
+    PLAN_BANDS,
+    RULE,
     RUNNING_JOBS,
     SHARES,
+    TIER,
     Machine,
     State,
     World,
@@ -149,10 +152,38 @@ def _load(w: World, z: Machine, row, at: int) -> None:  # type: ignore[no-untype
     rebuild(w, z)
 
 
+@inline
+def _band(length: float) -> int:
+    """Lengths of one band differ by less than a factor of two."""
+    return 0 if length < 1.0 else min(1 + int(np.log2(length)), PLAN_BANDS - 1)
+
+
+@kernel
+def _earliest(w: World, s: State, c: int, length: float) -> float:
+    """A time before which no job of the class and length can start: where a shorter one of the class was planned, in a freer profile."""
+    earliest = -np.inf
+    if w.policy[RULE] != TIER:  # whether a tier opens may depend on nodes filling up
+        for band in range(_band(length)):
+            earliest = max(earliest, s.planned[c * PLAN_BANDS + band])
+    return earliest
+
+
+@kernel
+def _somebody_could_start(w: World, m: Machine, s: State, q: int) -> bool:
+    """Whether any job that is not planned yet is of a class with room on the machine as it is now."""
+    found = False
+    for slot in range(s.queue_first[q], s.queue_first[q] + s.queue_active[q]):
+        found = found or has_room(w, m, s.active[slot])
+    return found
+
+
 @kernel
 def _find_start(w: World, z: Machine, s: State, c: int, length: float, times, where, number: int, row, least) -> int:  # type: ignore[no-untyped-def]
     """The first moment from which class c has a place for `length`; the place is left in State.place_*. -1 if there is none."""
     start = 0
+    earliest = _earliest(w, s, c, length)
+    while start < number and times[where[start]] < earliest:
+        start += 1
     while start < number:
         if _room(w, c, row, where[start]) < w.class_tasks[c]:
             start += 1
@@ -200,7 +231,15 @@ def _hold(w: World, s: State, c: int, start: int, until: float, times, where, nu
 
 @kernel
 def plan_queue(w: World, m: Machine, z: Machine, s: State, q: int) -> None:
-    """Plan the blocked head and then all candidates of queue q; start those whose turn is now."""
+    """Plan the blocked head and then all candidates of queue q; start those whose turn is now.
+
+    Plans are made for the sake of who starts now, so planning ends when nobody is left who could.
+    """
+    if not _somebody_could_start(w, m, s, q):
+        return
+    for slot in range(s.queue_first[q], s.queue_first[q] + s.queue_active[q]):
+        for band in range(PLAN_BANDS):
+            s.planned[s.active[slot] * PLAN_BANDS + band] = -np.inf
     nodes = w.sizes[NUM_NODES]
     waiting = s.count[PENDING_JOBS]
     most = s.count[RUNNING_JOBS] + 2 * waiting + 3
@@ -235,11 +274,13 @@ def plan_queue(w: World, m: Machine, z: Machine, s: State, q: int) -> None:
             number = _hold(w, s, c, 0, s.clock[NOW] + length, times, where, number, row)
         else:
             if start > 0:
+                slot = c * PLAN_BANDS + _band(length)
+                s.planned[slot] = max(s.planned[slot], times[where[start]])
                 number = _hold(w, s, c, start, times[where[start]] + length, times, where, number, row)
             dequeue(w, s, j)
             deferred[deferrals] = j
             deferrals += 1
-        j = first_in_order(w, s, q, SECONDARY, False) if left > 0 else -1
+        j = first_in_order(w, s, q, SECONDARY, False) if left > 0 and _somebody_could_start(w, m, s, q) else -1
         left -= 1
     for i in range(deferrals):
         enqueue(w, s, deferred[i])

@@ -44,7 +44,8 @@ def simulate(
     run = compiled_replay()
     spare = clone(machine)
     began_replay = time.perf_counter()
-    run(handle(world), handle(machine), handle(spare), handle(state), _function_of(rules.order), _function_of(rules.backfill_order))
+    tables = handle(world), handle(machine), handle(spare), handle(state)
+    _interruptible(run, *tables, _function_of(rules.order), _function_of(rules.backfill_order))
     engine_s = (laid_out - began) + (time.perf_counter() - began_replay)  # compilation is not the engine's time
     state.status[(state.status == DONE) & killed] = KILLED
     return _schedule(workload, cluster, rules, state, estimate, policy, estimates, engine_s)
@@ -61,6 +62,27 @@ def compiled_replay() -> Callable[..., None]:
             replay.compile((addresses, addresses, addresses, addresses, function, function))  # type: ignore[attr-defined]
             replay.disable_compile()  # type: ignore[attr-defined]
     return _replay_in_python if JIT_DISABLED else replay
+
+
+def _interruptible(run: Callable[..., None], *arguments: Any) -> None:
+    """Run a kernel so that Ctrl-C ends the wait for it: the main thread cannot be interrupted inside compiled code."""
+    if JIT_DISABLED or threading.current_thread() is not threading.main_thread():
+        run(*arguments)
+        return
+    failures: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            run(*arguments)
+        except BaseException as failure:
+            failures.append(failure)
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    while thread.is_alive():
+        thread.join(0.2)
+    if failures:
+        raise failures[0]
 
 
 def _replay_in_python(*arguments: Any) -> None:

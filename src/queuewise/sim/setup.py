@@ -16,6 +16,7 @@ from queuewise.sim.schedule import NEVER, PENDING
 from queuewise.sim.state import (
     BACKFILL,
     CLOCK_SIZE,
+    CONSERVATIVE,
     COUNT_SIZE,
     DEPTH,
     DISPATCH,
@@ -38,6 +39,7 @@ from queuewise.sim.state import (
     NUM_WORDS,
     OUTLOOK_SIZE,
     PARAMS_SIZE,
+    PLAN_BANDS,
     POLICY_SIZE,
     RULE,
     RULE_OPTION,
@@ -291,6 +293,7 @@ def _state(workload: Workload, rules: Rules, classes: Classes, pools: Pools, tre
         shadow_time=np.full(num_queues, np.inf),
         shadow_slack=np.zeros(num_queues, np.int64),
         free_times=np.full(max(gpus, 1) * num_nodes if world.policy[TRACK_FREE_TIMES] else 1, -np.inf),
+        planned=np.empty(num_classes * PLAN_BANDS if rules.backfill == CONSERVATIVE else 1),
         scratch=np.empty(max(num_jobs, placed, rules.depth)),
         scratch_jobs=np.empty(max(rules.depth, 1), np.int64),
         scratch_nodes=np.empty(num_nodes, np.int64),

@@ -39,6 +39,7 @@ NUM_JOBS, NUM_NODES, NUM_POOLS, NUM_CLASSES, NUM_QUEUES, NUM_TYPES, NUM_WORDS, G
 #   GPU_STRIDE: GM + 1. TREE_SIZE: length of one order's trees. SHARES: 1 if a class takes shares of GPUs. UNIFORM: 1 if all factors are 1.
 OUTLOOK_SIZE = 8
 PARAMS_SIZE = 8
+PLAN_BANDS = 48  # bands of lengths in State.planned
 MAX_LEVELS = 8  # of a queue tree; fan-out 16
 NO_LIMIT = -1  # RULE_OPTION of `pack` without a limit on extra nodes; DEPTH without a limit
 
@@ -201,6 +202,7 @@ class State(NamedTuple):
     shadow_time: F64  # [Q]
     shadow_slack: I64  # [Q] tasks of the head's class that fit at the shadow time beyond what it needs
     free_times: F64  # [GM*N] expected free times of each node's GPUs, ascending, -inf = free now; [g*N + node_place]
+    planned: F64  # [C*PLAN_BANDS or 1] latest start planned in this pass, by class and band of length (conservative)
     scratch: F64  # sorting space
     scratch_jobs: I64  # [J or R]
     scratch_nodes: I64  # [N]

@@ -111,7 +111,7 @@ def _lower_write(context: Any, builder: Any, sig: Any, args: Any) -> Any:
 @intrinsic
 def _view(typingctx: Any, column: ColumnType, length: types.Integer) -> Any:
     array_type = types.Array(column.dtype, 1, "C")
-    if isinstance(column.dtype, types.Integer | types.Float) and column.stride * 8 != column.dtype.bitwidth:
+    if isinstance(column.dtype, types.Integer | types.Float) and column.stride != np.dtype(str(column.dtype)).itemsize:
         raise TypingError("a column that lies in rows cannot be viewed as an array")
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:

@@ -154,11 +154,18 @@ def place_by_tier(w: World, m: Machine, s: State, c: int) -> bool:
     """Put a gang on the machine by tiers, or leave it as it was and return False."""
     fewest = w.class_min_nodes[c]
     number = _candidates(w, m, s, c, fewest + 1)
-    total = 0
-    for i in range(number):
-        total += slots(w, m, c, s.scratch_nodes[i])
-    if total < w.class_tasks[c]:
-        return False
-    if _search(w, m, s, c, number, fewest, False):
+    if _most_on(w, m, s, c, number, fewest) >= w.class_tasks[c] and _search(w, m, s, c, number, fewest, False):
         return True
-    return number > fewest and _search(w, m, s, c, number, fewest + 1, True)
+    return _most_on(w, m, s, c, number, fewest + 1) >= w.class_tasks[c] and _search(w, m, s, c, number, fewest + 1, True)
+
+
+@kernel
+def _most_on(w: World, m: Machine, s: State, c: int, number: int, nodes: int) -> int:
+    """The most tasks that `nodes` of the candidates can take, 0 if there are not so many candidates."""
+    if number < nodes:
+        return 0
+    room = np.empty(number, np.int64)
+    for i in range(number):
+        room[i] = min(slots(w, m, c, s.scratch_nodes[i]), w.class_tasks[c])
+    room.sort()
+    return room[number - nodes :].sum()
