@@ -51,7 +51,7 @@ def test_gpu_seconds_are_conserved(case: Case, policy: str, dispatch: str) -> No
     s = replay(case, policy, dispatch)
     done = s.finished
     used = s.piece_tasks * case.workload.gpu_milli[s.piece_job] * (s.piece_end - s.piece_start)
-    asked = (case.workload.num_tasks * case.workload.gpu_milli)[done] * (s.end - s.start)[done]
+    asked = (case.workload.num_tasks * case.workload.gpu_milli)[done] * (s.end[done] - s.start[done])
     assert used.sum() == pytest.approx(asked.sum(), rel=1e-12)
 
 
