@@ -5,11 +5,14 @@ The names below are the public interface. They are imported on first use, so tha
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
 from importlib.metadata import version
+from importlib.util import find_spec
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
-
-from queuewise.envs import register_when_gymnasium_loads
 
 if TYPE_CHECKING:
     from queuewise.cluster import Cluster, NodeGroup, load_cluster
@@ -51,4 +54,38 @@ def __dir__() -> list[str]:
     return sorted([*__all__, "__version__"])
 
 
-register_when_gymnasium_loads()
+def _register_envs() -> None:
+    import_module("queuewise.envs").register_envs()
+
+
+class _RegisteringLoader(Loader):
+    """Loads Gymnasium as always, and then tells it of our environments."""
+
+    def __init__(self, loader: Loader) -> None:
+        self._loader = loader
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        return self._loader.create_module(spec)
+
+    def exec_module(self, module: ModuleType) -> None:
+        self._loader.exec_module(module)
+        _register_envs()
+
+
+class _GymnasiumFinder(MetaPathFinder):
+    """`gym.make("queuewise:…")` must find the environments also when Gymnasium is imported after us, and we must not import it."""
+
+    def find_spec(self, fullname: str, path: Any, target: ModuleType | None = None) -> ModuleSpec | None:
+        if fullname != "gymnasium":
+            return None
+        sys.meta_path.remove(self)
+        spec = find_spec("gymnasium")
+        if spec is not None and spec.loader is not None:
+            spec.loader = _RegisteringLoader(spec.loader)
+        return spec
+
+
+if "gymnasium" in sys.modules:
+    _register_envs()
+else:
+    sys.meta_path.insert(0, _GymnasiumFinder())

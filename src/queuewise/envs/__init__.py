@@ -5,11 +5,7 @@ Importing this package imports neither Gymnasium nor the engine: the names below
 
 from __future__ import annotations
 
-import sys
-from importlib import import_module, util
-from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec
-from types import ModuleType
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -44,39 +40,6 @@ def register_envs() -> None:
                 vector_entry_point="queuewise.envs.vector:QueuewiseVectorEnv",
                 kwargs={"problem": problem},
             )
-
-
-class _RegistersAfterwards(Loader):
-    """Loads Gymnasium as always, and then registers the environments."""
-
-    def __init__(self, loader: Loader) -> None:
-        self._loader = loader
-
-    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
-        return self._loader.create_module(spec)
-
-    def exec_module(self, module: ModuleType) -> None:
-        self._loader.exec_module(module)
-        register_envs()
-
-
-class _AwaitsGymnasium(MetaPathFinder):
-    def find_spec(self, fullname: str, path: Any, target: ModuleType | None = None) -> ModuleSpec | None:
-        if fullname != "gymnasium":
-            return None
-        sys.meta_path.remove(self)
-        spec = util.find_spec("gymnasium")
-        if spec is not None and spec.loader is not None:
-            spec.loader = _RegistersAfterwards(spec.loader)
-        return spec
-
-
-def register_when_gymnasium_loads() -> None:
-    """Register now if Gymnasium is loaded, otherwise when it is: `queuewise` need not load it, and the order of imports does not matter."""
-    if "gymnasium" in sys.modules:
-        register_envs()
-    else:
-        sys.meta_path.insert(0, _AwaitsGymnasium())
 
 
 def __getattr__(name: str) -> Any:
