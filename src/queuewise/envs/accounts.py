@@ -12,7 +12,6 @@ import numpy as np
 from queuewise.envs import rewards
 from queuewise.envs.table import (
     ALL_FLOPS,
-    BASE_VALUE,
     BOUNDED_INVERSE,
     BOUNDED_SUM,
     BUSY,
@@ -24,32 +23,25 @@ from queuewise.envs.table import (
     FIRST_SUBMIT,
     FLOPS,
     FREE,
-    HORIZON,
     IDLE_WATTS,
     IDLING,
     INVERSE,
-    JCT_MEAN,
     JCT_SUM,
     LOAD_SQUARES,
     LOAD_SUM,
     LOOKAHEAD,
-    NOTHING,
     NUM_LOADED,
     ON_MACHINE,
     QUEUED_WORK,
-    RELATIVE_TO,
     RESOURCE,
     RUNNING_RATE,
     RUNNING_WORK,
-    SLOWDOWN_MEAN,
     SLOWDOWN_SUM,
     SORTED,
     STEP_BEGAN,
     SUBMIT_SUM,
     UNITS,
     USAGE_SUM,
-    UTILISATION_MEAN,
-    WAIT_MEAN,
     WAIT_SUM,
     WAITING,
     WATTS,
@@ -75,7 +67,7 @@ def discounted(s: State, k: Task, p: Play) -> float:
 
 
 @inline
-def _inverse(runtime: float) -> float:
+def inverse(runtime: float) -> float:
     return 1.0 / runtime if runtime > 0.0 else 0.0
 
 
@@ -130,7 +122,7 @@ def note_arrival(w: World, k: Task, p: Play, j: int) -> None:
     x = p.scalar
     x[QUEUED_WORK] += k.job_work[j]
     x[SUBMIT_SUM] += w.submit[j]
-    x[INVERSE] += _inverse(w.runtime[j])
+    x[INVERSE] += inverse(w.runtime[j])
     x[BOUNDED_INVERSE] += 1.0 / max(w.runtime[j], BOUND_S)
 
 
@@ -325,7 +317,7 @@ def note_end(w: World, m: Machine, s: State, k: Task, p: Play, j: int) -> None:
     p.number[WITHOUT_GPU] -= w.class_milli[c] == 0
     x[RUNNING_RATE] -= _rate(s, k, j)
     x[BUSY] -= k.job_amount[j]
-    x[INVERSE] -= _inverse(w.runtime[j])
+    x[INVERSE] -= inverse(w.runtime[j])
     x[BOUNDED_INVERSE] -= 1.0 / max(w.runtime[j], BOUND_S)
     for piece in range(s.first_piece[j], s.first_piece[j] + s.num_pieces[j]):
         _release_piece(w, s, k, p, piece, c, s.expected[j])
@@ -335,12 +327,12 @@ def note_end(w: World, m: Machine, s: State, k: Task, p: Play, j: int) -> None:
     if p.number[ON_MACHINE] == 0:  # sums of floats drift: an empty machine is exactly empty
         x[RUNNING_WORK] = x[RUNNING_RATE] = x[BUSY] = x[FLOPS] = x[WATTS] = x[LOAD_SUM] = x[LOAD_SQUARES] = 0.0
     worth = discounted(s, k, p)
-    slowdown = jct * _inverse(service)
+    slowdown = jct * inverse(service)
     bounded = max(1.0, jct / max(service, BOUND_S))
     p.term[rewards.COMPLETED_WORK] += k.job_work[j] * worth
     p.term[rewards.PRIORITY_COMPLETION] += k.priority[j] * worth
     # The time in the system was charged at a rate by the reference runtime: make the sum exact.
-    p.term[rewards.SLOWDOWN] += (jct * _inverse(w.runtime[j]) - slowdown) * worth
+    p.term[rewards.SLOWDOWN] += (jct * inverse(w.runtime[j]) - slowdown) * worth
     p.term[rewards.BOUNDED_SLOWDOWN] += (jct / max(w.runtime[j], BOUND_S) - bounded) * worth
     if s.end[j] > k.deadline[j]:
         p.term[rewards.DEADLINE] -= worth
@@ -351,76 +343,6 @@ def note_end(w: World, m: Machine, s: State, k: Task, p: Play, j: int) -> None:
     if k.job_user[j] >= 0:
         p.user_slowdown[k.job_user[j]] += bounded
         p.user_ended[k.job_user[j]] += 1.0
-
-
-@kernel
-def _jain_index(p: Play, users: int) -> float:
-    """(Σx)² ÷ (n·Σx²) over users' mean bounded slowdowns, 1 when no user is known."""
-    total = 0.0
-    squares = 0.0
-    number = 0
-    for user in range(users):
-        if p.user_ended[user] > 0.0:
-            mean = p.user_slowdown[user] / p.user_ended[user]
-            total += mean
-            squares += mean * mean
-            number += 1
-    return total * total / (number * squares) if number else 1.0
-
-
-@kernel
-def _own_value(w: World, s: State, k: Task, p: Play) -> float:
-    """The episode's figure that is compared with the baseline's, lower is better; unfinished jobs count as if they ended now."""
-    now = s.clock[NOW]
-    what = k.config[RELATIVE_TO]
-    if what == UTILISATION_MEAN:
-        span = now - k.scale[FIRST_SUBMIT]
-        return -p.scalar[BUSY_SECONDS] / span if span > 0.0 else 0.0
-    number = p.number[ENDED] + p.number[ON_MACHINE] + p.number[WAITING]
-    total = 0.0
-    if what == WAIT_MEAN:
-        total = p.scalar[WAIT_SUM]
-    elif what == JCT_MEAN:
-        total = p.scalar[JCT_SUM]
-    elif what == SLOWDOWN_MEAN:
-        total = p.scalar[SLOWDOWN_SUM]
-    else:
-        total = p.scalar[BOUNDED_SUM]
-    for i in range(p.number[ON_MACHINE] + p.number[WAITING]):
-        waits = i >= p.number[ON_MACHINE]
-        j = p.waiting[i - p.number[ON_MACHINE]] if waits else p.running[i]
-        so_far = now - w.submit[j]
-        if what == WAIT_MEAN:
-            total += so_far if waits else 0.0
-        elif what == JCT_MEAN:
-            total += so_far
-        elif what == SLOWDOWN_MEAN:
-            total += so_far * _inverse(w.runtime[j])
-        else:
-            total += max(1.0, so_far / max(w.runtime[j], BOUND_S))
-    return total / max(number, 1)
-
-
-@kernel
-def close_books(w: World, s: State, k: Task, p: Play, users: int, truncated: bool) -> None:
-    """The terms that are known at the end only."""
-    worth = discounted(s, k, p)
-    if truncated:
-        x = p.scalar
-        p.term[rewards.UNFINISHED] -= (x[QUEUED_WORK] + x[RUNNING_WORK]) * worth
-        for i in range(p.number[ON_MACHINE]):
-            if s.clock[NOW] > k.deadline[p.running[i]]:
-                p.term[rewards.DEADLINE] -= worth
-        for i in range(p.number[WAITING]):
-            if s.clock[NOW] > k.deadline[p.waiting[i]]:
-                p.term[rewards.DEADLINE] -= worth
-    else:
-        p.term[rewards.TIME_LEFT] += max(k.scale[HORIZON] - s.clock[NOW], 0.0) * worth
-    p.term[rewards.FAIRNESS] += _jain_index(p, users) * worth
-    if k.config[RELATIVE_TO] != NOTHING:
-        base = k.scale[BASE_VALUE]
-        own = _own_value(w, s, k, p)
-        p.term[rewards.RELATIVE] += (base - own) / max(base, own, 1.0) * worth
 
 
 @kernel

@@ -8,7 +8,8 @@ from __future__ import annotations
 import numpy as np
 
 from queuewise.envs import rewards
-from queuewise.envs.accounts import close_books, note_arrival, note_end, note_start, open_books, pass_time
+from queuewise.envs.accounts import note_arrival, note_end, note_start, open_books, pass_time
+from queuewise.envs.closing import close_books
 from queuewise.envs.table import (
     BEGUN,
     BLOCKING,
