@@ -96,6 +96,12 @@ def kernel(function: F) -> F:
     return numba.njit(error_model="numpy", nogil=True, pipeline_class=_HelperCompiler)(function)  # type: ignore[return-value]
 
 
+def reduction(function: F) -> F:
+    """Compile a helper that finds the least of many numbers, none of them NaN: said so, the compiler does several at once."""
+    options = {"error_model": "numpy", "nogil": True, "forceinline": True, "fastmath": {"nnan", "nsz"}}
+    return numba.njit(pipeline_class=_HelperCompiler, **options)(function)  # type: ignore[call-overload]
+
+
 def inline(function: F) -> F:
     """Compile a helper that is always inlined into its caller."""
     return numba.njit(error_model="numpy", nogil=True, forceinline=True, pipeline_class=_HelperCompiler)(function)  # type: ignore[return-value]

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from queuewise.sim.compilation import inline, kernel
+from queuewise.sim.compilation import inline, kernel, reduction
 from queuewise.sim.machine import copy_machine, give, take_exactly
 from queuewise.sim.placement import fits
 from queuewise.sim.state import EARLY_ENDS, NOW, NUM_NODES, NUM_POOLS, PLACED, RUNNING_JOBS, TRACK_FREE_TIMES, Machine, State, World
 from queuewise.sim.tables import view
 
 FREE = -np.inf  # a GPU that is free now, in free_times
+BLOCK = 32  # nodes that a scan dismisses together
 
 
 @inline
@@ -49,6 +50,25 @@ def unbook_gpus(w: World, s: State, n: int, number: int, until: float) -> None:
         s.free_times[k * stride + place] = FREE
 
 
+@reduction
+def _least_of(s: State, first: int, end: int) -> float:
+    least = np.inf
+    for at in range(first, end):
+        least = min(least, s.free_times[at])
+    return least
+
+
+@inline
+def _insert(least, k: int, time: float) -> None:  # type: ignore[no-untyped-def]
+    """Keep the k least times seen so far in order."""
+    slot = k - 1
+    if time < least[slot]:
+        while slot > 0 and least[slot - 1] > time:
+            least[slot] = least[slot - 1]
+            slot -= 1
+        least[slot] = time
+
+
 @kernel
 def _kth_free_time(w: World, s: State, c: int) -> float:
     """The k-th smallest of the times at which a node can take one more task of class c, k being the gang's size."""
@@ -62,15 +82,13 @@ def _kth_free_time(w: World, s: State, c: int) -> float:
         p = w.class_pools[i]
         for row in range(g - 1, w.pool_gpus[p], g):
             found = False
-            for at in range(row * stride + w.pool_first[p], row * stride + w.pool_first[p + 1]):
-                time = s.free_times[at]
-                if time < least[k - 1]:
+            last = row * stride + w.pool_first[p + 1]
+            for block in range(row * stride + w.pool_first[p], last, BLOCK):
+                end = min(block + BLOCK, last)
+                if _least_of(s, block, end) < least[k - 1]:
                     found = True
-                    slot = k - 1
-                    while slot > 0 and least[slot - 1] > time:
-                        least[slot] = least[slot - 1]
-                        slot -= 1
-                    least[slot] = time
+                    for at in range(block, end):
+                        _insert(least, k, s.free_times[at])
             if k == 1 or not found:
                 break  # a node's times only grow from row to row
     return least[k - 1]
