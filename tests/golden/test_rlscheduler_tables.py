@@ -1,7 +1,8 @@
 """The tables of the RLScheduler paper (Zhang et al., SC 2020), mean bounded slowdown of ten sequences of 1,024 jobs.
 
-FCFS, SJF and F1 are as printed there. Its WFP3 and UNICEP columns took waits against −1 instead of the present time; the values here
-are those of the published formulas.
+FCFS, SJF and F1 on Lublin-1 without backfill are as printed there. Its WFP3 and UNICEP columns took waits against −1 instead of the
+present time; the values here are those of the published formulas. Lublin-2 and the backfilled tables hold the engine to what it gave
+when they were written: the paper was not at hand to compare them with.
 """
 
 from __future__ import annotations
