@@ -14,6 +14,7 @@ from queuewise.sim.lifecycle import start_placed
 from queuewise.sim.machine import WHOLE, has_room, rebuild, take_exactly
 from queuewise.sim.placement import place, runtime_factor
 from queuewise.sim.queue import SECONDARY, dequeue, enqueue, first_in_order
+from queuewise.sim.reserve import order_by_expected_end
 from queuewise.sim.state import (
     DEPTH,
     GPU_STRIDE,
@@ -123,13 +124,10 @@ def _profile_of_running(w: World, m: Machine, s: State, times, row) -> int:  # t
     mem[0] = view(m.free_mem, mem.shape[1])
     if w.sizes[SHARES]:
         share[0] = view(m.share_free, share.shape[1])
-    number = s.count[RUNNING_JOBS]
-    ends = view(s.scratch, number)
-    for i in range(number):
-        ends[i] = max(s.expected[s.running[i]], s.clock[NOW])
-    order = np.argsort(ends)
+    order = order_by_expected_end(s)
+    ends = s.scratch
     last = 0
-    for i in range(number):
+    for i in range(s.count[RUNNING_JOBS]):
         j = s.running[order[i]]
         if last == 0 or ends[order[i]] > times[last]:
             last += 1

@@ -122,14 +122,21 @@ def _free_by(w: World, s: State, n: int, time: float) -> int:
 
 
 @kernel
+def order_by_expected_end(s: State):  # type: ignore[no-untyped-def]
+    """Positions in State.running by expected end, overdue jobs as ending now; the ends are left in State.scratch by position."""
+    number = s.count[RUNNING_JOBS]
+    for i in range(number):
+        s.scratch[i] = max(s.expected[s.running[i]], s.clock[NOW])
+    return np.argsort(view(s.scratch, number))
+
+
+@kernel
 def _reserve_on_scratch(w: World, m: Machine, z: Machine, s: State, c: int) -> float:
     """Make z the machine at the earliest time at which class c fits, and return that time (inf: never)."""
     copy_machine(w, m, z)
     number = s.count[RUNNING_JOBS]
-    times = view(s.scratch, number)
-    for i in range(number):
-        times[i] = max(s.expected[s.running[i]], s.clock[NOW])
-    order = np.argsort(times)
+    order = order_by_expected_end(s)
+    times = s.scratch
     i = 0
     while i < number:
         time = times[order[i]]
