@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-# In continuous integration examples are drawn from a fixed seed: a change is judged by what it changes. Elsewhere every run looks at new ones.
+# In continuous integration examples come from a fixed seed: a change is judged by what it changes. Elsewhere every run draws new ones.
 settings.register_profile("ci", derandomize=True)
 if os.environ.get("CI"):
     settings.load_profile("ci")
