@@ -24,7 +24,7 @@ from queuewise.envs.table import F32, F64, I32, I64, Output, Play
 from queuewise.errors import InputError
 from queuewise.sim import state as engine
 from queuewise.sim.compilation import JIT_DISABLED
-from queuewise.sim.engine import _schedule as schedule_of
+from queuewise.sim.engine import schedule_of
 from queuewise.sim.schedule import NEVER, RUNNING, Schedule
 from queuewise.sim.state import Machine, State
 from queuewise.sim.tables import clone

@@ -51,7 +51,7 @@ from queuewise.envs.table import (
 from queuewise.envs.task import class_fits, mark_legal, observe, room_on, shown_jobs
 from queuewise.sim.compilation import entry, inline, kernel
 from queuewise.sim.conservative import plan_queue
-from queuewise.sim.kernel import _backfill, _reserve, next_instant
+from queuewise.sim.kernel import backfill_queue, next_instant, reserve_bound
 from queuewise.sim.lifecycle import start_placed
 from queuewise.sim.pieces import put_tasks
 from queuewise.sim.placement import place, runtime_factor
@@ -129,8 +129,8 @@ def _fill_shade(w: World, m: Machine, z: Machine, s: State, k: Task, p: Play, he
     if rule == CONSERVATIVE:
         plan_queue(w, m, z, s, q)
     else:
-        _reserve(w, m, z, s, q)
-        _backfill(w, m, z, s, q)
+        reserve_bound(w, m, z, s, q)
+        backfill_queue(w, m, z, s, q)
     s.head[q] = NOBODY
     at = 0
     while at < p.number[WAITING]:

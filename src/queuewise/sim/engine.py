@@ -48,7 +48,7 @@ def simulate(
     _interruptible(run, *tables, _function_of(rules.order), _function_of(rules.backfill_order))
     engine_s = (laid_out - began) + (time.perf_counter() - began_replay)  # compilation is not the engine's time
     state.status[(state.status == DONE) & killed] = KILLED
-    return _schedule(workload, cluster, rules, state, estimate, policy, estimates, engine_s)
+    return schedule_of(workload, cluster, rules, state, estimate, policy, estimates, engine_s)
 
 
 _compiling = threading.Lock()  # several threads may ask for the first replay at once
@@ -107,7 +107,7 @@ def _runtime(workload: Workload, kill_at_limit: bool) -> tuple[F64, NDArray[np.b
     return np.where(killed, workload.requested, workload.runtime), killed
 
 
-def _schedule(
+def schedule_of(
     workload: Workload, cluster: Cluster, rules: Rules, state: State, estimate: F64, policy: str, estimates: str, engine_s: float
 ) -> Schedule:
     pieces = int(state.count[PIECES])

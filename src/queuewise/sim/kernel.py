@@ -105,7 +105,7 @@ def _start_candidate(w: World, m: Machine, z: Machine, s: State, q: int, j: int)
 
 
 @kernel
-def _backfill(w: World, m: Machine, z: Machine, s: State, q: int) -> None:
+def backfill_queue(w: World, m: Machine, z: Machine, s: State, q: int) -> None:
     """Start, again and again, the first candidate that may start."""
     # What does not fit will not fit after another start, so the head and its class are out, except that a tier may open when nodes fill.
     tiers = w.policy[RULE] == TIER
@@ -125,7 +125,7 @@ def _backfill(w: World, m: Machine, z: Machine, s: State, q: int) -> None:
 
 
 @kernel
-def _reserve(w: World, m: Machine, z: Machine, s: State, q: int) -> None:
+def reserve_bound(w: World, m: Machine, z: Machine, s: State, q: int) -> None:
     """Set the bound that candidates have to keep."""
     if w.policy[BACKFILL] != GREEDY:
         reserve_head(w, m, z, s, q, s.head[q])
@@ -149,7 +149,7 @@ def _start_newcomer(w: World, m: Machine, z: Machine, s: State, q: int) -> bool:
     c = w.job_class[j]
     if not fits(w, m, s, c):
         return False
-    _reserve(w, m, z, s, q)
+    reserve_bound(w, m, z, s, q)
     stretch = _stretch(w, m, z, s, q, c)
     if stretch == FORBIDDEN or s.clock[NOW] + w.estimate[j] * stretch > s.clock[BOUND]:
         return False
@@ -198,8 +198,8 @@ def schedule_queue(w: World, m: Machine, z: Machine, s: State, q: int) -> None:
     if w.policy[BACKFILL] == CONSERVATIVE:
         plan_queue(w, m, z, s, q)
         return
-    _reserve(w, m, z, s, q)
-    _backfill(w, m, z, s, q)
+    reserve_bound(w, m, z, s, q)
+    backfill_queue(w, m, z, s, q)
 
 
 @kernel
