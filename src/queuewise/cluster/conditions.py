@@ -1,0 +1,122 @@
+"""Conditions: what befalls a cluster during a replay, and what stopping a job costs. docs/simulator.md says what each of them does.
+
+Times are seconds on the log's own clock; nodes are indices. A `Conditions` knows nothing of a particular cluster until
+`outages_on` checks it against one.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from queuewise.cluster.spec import Cluster
+from queuewise.config import Config, read_toml
+from queuewise.errors import InputError
+
+HOUR = 3600.0
+YEAR = 365 * 24 * HOUR
+
+
+class Preemption(Config):
+    """What stopping and restarting a job costs."""
+
+    mode: Literal["suspend", "kill"] = "suspend"
+    quantum_s: float = Field(default=0.0, ge=0, allow_inf_nan=False)  # a policy lets a run be for so long
+    checkpoint_s: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+    checkpoint_per_gpu_s: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+    restart_s: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+    restart_per_gpu_s: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+    transfer_s: float = Field(default=0.0, ge=0, allow_inf_nan=False)  # where the nodes are not those of the run before
+    transfer_per_gpu_s: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+    kind_factor: dict[str, float] = Field(default_factory=dict)  # multiplies the costs on nodes with this GPU kind
+    checkpoint_every_s: float = Field(default=float("inf"), ge=0)  # of work; what a kill or a failure leaves
+
+
+class Outage(Config):
+    """A node that is down (`fail`) or takes nothing new (`drain`) for a while."""
+
+    node: int = Field(ge=0)
+    start: float = Field(allow_inf_nan=False)
+    end: float
+    kind: Literal["fail", "drain"] = "fail"
+
+    @model_validator(mode="after")
+    def _ends_after_start(self) -> Outage:
+        if not self.end > self.start:
+            raise ValueError(f"outage of node {self.node} ends at {self.end}, not after its start at {self.start}")
+        return self
+
+
+class Failures(Config):
+    """Random failures: exponential times between them and to repair."""
+
+    mtbf_h: float = Field(gt=0, allow_inf_nan=False)
+    mttr_h: float = Field(gt=0, allow_inf_nan=False)
+    seed: int = Field(default=0, ge=0)
+
+
+class Maintenance(Config):
+    """Nodes that are drained for `notice_s` seconds and then down."""
+
+    nodes: tuple[int, ...]
+    start: float = Field(allow_inf_nan=False)
+    end: float
+    notice_s: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+
+
+class Conditions(Config):
+    """All of it; the default is a perfect world."""
+
+    preemption: Preemption = Preemption()
+    outages: tuple[Outage, ...] = ()
+    failures: Failures | None = None
+    maintenance: tuple[Maintenance, ...] = ()
+    requeue: bool = True  # a job hit by a failure is queued again; otherwise it has failed
+
+    def outages_on(self, cluster: Cluster, first: float, last: float) -> tuple[Outage, ...]:
+        """All outages of a log that is submitted between `first` and `last`, by (start, node), disjoint on every node."""
+        found = list(self.outages)
+        for window in self.maintenance:
+            found += [outage for n in window.nodes for outage in _maintained(window, n)]
+        if self.failures is not None:
+            found += _random_failures(self.failures, cluster.num_nodes, first, last + YEAR)
+        for outage in found:
+            if outage.node >= cluster.num_nodes:
+                hint = f"nodes are numbered 0 to {cluster.num_nodes - 1}"
+                raise InputError(f"outage of node {outage.node}, but {cluster.name} has {cluster.num_nodes} nodes", hint=hint)
+        by_node = sorted(found, key=lambda outage: (outage.node, outage.start))
+        for one, next_one in pairwise(by_node):
+            if one.node == next_one.node and next_one.start < one.end:
+                raise InputError(
+                    f"node {one.node}: the outage from {one.start:g} to {one.end:g} overlaps the one from {next_one.start:g}",
+                    hint="merge them, or let the second begin where the first ends",
+                )
+        return tuple(sorted(found, key=lambda outage: (outage.start, outage.node)))
+
+
+def load_conditions(path: Path) -> Conditions:
+    """Conditions from a TOML file."""
+    return read_toml(path, Conditions)
+
+
+def _maintained(window: Maintenance, n: int) -> list[Outage]:
+    down = Outage(node=n, start=window.start, end=window.end)
+    if window.notice_s == 0:
+        return [down]
+    return [Outage(node=n, start=window.start - window.notice_s, end=window.start, kind="drain"), down]
+
+
+def _random_failures(failures: Failures, num_nodes: int, first: float, last: float) -> list[Outage]:
+    found = []
+    for n, seed in enumerate(np.random.SeedSequence(failures.seed).spawn(num_nodes)):
+        rng = np.random.default_rng(seed)
+        time = first + rng.exponential(failures.mtbf_h * HOUR)
+        while time < last:
+            repaired = time + rng.exponential(failures.mttr_h * HOUR)
+            found.append(Outage(node=n, start=time, end=repaired))
+            time = repaired + rng.exponential(failures.mtbf_h * HOUR)
+    return found
