@@ -6,7 +6,6 @@ and a bad value is named by file and key. `to_toml` writes what `read_toml` read
 
 from __future__ import annotations
 
-import difflib
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -15,7 +14,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from queuewise.errors import InputError
+from queuewise.errors import InputError, did_you_mean
 
 
 class Config(BaseModel):
@@ -24,24 +23,57 @@ class Config(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=False)
 
 
+_HEADING = re.compile(r"^\s*(\[\[?)\s*([^\[\]]+?)\s*\]")
+_KEY = re.compile(r"""^\s*((?:[\w-]+|"[^"]*"|'[^']*')(?:\s*\.\s*(?:[\w-]+|"[^"]*"|'[^']*'))*)\s*=""")
+
 Settings = TypeVar("Settings", bound=Config)
 
 
 def read_toml(path: Path, model: type[Settings]) -> Settings:
     """The settings in a TOML file."""
-    return validate(model, parse_toml(path), source=str(path))
+    text = _read(path)
+    return validate(model, _parse(text, path), source=str(path), text=text)
 
 
 def parse_toml(path: Path) -> dict[str, Any]:
     """A TOML file as plain data, or an InputError with file and line."""
+    return _parse(_read(path), path)
+
+
+def line_of(text: str, location: Sequence[int | str]) -> int:
+    """The line of TOML text that a location such as ("nodes", 1, "kind") is on; where it is not written out, what holds it."""
+    wanted, line, depth = tuple(location), 1, 0
+    table: tuple[int | str, ...] = ()
+    entries: dict[str, int] = {}  # [[name]] tables seen so far
+    for number, written in enumerate(text.splitlines(), 1):
+        if heading := _HEADING.match(written):
+            name = heading[2].strip()
+            table = tuple(part.strip().strip("\"'") for part in name.split("."))
+            if heading[1] == "[[":
+                entries[name] = entries.get(name, -1) + 1
+                table = (*table, entries[name])
+            here = table
+        elif key := _KEY.match(written):
+            here = (*table, *(part.strip().strip("\"'") for part in key[1].split(".")))
+        else:
+            continue
+        if here == wanted[: len(here)] and len(here) > depth:
+            line, depth = number, len(here)
+    return line
+
+
+def _read(path: Path) -> str:
     try:
-        text = path.read_bytes().decode("utf-8")
+        return path.read_bytes().decode("utf-8")
     except FileNotFoundError:
         raise InputError("no such file", where=str(path), hint="check the path") from None
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror}", where=str(path), hint="check the path and its permissions") from None
     except UnicodeDecodeError as error:
         raise InputError(f"is not UTF-8 text (byte {error.start})", where=str(path), hint="save the file as UTF-8") from None
+
+
+def _parse(text: str, path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -50,12 +82,13 @@ def parse_toml(path: Path) -> dict[str, Any]:
         raise InputError(f"is not valid TOML: {error}", where=f"{path}:{line}", hint="check the syntax of this line") from None
 
 
-def validate(model: type[Settings], data: Mapping[str, Any], *, source: str) -> Settings:
-    """The settings in plain data; `source` names where they came from in errors."""
+def validate(model: type[Settings], data: Mapping[str, Any], *, source: str, text: str | None = None) -> Settings:
+    """The settings in plain data; `source` names where they came from in errors, `text` is the TOML to find the line in."""
     try:
         return model.model_validate(data)
     except ValidationError as error:
-        raise _explain(error, model, source) from None
+        where = source if text is None else f"{source}:{line_of(text, error.errors(include_url=False)[0]['loc'])}"
+        raise _explain(error, model, where) from None
 
 
 def to_toml(data: Config | Mapping[str, Any]) -> str:
@@ -72,9 +105,9 @@ def _explain(error: ValidationError, model: type[BaseModel], source: str) -> Inp
     rest = f" (and {more} more)" if more else ""
     if first["type"] == "extra_forbidden":
         valid = _keys_at(model, location[:-1])
-        near = difflib.get_close_matches(str(location[-1]), valid, n=1)
-        suggestion = f"did you mean {near[0]!r}? " if near else ""
-        return InputError(f"unknown key {key}{rest}", where=source, hint=f"{suggestion}known: {', '.join(valid)}")
+        return InputError(
+            f"unknown key {key}{rest}", where=source, hint=f"{did_you_mean(str(location[-1]), valid)}known: {', '.join(valid)}"
+        )
     if first["type"] == "missing":
         return InputError(f"{key} is missing{rest}", where=source, hint=f"add {location[-1]} = …")
     message = first["msg"][:1].lower() + first["msg"][1:]

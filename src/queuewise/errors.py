@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from itertools import takewhile
 
 
 class QueuewiseError(Exception):
@@ -41,9 +42,42 @@ class MissingExtraError(QueuewiseError):
         super().__init__(f"this needs {package}, which is not installed", hint=f'pip install "queuewise[{extra}]"')
 
 
+def nearest(name: str, valid: Iterable[str], *, least: float = 0.4) -> str | None:
+    """The valid name most like `name`, if any is at least `least` (0 nothing, 1 the same) like it."""
+    likeness = {candidate: _likeness(name.lower(), candidate.lower()) for candidate in valid}
+    best = max(likeness, key=lambda candidate: likeness[candidate], default=None)
+    return best if best is not None and likeness[best] >= least else None
+
+
+def did_you_mean(name: str, valid: Iterable[str]) -> str:
+    """A question to put in front of a hint, or nothing."""
+    near = nearest(name, valid)
+    return "" if near is None else f"did you mean {near!r}? "
+
+
 def unknown_name(kind: str, name: str, valid: Iterable[str]) -> InputError:
     """An InputError for a name that is not registered, suggesting the nearest one."""
     names = sorted(valid)
-    near = difflib.get_close_matches(name, names, n=1, cutoff=0.4)
-    suggestion = f"did you mean {near[0]!r}? " if near else ""
-    return InputError(f"unknown {kind} {name!r}", hint=f"{suggestion}known: {', '.join(names)}")
+    return InputError(f"unknown {kind} {name!r}", hint=f"{did_you_mean(name, names)}known: {', '.join(names)}")
+
+
+def _likeness(a: str, b: str) -> float:
+    """Typing slips change few characters, abbreviations share many, and a common beginning counts for more (as in Jaro-Winkler)."""
+    slips = 1 - _edits(a, b) / max(len(a), len(b), 1)
+    like = (slips + difflib.SequenceMatcher(None, a, b).ratio()) / 2
+    beginning = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(a[:4], b[:4], strict=False)))
+    return like + 0.1 * beginning * (1 - like)
+
+
+def _edits(a: str, b: str) -> int:
+    """Insertions, deletions, substitutions and swaps of neighbours that turn a into b (optimal string alignment)."""
+    before: list[int] = []
+    row = list(range(len(b) + 1))
+    for i, x in enumerate(a, 1):
+        last, row = row, [i]
+        for j, y in enumerate(b, 1):
+            row.append(min(last[j] + 1, row[j - 1] + 1, last[j - 1] + (x != y)))
+            if before and j > 1 and x == b[j - 2] and a[i - 2] == y:
+                row[j] = min(row[j], before[j - 2] + 1)
+        before = last
+    return row[-1]

@@ -74,12 +74,16 @@ def _dispatch(arguments: list[str]) -> int:
 
 
 def _parse(name: str, arguments: Sequence[str]) -> Any:
-    """The command's dataclass, filled from the arguments. tyro prints help and usage errors itself and exits with 0 or 2."""
+    """The command's dataclass, filled from the arguments. tyro prints help itself and exits."""
     import tyro
+
+    from queuewise.cli.usage import usage_errors
 
     module, _, cls = COMMANDS[name].home.partition(":")
     target = getattr(import_module(f"{__name__}.{module}"), cls)
-    return tyro.cli(target, prog=f"queuewise {name}", args=arguments)
+    prog = f"queuewise {name}"
+    with usage_errors(target, prog, arguments):
+        return tyro.cli(target, prog=prog, args=arguments)
 
 
 def _help() -> str:

@@ -6,11 +6,13 @@ import json as json_text
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
+
+from queuewise.cli.inputs import Reading
 
 if TYPE_CHECKING:
     from queuewise.evaluation.experiment import Cell, Experiment, Result
@@ -51,8 +53,7 @@ class Evaluate:
     """What policies know of runtimes: oracle, requested (default), noisy:SIGMA or predicted."""
     kill_at_limit: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """End jobs when the time they asked for is over."""
-    format: Annotated[str | None, tyro.conf.arg(metavar="FORMAT")] = None
-    """The format of the log, where it should not be detected."""
+    reading: tyro.conf.OmitArgPrefixes[Reading] = field(default_factory=Reading)
     jobs: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
     """Use the first N jobs of a log; make N jobs of a model."""
     seed: Annotated[int, tyro.conf.arg(metavar="S")] = 0
@@ -111,12 +112,11 @@ class Evaluate:
             raise InputError("--report needs a run folder to write to", hint="add --out DIR")
 
     def _experiment(self) -> Experiment:
-        from queuewise.cli.inputs import load_inputs
         from queuewise.errors import InputError
         from queuewise.evaluation.experiment import Experiment, Rules
         from queuewise.evaluation.protocol import make_plan
 
-        loaded, cluster = load_inputs(self.workload, self.cluster, format=self.format, jobs=self.jobs, seed=self.seed)
+        loaded, cluster = self.reading.load_with_cluster(self.workload, self.cluster, self.jobs, self.seed)
         from_model = loaded.format.startswith("model:")
         plan = make_plan(
             self.protocol,

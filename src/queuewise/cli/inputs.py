@@ -2,28 +2,55 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import tyro
 
 if TYPE_CHECKING:
     from queuewise.cluster.spec import Cluster
-    from queuewise.workload import Loaded
+    from queuewise.workload import Loaded, ReadOptions
 
 
-def load_inputs(
-    workload: str, cluster: str | None, *, format: str | None, jobs: int | None, seed: int, partitions: bool = False
-) -> tuple[Loaded, Cluster]:
-    """Read the log (or draw from the model) and find its cluster; what the reader skipped and filled in is told on stderr."""
-    from queuewise.cluster.load import from_facts, load_cluster
-    from queuewise.errors import InputError
-    from queuewise.workload import ReadOptions, load_workload
+@dataclass(frozen=True)
+class Reading:
+    """How a log is read: the options that all commands share."""
 
-    loaded = load_workload(workload, format=format, jobs=jobs, seed=seed, options=ReadOptions(partitions=partitions))
-    tell_reading(loaded)
-    if cluster is not None:
-        return loaded, load_cluster(cluster)
-    if loaded.cluster is None:
-        raise InputError(f"{workload} does not tell its cluster", hint="add --cluster, e.g. --cluster flat:256; see queuewise clusters")
-    return loaded, from_facts(loaded.cluster)
+    format: Annotated[str | None, tyro.conf.arg(metavar="FORMAT")] = None
+    """The format of the log, where it should not be detected."""
+    tables: Annotated[tuple[str, ...], tyro.conf.arg(metavar="FILE")] = ()
+    """Further files of the same log: machine lists, job tables, more parts."""
+    map: Annotated[tuple[str, ...], tyro.conf.arg(metavar="COLUMN=FIELD")] = ()
+    """For generic CSV and Parquet: which column holds which field, e.g. started=start walltime=runtime."""
+    memory: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """SWF: model the memory that jobs asked for."""
+    partitions: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """Tie jobs to the partition or queue that the log names; the cluster must have it."""
+
+    def load(self, workload: str, jobs: int | None, seed: int) -> Loaded:
+        """Read the log, or draw from the model of that name."""
+        from queuewise.workload import load_workload
+
+        return load_workload(workload, format=self.format, jobs=jobs, seed=seed, tables=self.tables, options=self._options())
+
+    def load_with_cluster(self, workload: str, cluster: str | None, jobs: int | None, seed: int) -> tuple[Loaded, Cluster]:
+        """The jobs, and the named cluster or that of the log; what the reader skipped and filled in is told on stderr."""
+        from queuewise.cluster.load import from_facts, load_cluster
+        from queuewise.errors import InputError
+
+        named = load_cluster(cluster) if cluster is not None else None  # a mistyped name is told before a long log is read
+        loaded = self.load(workload, jobs, seed)
+        tell_reading(loaded)
+        if named is not None:
+            return loaded, named
+        if loaded.cluster is None:
+            raise InputError(f"{workload} does not tell its cluster", hint="add --cluster, e.g. --cluster flat:256; see queuewise clusters")
+        return loaded, from_facts(loaded.cluster)
+
+    def _options(self) -> ReadOptions:
+        from queuewise.workload import ReadOptions
+
+        return ReadOptions(columns=_mapping(self.map), memory=self.memory, partitions=self.partitions)
 
 
 def tell_reading(loaded: Loaded) -> None:
@@ -36,3 +63,15 @@ def tell_reading(loaded: Loaded) -> None:
         note(f"{field} was filled in for {jobs:,} jobs")
     for remark in loaded.tally.notes:
         note(remark)
+
+
+def _mapping(pairs: tuple[str, ...]) -> dict[str, str]:
+    from queuewise.errors import InputError
+
+    mapping = {}
+    for pair in pairs:
+        column, equals, field = pair.rpartition("=")
+        if not (column and equals and field):
+            raise InputError(f"--map {pair!r} is not COLUMN=FIELD", hint="for example --map walltime=runtime")
+        mapping[column] = field
+    return mapping

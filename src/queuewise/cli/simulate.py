@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json as json_text
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
+
+from queuewise.cli.inputs import Reading
 
 if TYPE_CHECKING:
     from queuewise.cluster import Cluster
@@ -27,10 +29,7 @@ class Simulate:
     """order[+backfill][@placement], e.g. fcfs, sjf+easy, wfp3+conservative@spread. Repeat to compare several. See queuewise policies."""
     cluster: Annotated[str | None, tyro.conf.arg(metavar="NAME|FILE")] = None
     """A preset (see queuewise clusters), flat:N, NxM:kind or a .toml file. Default: the cluster that the log tells of."""
-    format: Annotated[str | None, tyro.conf.arg(metavar="FORMAT")] = None
-    """The format of the log, where it should not be detected."""
-    partitions: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    """Tie jobs to the partition or queue that the log names; the cluster must have it."""
+    reading: tyro.conf.OmitArgPrefixes[Reading] = field(default_factory=Reading)
     dispatch: Literal["reorder", "commit"] = "reorder"
     """reorder: sort the queue anew at every decision. commit: hold the machine for the chosen job until it fits."""
     estimates: Annotated[str, tyro.conf.arg(metavar="KIND")] = "requested"
@@ -48,12 +47,9 @@ class Simulate:
 
     def run(self) -> None:
         self._check()
-        from queuewise.cli.inputs import load_inputs
         from queuewise.evaluation.metrics import summarise
 
-        loaded, cluster = load_inputs(
-            self.workload, self.cluster, format=self.format, jobs=self.jobs, seed=self.seed, partitions=self.partitions
-        )
+        loaded, cluster = self.reading.load_with_cluster(self.workload, self.cluster, self.jobs, self.seed)
         schedules = [self._replay(loaded, cluster, policy) for policy in dict.fromkeys(self.policy)]
         summaries = [summarise(schedule) for schedule in schedules]
         _tell_rejected(schedules)
@@ -103,7 +99,8 @@ class Simulate:
         from queuewise.runs import LAST_FILE, file_name, start_run, write_text
 
         folder = start_run(self.out or "")
-        write_text(folder / "config.toml", to_toml({"command": "simulate", **asdict(self)}))
+        options = asdict(self)
+        write_text(folder / "config.toml", to_toml({"command": "simulate", **options, **options.pop("reading")}))
         write_cluster(folder, schedules[0].cluster)
         for schedule in schedules:
             write_replay(folder / file_name(schedule.policy), schedule)
@@ -117,11 +114,13 @@ def _tell_rejected(schedules: list[Schedule]) -> None:
     from queuewise.cli.console import note
     from queuewise.sim.schedule import REJECTED
 
+    told = set()
     for schedule in schedules:
-        ids = schedule.workload.job_id[schedule.status == REJECTED]
-        if len(ids):
+        ids = tuple(schedule.workload.job_id[schedule.status == REJECTED].tolist())
+        if ids and ids not in told:  # it does not depend on the policy: told once
             listed = ", ".join(str(job) for job in ids[:LISTED_IDS]) + (", …" if len(ids) > LISTED_IDS else "")
-            note(f"{schedule.policy}: {len(ids):,} jobs can never run on {schedule.cluster.name} and were rejected: {listed}")
+            note(f"{len(ids):,} jobs can never run on {schedule.cluster.name} and were rejected: {listed}")
+            told.add(ids)
 
 
 def _print(loaded: Loaded, cluster: Cluster, summaries: list[dict[str, Any]]) -> None:

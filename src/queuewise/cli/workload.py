@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json as json_text
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
+
+from queuewise.cli.inputs import Reading, tell_reading
 
 if TYPE_CHECKING:
     from queuewise.workload import Loaded
@@ -19,26 +21,14 @@ class Source:
 
     file: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="FILE|MODEL")]
     """A log (the format is detected) or the name of a workload model."""
-    format: Annotated[str | None, tyro.conf.arg(metavar="FORMAT")] = None
-    """The format of the log, where it should not be detected."""
-    tables: Annotated[tuple[str, ...], tyro.conf.arg(metavar="FILE")] = ()
-    """Further files of the same log: machine lists, job tables, more parts."""
-    map: Annotated[tuple[str, ...], tyro.conf.arg(metavar="COLUMN=FIELD")] = ()
-    """For generic CSV and Parquet: which column holds which field, e.g. started=start walltime=runtime."""
+    reading: tyro.conf.OmitArgPrefixes[Reading] = field(default_factory=Reading)
     jobs: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
     """Use the first N jobs of a log; make N jobs of a model."""
     seed: Annotated[int, tyro.conf.arg(metavar="S")] = 0
     """Seed of a model."""
-    memory: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    """SWF: model the memory that jobs asked for."""
-    partitions: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    """Tie jobs to the partition or queue that the log names."""
 
     def load(self) -> Loaded:
-        from queuewise.workload import ReadOptions, load_workload
-
-        options = ReadOptions(columns=_mapping(self.map), memory=self.memory, partitions=self.partitions)
-        return load_workload(self.file, format=self.format, jobs=self.jobs, seed=self.seed, tables=self.tables, options=options)
+        return self.reading.load(self.file, self.jobs, self.seed)
 
 
 @dataclass(frozen=True)
@@ -90,7 +80,6 @@ class Convert:
 
     def run(self) -> None:
         from queuewise.cli.console import note
-        from queuewise.cli.inputs import tell_reading
         from queuewise.workload.writers import write_workload
 
         loaded = self.source.load()
@@ -166,7 +155,6 @@ class Fit:
         from pathlib import Path
 
         from queuewise.cli.console import note
-        from queuewise.cli.inputs import tell_reading
         from queuewise.errors import InputError
         from queuewise.workload.fitting import compare_fit, fit
         from queuewise.workload.models import generate
@@ -191,18 +179,6 @@ Workload = (
     | Annotated[Fit, tyro.conf.subcommand("fit")]
     | Annotated[Download, tyro.conf.subcommand("download")]
 )
-
-
-def _mapping(pairs: tuple[str, ...]) -> dict[str, str]:
-    from queuewise.errors import InputError
-
-    mapping = {}
-    for pair in pairs:
-        column, equals, field = pair.rpartition("=")
-        if not (column and equals and field):
-            raise InputError(f"--map {pair!r} is not COLUMN=FIELD", hint="for example --map walltime=runtime")
-        mapping[column] = field
-    return mapping
 
 
 def _parameters(pairs: tuple[str, ...]) -> dict[str, str]:
@@ -243,7 +219,6 @@ def _print_fit(report: FitReport) -> None:
 
 def _print_info(loaded: Loaded, figures: dict[str, Any]) -> None:
     from queuewise.cli.console import duration, figure, print_table
-    from queuewise.cli.inputs import tell_reading
 
     tell_reading(loaded)
     gpus, cores, runtime, wait = (figures[key] for key in ("gpus", "cores", "runtime_s", "recorded_wait_s"))

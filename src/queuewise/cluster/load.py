@@ -6,6 +6,8 @@ The format of the files is described in docs/clusters.md. Presets are files of t
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from importlib import resources
 from importlib.resources.abc import Traversable
@@ -14,8 +16,8 @@ from pathlib import Path
 from pydantic import Field
 
 from queuewise.cluster.gpus import gpu_kind
-from queuewise.cluster.spec import Cluster, NodeGroup, VirtualCluster, build
-from queuewise.config import Config, read_toml
+from queuewise.cluster.spec import Cluster, NodeGroup, VirtualCluster, build, check_group
+from queuewise.config import Config, line_of, read_toml
 from queuewise.errors import InputError, unknown_name
 from queuewise.workload.loaded import ClusterFacts
 
@@ -94,21 +96,33 @@ def _presets() -> dict[str, Traversable]:
 def _from_file(path: Path) -> Cluster:
     file = read_toml(path, ClusterFile)
     name = file.name or path.stem
-    if not any(group.count for group in file.nodes):
-        raise InputError(f"cluster {name!r} has no nodes", where=str(path), hint="add a [[nodes]] table with count = 1 or more")
-    tenants = [VirtualCluster(**tenant.model_dump()) for tenant in file.virtual_clusters]
-    try:
+    groups = [NodeGroup(**group.model_dump()) for group in file.nodes]
+    with _told_at(path, "nodes"):
+        if not any(group.count for group in groups):
+            raise InputError(f"cluster {name!r} has no nodes", hint="add a [[nodes]] table with count = 1 or more")
+    for index, group in enumerate(groups):
+        with _told_at(path, "nodes", index):
+            check_group(name, group)
+    with _told_at(path, "speeds"):
         return build(
             name,
-            [NodeGroup(**group.model_dump()) for group in file.nodes],
+            groups,
             speeds=file.speeds,
-            virtual_clusters=tenants,
+            virtual_clusters=[VirtualCluster(**tenant.model_dump()) for tenant in file.virtual_clusters],
             node_penalty=file.node_penalty,
             rack_penalty=file.rack_penalty,
             notes=file.notes,
         )
+
+
+@contextmanager
+def _told_at(path: Path, *location: int | str) -> Iterator[None]:
+    """Errors inside are about this place in the file."""
+    try:
+        yield
     except InputError as error:
-        raise InputError(error.message, where=str(path), hint=error.hint) from None
+        where = f"{path}:{line_of(path.read_text(encoding='utf-8'), location)}"
+        raise InputError(error.message, where=where, hint=error.hint) from None
 
 
 def _positive(digits: str, name: str) -> int:

@@ -109,7 +109,7 @@ def build(
     if sum(group.count for group in groups) == 0:
         raise InputError(f"cluster {name!r} has no nodes", hint="give at least one node group with count >= 1")
     for group in groups:
-        _check_group(name, group)
+        check_group(name, group)
     if not (node_penalty >= 0 and rack_penalty >= 0):
         raise InputError(f"cluster {name!r}: penalties must be 0 or more", hint="0.1 makes a spread gang run 10 % longer")
     kind_names = list(dict.fromkeys(gpu_kind(group.kind).name for group in groups if group.gpus and group.count))
@@ -151,7 +151,8 @@ def _amount(value: float, per_unit: int) -> int:
     return UNLIMITED if value == float("inf") else round(value * per_unit)
 
 
-def _check_group(cluster: str, group: NodeGroup) -> None:
+def check_group(cluster: str, group: NodeGroup) -> None:
+    """Refuse nodes that cannot be."""
     where = f"cluster {cluster!r}, node group {group.name or group.kind or 'without name'!r}"
     sizes = (group.count, group.gpus, group.cpus, group.mem_gib, group.nodes_per_rack, group.idle_watts, group.core_watts)
     if not all(size >= 0 for size in sizes):
@@ -160,7 +161,9 @@ def _check_group(cluster: str, group: NodeGroup) -> None:
         raise InputError(f"{where}: {group.gpus} GPUs in a node", hint=f"at most {MAX_GPUS_PER_NODE} are supported")
     if group.gpus and not group.kind:
         raise InputError(f"{where}: nodes with GPUs need a kind", hint='for example kind = "V100-16"')
-    if not group.gpus and not (0 < group.cpus < float("inf") or 0 < group.mem_gib < float("inf")):
+    if group.gpus:
+        gpu_kind(group.kind)
+    elif not (0 < group.cpus < float("inf") or 0 < group.mem_gib < float("inf")):
         raise InputError(f"{where}: it does not say what the nodes hold", hint="give gpus and kind, or cpus, or mem_gib")
 
 

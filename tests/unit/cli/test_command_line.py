@@ -85,11 +85,37 @@ def test_unknown_command_suggests_the_nearest(capsys: pytest.CaptureFixture[str]
     assert err.startswith("error: unknown command 'simulat'\nhint: did you mean 'simulate'? ")
 
 
-def test_unknown_option_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as caught:
-        main(["clusters", "--jsn"])
-    assert caught.value.code == 2
-    assert "--json" in capsys.readouterr().err
+USAGE = {  # what is typed -> error and hint
+    "clusters --jsn": ("queuewise clusters has no option --jsn", "did you mean --json? see queuewise clusters --help"),
+    "simulate --polcy=fcfs": ("queuewise simulate has no option --polcy", "did you mean --policy? see queuewise simulate --help"),
+    "workload info a --formt swf": (
+        "queuewise workload info has no option --formt", "did you mean --format? see queuewise workload info --help"
+    ),
+    "simulate a": ("unexpected argument 'a'", "options begin with --; see queuewise simulate --help"),
+    "simulate --policy fcfs": ("--workload FILE|MODEL is missing", "see queuewise simulate --help"),
+    "workload info": ("FILE|MODEL is missing", "see queuewise workload info --help"),
+    "workload inf a": (
+        "queuewise workload has no subcommand 'inf'", "did you mean 'info'? one of info, convert, generate, fit, download"
+    ),
+    "workload": (
+        "queuewise workload needs a subcommand", "one of info, convert, generate, fit, download; see queuewise workload --help"
+    ),
+    "simulate --workload a --policy fcfs --jobs": ("--jobs needs a value", "see queuewise simulate --help"),
+    "simulate --workload a --policy fcfs --jobs ten": ("--jobs 'ten' is not a whole number", "see queuewise simulate --help"),
+    "simulate --workload a --policy fcfs --seed 1.5": ("--seed '1.5' is not a whole number", "see queuewise simulate --help"),
+    "evaluate --workload a --policy fcfs --warmup lots": ("--warmup 'lots' is not a number", "see queuewise evaluate --help"),
+    "simulate --workload a --policy fcfs --dispatch reordr": (
+        "--dispatch cannot be 'reordr'", "did you mean 'reorder'? one of reorder, commit"
+    ),
+    "simulate --workload a": ("no policy is given", "add --policy fcfs, or several"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("typed", USAGE)
+def test_usage_errors_are_one_line_and_a_hint(typed: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(typed.split()) == 2
+    error, hint = USAGE[typed]
+    assert capsys.readouterr() == ("", f"error: {error}\nhint: {hint}\n")
 
 
 class Failing:

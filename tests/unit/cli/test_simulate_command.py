@@ -132,12 +132,33 @@ def test_table_on_stdout_notes_on_stderr(calls: list[Any], log: str, capsys: pyt
     assert "mean wait" in out
     assert "10.0 s" in out
     assert "compiling the engine, once" in err
-    assert "fcfs: 1 jobs can never run on flat:4 and were rejected: 2" in err
+    assert "1 jobs can never run on flat:4 and were rejected: 2" in err
 
 
 def test_compile_message_comes_only_once(calls: list[Any], log: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["simulate", "--workload", log, "--cluster", "flat:4", "--policy", "fcfs", "--policy", "sjf+easy/8"]) == 0
     assert capsys.readouterr().err.count("compiling the engine") == 1
+
+
+def test_rejected_jobs_are_listed_once_for_all_policies(calls: list[Any], log: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["simulate", "--workload", log, "--cluster", "flat:4", "--policy", "fcfs", "--policy", "sjf+easy/8"]) == 0
+    assert capsys.readouterr().err.count("rejected") == 1
+
+
+def test_logs_of_several_tables_and_mapped_columns_can_be_replayed(calls: list[Any], tmp_path: Path, capsys: Any) -> None:
+    jobs, machines = tmp_path / "cluster_job_log", tmp_path / "cluster_machine_list"
+    job = {"jobid": "a", "vc": "v", "user": "u", "submitted_time": "2017-10-01 00:00:00", "status": "Pass"}
+    attempt = {"start_time": "2017-10-01 00:01:00", "end_time": "2017-10-01 00:02:00", "detail": [{"ip": "m1", "gpus": ["g0", "g1"]}]}
+    jobs.write_text(json.dumps([job | {"attempts": [attempt]}]))
+    machines.write_text("machineId,number of GPUs,single GPU mem\nm1,2,24GB\n")
+    assert main(["simulate", "--workload", str(jobs), "--tables", str(machines), "--policy", "fcfs", "--json"]) == 0
+    assert calls[-1]["cluster"] == "philly"
+    table = tmp_path / "mine.csv"
+    table.write_text("came,took,n\n0,5,2\n7,5,1\n")
+    mapped = ["--map", "came=submit", "took=runtime", "n=gpus", "--format", "csv"]
+    capsys.readouterr()
+    assert main(["simulate", "--workload", str(table), *mapped, "--cluster", "1x2:T4", "--policy", "fcfs", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)[0]["jobs"] == 2
 
 
 def test_run_folder_holds_what_the_docs_say(calls: list[Any], log: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

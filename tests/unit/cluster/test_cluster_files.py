@@ -161,31 +161,34 @@ def test_the_example_of_the_docs_loads_as_described(repository: Path, tmp_path: 
     assert [(vc.name, vc.guaranteed_gpus, vc.max_gpus) for vc in cluster.virtual_clusters] == [("vision", 64.0, 96.0)]
 
 
-BAD_FILES = {
-    "": "has no nodes",
-    "[[nodes]]\ncount = 0\ncpus = 4": "has no nodes",
-    "[[nodes]]\ncount = 2\ncpus = 4\ngpuss = 3": r"unknown key nodes\[0\]\.gpuss \(hint: did you mean 'gpus'\?",
-    "node_penalti = 1\n[[nodes]]\ncount = 1\ncpus = 1": "unknown key node_penalti .*did you mean 'node_penalty'",
-    "[[nodes]]\ncpus = 4": r"nodes\[0\]\.count is missing",
-    "[[nodes]]\ncount = -1\ncpus = 4": r"nodes\[0\]\.count = -1: input should be greater than or equal to 0",
-    "[[nodes]]\ncount = 'two'\ncpus = 4": r"nodes\[0\]\.count = 'two': input should be a valid integer",
-    "[[nodes]]\ncount = 1\ncpus = nan": r"nodes\[0\]\.cpus = nan",
-    "[[nodes]]\ncount = 1\ngpus = 2": "nodes with GPUs need a kind",
-    "[[nodes]]\ncount = 1\ngpus = 2\nkind = 'V10O'": "unknown GPU kind 'V10O'",
-    "[[nodes]]\ncount = 1": "does not say what the nodes hold",
-    "[speeds]\nT4 = 2.0\n[[nodes]]\ncount = 1\ngpus = 2\nkind = 'P100'": "unknown GPU kind in speeds 'T4'",
-    "[speeds]\nP100 = 0.0\n[[nodes]]\ncount = 1\ngpus = 2\nkind = 'P100'": "speeds must be positive",
-    "nodes = 3": "nodes = 3: input should be a valid tuple",
-    "name = 'x'\ncount = ": r"lab\.toml:2: is not valid TOML",
-    "\nname = 'x'\ncount = = 1\n": r"lab\.toml:3: is not valid TOML",
+BAD_FILES = {  # file -> line and problem
+    "": (1, "has no nodes"),
+    "[[nodes]]\ncount = 0\ncpus = 4": (1, "has no nodes"),
+    "[[nodes]]\ncount = 2\ncpus = 4\ngpuss = 3": (4, r"unknown key nodes\[0\]\.gpuss \(hint: did you mean 'gpus'\?"),
+    "node_penalti = 1\n[[nodes]]\ncount = 1\ncpus = 1": (1, "unknown key node_penalti .*did you mean 'node_penalty'"),
+    "name = 'x'\n[[nodes]]\ncpus = 4": (2, r"nodes\[0\]\.count is missing"),
+    "[[nodes]]\ncount = -1\ncpus = 4": (2, r"nodes\[0\]\.count = -1: input should be greater than or equal to 0"),
+    "[[nodes]]\ncount = 1\ncpus = 4\n\n[[nodes]]\n# two\ncount = 'two'": (7, r"nodes\[1\]\.count = 'two': input should be a valid integer"),
+    "[[nodes]]\ncount = 1\ncpus = nan": (3, r"nodes\[0\]\.cpus = nan"),
+    "[[nodes]]\ncount = 1\ngpus = 2": (1, "nodes with GPUs need a kind"),
+    "[[nodes]]\ncount = 1\ncpus = 1\n[[nodes]]\ncount = 1\ngpus = 2\nkind = 'V10O'": (4, "unknown GPU kind 'V10O' .*did you mean 'V100-"),
+    "[[nodes]]\ncount = 1": (1, "does not say what the nodes hold"),
+    "\n[speeds]\nT4 = 2.0\n[[nodes]]\ncount = 1\ngpus = 2\nkind = 'P100'": (2, "unknown GPU kind in speeds 'T4'"),
+    "[speeds]\nP100 = 0.0\n[[nodes]]\ncount = 1\ngpus = 2\nkind = 'P100'": (1, "speeds must be positive"),
+    "speeds.P100 = 'fast'\n[[nodes]]\ncount = 1\ngpus = 2\nkind = 'P100'": (1, r"speeds\.P100 = 'fast'"),
+    "name = 'x'\nnodes = [{count = 1}, {count = 'a'}]": (2, r"nodes\[1\]\.count = 'a'"),
+    "nodes = 3": (1, "nodes = 3: input should be a valid tuple"),
+    "name = 'x'\ncount = ": (2, "is not valid TOML"),
+    "\nname = 'x'\ncount = = 1\n": (3, "is not valid TOML"),
 }
 
 
 @pytest.mark.parametrize(("text", "problem"), BAD_FILES.items(), ids=range(len(BAD_FILES)))
-def test_bad_file_is_refused_naming_the_file_and_the_problem(tmp_path: Path, text: str, problem: str) -> None:
-    with pytest.raises(InputError, match=problem) as caught:
+def test_bad_file_is_refused_naming_the_line_and_the_problem(tmp_path: Path, text: str, problem: tuple[int, str]) -> None:
+    line, message = problem
+    with pytest.raises(InputError, match=message) as caught:
         load_cluster(write(tmp_path, text))
-    assert caught.value.where.startswith(str(tmp_path / "lab.toml"))
+    assert caught.value.where == f"{tmp_path / 'lab.toml'}:{line}"
     assert caught.value.hint
 
 

@@ -6,7 +6,6 @@ Whatever is wrong with a file as a file (missing, a folder, binary, cut off, not
 from __future__ import annotations
 
 import bz2
-import difflib
 import gzip
 import io
 import lzma
@@ -19,7 +18,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from queuewise.errors import InputError
+from queuewise.errors import InputError, nearest
 
 BLOCK_BYTES = 1 << 25
 HEAD_BYTES = 1 << 16
@@ -78,8 +77,9 @@ def _open_raw(path: Path) -> BinaryIO:
             raise InputError("this is a folder", where=str(path), hint="give the file of jobs in it; other tables follow with --tables")
         return path.open("rb")
     except FileNotFoundError:
-        near = difflib.get_close_matches(path.name, [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else [], n=1)
-        raise InputError("no such file", where=str(path), hint=f"did you mean {near[0]!r}?" if near else "check the path") from None
+        beside = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
+        near = nearest(path.name, beside, least=0.6)
+        raise InputError("no such file", where=str(path), hint=f"did you mean {near!r}?" if near else "check the path") from None
     except (OSError, ValueError) as error:
         raise InputError(f"cannot be opened: {one_line(error)}", where=str(path), hint="check the path and its permissions") from None
 

@@ -1,0 +1,104 @@
+"""What is wrong with a command's arguments, as one line with a hint instead of the parser's page.
+
+tyro tells of rejected arguments through a hook that it does not promise to keep (hence the bound on its version in pyproject.toml);
+this module is the only one that knows it. Kinds of rejection that it does not know keep tyro's own words.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import typing
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import tyro
+from tyro import _errors as rejections
+
+from queuewise.errors import InputError, did_you_mean, nearest
+
+_VALUE = re.compile(r"\['?(.*?)'?\]|: '(.*)'$")
+
+
+@contextmanager
+def usage_errors(command: Any, prog: str, arguments: Sequence[str]) -> Iterator[None]:
+    """Turn what tyro rejects into InputErrors; `command` is what is being parsed: a dataclass or a union of subcommands."""
+    subcommands = _subcommands(command)
+    chosen = arguments[0] if arguments and arguments[0] in subcommands else None
+    if chosen:
+        command, prog, subcommands = subcommands[chosen], f"{prog} {chosen}", {}
+
+    def reject(event: rejections.ParseErrorEvent) -> None:
+        error = _explain(event, command, prog, list(subcommands))
+        if error is not None:
+            raise error
+
+    with rejections.on_parse_error(reject):
+        yield
+
+
+def _explain(event: rejections.ParseErrorEvent, command: Any, prog: str, subcommands: list[str]) -> InputError | None:
+    see_help = f"see {prog} --help"
+    if isinstance(event, rejections.MissingArgs) and not event.unrecognized_tokens:
+        missing = [_invocation(argument.arg) for argument in event.missing_arguments]
+        return InputError(f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing", hint=see_help)
+    if isinstance(event, rejections.MissingArgs):
+        return _unrecognized(event.unrecognized_tokens[0], command, prog, subcommands)
+    if isinstance(event, rejections.UnrecognizedArgs):
+        return _unrecognized(event.tokens[0], command, prog, subcommands)
+    if isinstance(event, rejections.MissingSubcommand):
+        return InputError(f"{prog} needs a subcommand", hint=f"one of {', '.join(subcommands)}; {see_help}")
+    if isinstance(event, rejections.BadValue):
+        return InputError(f"{event.argument.display_name()} needs a value", hint=see_help)
+    if isinstance(event, rejections.InvalidChoice):
+        hint = f"{did_you_mean(event.value, event.choices)}one of {', '.join(event.choices)}"
+        return InputError(f"{event.argument.display_name()} cannot be {event.value!r}", hint=hint)
+    if isinstance(event, rejections.InstantiationFailure):
+        return _bad_value(event, see_help)
+    return None
+
+
+def _unrecognized(token: str, command: Any, prog: str, subcommands: list[str]) -> InputError:
+    if token.startswith("-"):
+        option = token.partition("=")[0]
+        near = nearest(option.lstrip("-"), _options(command), least=0.5)
+        return InputError(f"{prog} has no option {option}", hint=f"{f'did you mean --{near}? ' if near else ''}see {prog} --help")
+    if subcommands:
+        hint = f"{did_you_mean(token, subcommands)}one of {', '.join(subcommands)}"
+        return InputError(f"{prog} has no subcommand {token!r}", hint=hint)
+    return InputError(f"unexpected argument {token!r}", hint=f"options begin with --; see {prog} --help")
+
+
+def _bad_value(event: rejections.InstantiationFailure, hint: str) -> InputError:
+    name = event.argument.display_name() if event.argument is not None else "an argument"
+    expected = "a whole number" if "int" in event.message else "a number" if "float" in event.message else ""
+    value = _VALUE.search(event.message.splitlines()[0])
+    if not (expected and value):
+        return InputError(f"{name}: {event.message.splitlines()[0]}", hint=hint)
+    return InputError(f"{name} {next(text for text in value.groups() if text is not None)!r} is not {expected}", hint=hint)
+
+
+def _invocation(argument: Any) -> str:
+    """--jobs N"""
+    name, metavar = argument.display_name(), argument.lowered.metavar
+    return f"{name} {metavar}" if name.startswith("-") and metavar else str(metavar or name)
+
+
+def _subcommands(command: Any) -> dict[str, Any]:
+    """The classes of a union of subcommands by name; nothing for a command without."""
+    return {config.name: member.__origin__ for member in typing.get_args(command) for config in _markers(member) if hasattr(config, "name")}
+
+
+def _options(command: Any) -> Iterator[str]:
+    """Names of a command's options, without the dashes."""
+    for name, hint in typing.get_type_hints(command, include_extras=True).items() if dataclasses.is_dataclass(command) else ():
+        inner = typing.get_args(hint)[0] if _markers(hint) else hint
+        if dataclasses.is_dataclass(inner):
+            yield from _options(inner)
+        elif tyro.conf.Positional not in _markers(hint):
+            yield name.replace("_", "-")
+
+
+def _markers(hint: Any) -> tuple[Any, ...]:
+    return getattr(hint, "__metadata__", ())
