@@ -42,7 +42,7 @@ class MissingExtraError(QueuewiseError):
         super().__init__(f"this needs {package}, which is not installed", hint=f'pip install "queuewise[{extra}]"')
 
 
-def nearest(name: str, valid: Iterable[str], *, least: float = 0.4) -> str | None:
+def nearest(name: str, valid: Iterable[str], *, least: float = 0.5) -> str | None:
     """The valid name most like `name`, if any is at least `least` (0 nothing, 1 the same) like it."""
     likeness = {candidate: _likeness(name.lower(), candidate.lower()) for candidate in valid}
     best = max(likeness, key=lambda candidate: likeness[candidate], default=None)

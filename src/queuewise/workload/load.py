@@ -7,10 +7,12 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from queuewise.errors import InputError, unknown_name
+from queuewise.errors import InputError, did_you_mean
 from queuewise.workload.loaded import ClusterFacts, Loaded, NodeFacts, ReadOptions, Request, Tally
-from queuewise.workload.readers import detect, reader
+from queuewise.workload.readers import READERS, detect, more_files, reader
 from queuewise.workload.readers.source import read_head
+
+GENERIC = ("csv", "parquet")
 
 __all__ = ["ClusterFacts", "Loaded", "NodeFacts", "ReadOptions", "Tally", "load_workload"]
 
@@ -32,16 +34,39 @@ def load_workload(
     if jobs is not None and jobs < 1:
         raise InputError(f"jobs must be at least 1, not {jobs}", hint="leave it out to take all jobs")
     path = Path(source)
+    request = Request(path, tuple(Path(table) for table in tables), options or ReadOptions())
     if format is None and _is_model(path):
+        if tables or request.options.columns:
+            raise InputError(f"{source} is a model, not a log: --tables and --map have no use", hint="leave them out")
         return _generate(str(source), jobs, seed)
-    name = format or detect(read_head(path))
-    loaded = reader(name).read(Request(path, tuple(Path(table) for table in tables), options or ReadOptions()))
+    name = format or _detect(request)
+    _refuse_unused(name, request)
+    loaded = reader(name).read(request)
     if jobs is not None and jobs < len(loaded.workload):
         loaded.tally.note(f"limited to the first {jobs} of {len(loaded.workload)} jobs")
         return dataclasses.replace(loaded, workload=loaded.workload.take(slice(0, jobs)))
     if jobs is not None and jobs > len(loaded.workload):
         loaded.tally.note(f"{jobs} jobs were asked for; the log has only {len(loaded.workload)}")
     return loaded
+
+
+def _detect(request: Request) -> str:
+    """The format by content; a table whose columns the user names is a generic one."""
+    head = read_head(request.path)
+    if request.options.columns:
+        return "parquet" if reader("parquet").sniff(head) else "csv"
+    return detect(head)
+
+
+def _refuse_unused(name: str, request: Request) -> None:
+    """What the format has no use for is not ignored in silence."""
+    most = more_files(name)
+    if len(request.tables) > most:
+        takers = ", ".join(other for other in READERS if more_files(other))
+        text = f"{name} takes {most or 'no'} further file{'s' if most != 1 else ''}, not {len(request.tables)}"
+        raise InputError(text, where=str(request.path), hint=f"formats that take --tables: {takers}")
+    if request.options.columns and name not in GENERIC:
+        raise InputError(f"--map has no use for {name}", where=str(request.path), hint=f"it is for {' and '.join(GENERIC)}")
 
 
 def _is_model(path: Path) -> bool:
@@ -51,7 +76,9 @@ def _is_model(path: Path) -> bool:
     if path.suffix == ".toml" or path.exists():
         return path.suffix == ".toml"
     if str(path) not in models.MODELS and not path.suffix and len(path.parts) == 1:
-        raise unknown_name("workload (no such file, and no model of that name)", str(path), models.MODELS)
+        files = (entry.name for entry in Path().iterdir())
+        hint = f"{did_you_mean(str(path), [*models.MODELS, *files])}models: {', '.join(models.MODELS)}"
+        raise InputError(f"no such file, and no model of that name: {str(path)!r}", hint=hint)
     return str(path) in models.MODELS
 
 

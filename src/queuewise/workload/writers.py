@@ -43,7 +43,9 @@ def write_workload(
 
 def _format_of(path: Path) -> str:
     suffixes = [suffix for suffix in path.suffixes if suffix != ".gz"]
-    return suffixes[-1].lstrip(".").lower() if suffixes else ""
+    if not suffixes:
+        raise InputError("the name does not tell the format", where=str(path), hint=f"end it in .{', .'.join(WRITERS)}")
+    return suffixes[-1].lstrip(".").lower()
 
 
 def _save(target: Path, content: bytes) -> None:

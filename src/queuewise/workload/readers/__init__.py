@@ -1,12 +1,14 @@
 """The formats that can be read. Adding one is one file here and one line in `READERS`.
 
-A reader module has `SUMMARY`, `sniff(head) -> bool` and `read(request) -> Loaded`, and is imported when it is needed. Formats
-are tried in this order, so those with the most telling marks come first.
+A reader module has `SUMMARY`, `sniff(head) -> bool` and `read(request) -> Loaded`, and is imported when it is needed. Where they
+apply it has `HEADERS` (the header lines it is known by), `MACHINE_LISTS` (those of its lists of machines) and `MORE_FILES` (how many
+further files of a log it takes, none by default). Formats are tried in this order, so those with the most telling marks come first.
 """
 
 from __future__ import annotations
 
 import importlib
+from collections.abc import Sequence
 from typing import Protocol, cast
 
 from queuewise.errors import InputError, unknown_name
@@ -32,6 +34,12 @@ def reader(name: str) -> Reader:
     return cast(Reader, importlib.import_module(f"{__name__}.{name}"))
 
 
+def more_files(name: str) -> int:
+    """How many further files of the same log a format takes."""
+    number: int = getattr(reader(name), "MORE_FILES", 0)
+    return number
+
+
 def detect(head: Head) -> str:
     """The first format that recognises the beginning of the file."""
     if not head.start.strip():
@@ -39,6 +47,10 @@ def detect(head: Head) -> str:
     for name in READERS:
         if reader(name).sniff(head):
             return name
-    raise InputError(
-        f"no known format; it begins with {head.first[:60]!r}", where=f"{head.path}:1", hint=f"give --format; known: {', '.join(READERS)}"
-    )
+    from queuewise.workload.readers.unrecognised import explain
+
+    raise explain(head, READERS, _declared("HEADERS"), _declared("MACHINE_LISTS"))
+
+
+def _declared(what: str) -> dict[str, Sequence[Sequence[str]]]:
+    return {name: found for name in READERS if (found := getattr(reader(name), what, None))}

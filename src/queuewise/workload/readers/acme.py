@@ -10,12 +10,13 @@ import polars as pl
 from queuewise.workload.loaded import Loaded, Request
 from queuewise.workload.readers.collector import Collector
 from queuewise.workload.readers.delimited import batches
-from queuewise.workload.readers.fields import not_run, number, one_gpu_tasks, timestamp
+from queuewise.workload.readers.fields import not_run, number, one_gpu_tasks, timestamp, unfit_slurm_state
 from queuewise.workload.readers.source import Head
 
 SUMMARY = "Acme (Shanghai AI Laboratory): trace_seren.csv, trace_kalos.csv"
 
 REQUIRED = ("job_id", "user", "node_num", "gpu_num", "cpu_num", "type", "state", "submit_time", "start_time", "end_time")
+HEADERS = (REQUIRED,)
 
 
 def sniff(head: Head) -> bool:
@@ -28,7 +29,7 @@ def read(request: Request) -> Loaded:
         submit, start, end = timestamp("submit_time"), timestamp("start_time"), timestamp("end_time")
         collect.add(
             batch,
-            skip=not_run(start, end),
+            skip=pl.coalesce(unfit_slurm_state("state"), not_run(start, end)),
             submit=submit, runtime=end - start, recorded_wait=start - submit, **one_gpu_tasks(number("gpu_num"), number("cpu_num")),
             user=pl.col("user"), group=pl.col("type"), job_id=pl.col("job_id"),
         )  # fmt: skip

@@ -11,19 +11,19 @@ import polars as pl
 from queuewise.workload.loaded import Loaded, Request
 from queuewise.workload.readers.collector import Collector
 from queuewise.workload.readers.delimited import batches
-from queuewise.workload.readers.fields import number
+from queuewise.workload.readers.fields import number, unfit_state
 from queuewise.workload.readers.source import Head
 
 SUMMARY = "Alibaba 2017 batch_task.csv, 8 columns without header"
 
 COLUMNS = ("create_time", "modify_time", "job", "task", "instances", "status", "cores", "memory")
-STATUSES = {"Terminated", "Running", "Waiting", "Failed", "Ready", "Interrupted", "Cancelled"}
+FINISHED, UNFINISHED = ("Terminated", "Failed", "Interrupted", "Cancelled"), ("Running", "Waiting", "Ready")
 NO_CORES = "one core where the plan tells none"
 
 
 def sniff(head: Head) -> bool:
     fields = head.first.split(",")
-    return len(fields) == len(COLUMNS) and fields[5] in STATUSES and fields[0].isdigit() and fields[1].isdigit()
+    return len(fields) == len(COLUMNS) and fields[5] in (*FINISHED, *UNFINISHED) and fields[0].isdigit() and fields[1].isdigit()
 
 
 def read(request: Request) -> Loaded:
@@ -33,7 +33,7 @@ def read(request: Request) -> Loaded:
         created, modified, cores = number("create_time"), number("modify_time"), number("cores")
         collect.add(
             batch, {"cpu_milli": (cores.is_null(), NO_CORES)},
-            skip=pl.when(pl.col("status").is_in(["Running", "Waiting", "Ready"])).then(pl.lit("not finished at the end of the log")),
+            skip=unfit_state(pl.col("status"), FINISHED, UNFINISHED),
             submit=created, runtime=modified - created, num_tasks=number("instances"),
             cpu_milli=(cores.fill_null(1.0) * 1000).ceil(), job_id=pl.col("job") + "/" + pl.col("task"),
         )  # fmt: skip

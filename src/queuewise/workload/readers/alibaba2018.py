@@ -9,10 +9,10 @@ from __future__ import annotations
 import polars as pl
 
 from queuewise.workload.loaded import Loaded, Request
-from queuewise.workload.readers.alibaba2017 import NO_CORES, STATUSES
+from queuewise.workload.readers.alibaba2017 import FINISHED, NO_CORES, UNFINISHED
 from queuewise.workload.readers.collector import Collector
 from queuewise.workload.readers.delimited import batches
-from queuewise.workload.readers.fields import not_run, number, positive
+from queuewise.workload.readers.fields import not_run, number, positive, unfit_state
 from queuewise.workload.readers.source import Head
 
 SUMMARY = "Alibaba 2018 batch_task.csv, 9 columns without header"
@@ -22,7 +22,7 @@ COLUMNS = ("task", "instances", "job", "type", "status", "start", "end", "cores"
 
 def sniff(head: Head) -> bool:
     fields = head.first.split(",")
-    return len(fields) == len(COLUMNS) and fields[4] in STATUSES
+    return len(fields) == len(COLUMNS) and fields[4] in (*FINISHED, *UNFINISHED)
 
 
 def read(request: Request) -> Loaded:
@@ -32,7 +32,7 @@ def read(request: Request) -> Loaded:
         start, end, cores = positive("start"), positive("end"), number("cores")
         collect.add(
             batch, {"cpu_milli": (cores.is_null(), NO_CORES)},
-            skip=not_run(start, end),
+            skip=pl.coalesce(unfit_state(pl.col("status"), FINISHED, UNFINISHED), not_run(start, end)),
             submit=start, runtime=end - start, num_tasks=number("instances"), cpu_milli=(cores.fill_null(100.0) * 10).ceil(),
             job_id=pl.col("job") + "/" + pl.col("task"), group=pl.col("type"),
         )  # fmt: skip

@@ -9,24 +9,23 @@ from __future__ import annotations
 from queuewise.workload.loaded import Loaded, Request
 from queuewise.workload.readers import generic
 from queuewise.workload.readers.collector import Collector
-from queuewise.workload.readers.delimited import batches, read_header
+from queuewise.workload.readers.delimited import SEPARATORS, batches, read_header
 from queuewise.workload.readers.source import Head, read_head
 
 SUMMARY = "generic CSV with our field names, or with --map column=field"
 
 COMMENT = "#"
-_SEPARATORS = ",;\t|"
 
 
 def sniff(head: Head) -> bool:
     lines = [line for line in head.lines if not line.startswith(COMMENT)]
-    return bool(lines) and any(generic.enough(_names(lines[0], separator)) for separator in _SEPARATORS)
+    return bool(lines) and any(generic.enough(_names(lines[0], separator)) for separator in SEPARATORS)
 
 
 def read(request: Request) -> Loaded:
     head = read_head(request.path)
     lines = [line for line in head.lines if not line.startswith(COMMENT)]
-    separator = max(_SEPARATORS, key=(lines or [""])[0].count)
+    separator = max(SEPARATORS, key=(lines or [""])[0].count)
     names = read_header(head, separator, COMMENT)
     fields = generic.mapping(names, request)
     collect = Collector(request, "csv", partitions=True)

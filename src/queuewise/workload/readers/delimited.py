@@ -20,7 +20,7 @@ from queuewise.workload.readers.source import Head, blocks, read_head, shown
 
 _OVERFLOW = "__more__"  # an extra column that only rows with too many fields reach
 _NOT_UTF8 = "not UTF-8 from line"
-_SEPARATORS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "|"}
+SEPARATORS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "|"}
 
 TOO_MANY = "too many fields"
 REPEATED_HEADER = "repeated header line"
@@ -80,9 +80,9 @@ def read_header(head: Head, separator: str = ",", comment: str = "", required: S
 
 
 def _other_separator(line: str, separator: str, required: Sequence[str]) -> str:
-    for other, name in _SEPARATORS.items():
+    for other, name in SEPARATORS.items():
         if other != separator and set(required) <= {field.strip() for field in line.split(other)}:
-            return f"fields are separated by {name}, expected {_SEPARATORS.get(separator, separator)}"
+            return f"fields are separated by {name}, expected {SEPARATORS.get(separator, separator)}"
     return ""
 
 

@@ -17,6 +17,7 @@ SUMMARY = "arrival_time,runtime,gpus,priority in seconds"
 
 REQUIRED = ("arrival_time", "runtime", "gpus", "priority")
 NO_GPU = "one core for jobs without GPUs, whose cores the file does not tell"
+HEADERS = (REQUIRED,)
 
 
 def sniff(head: Head) -> bool:

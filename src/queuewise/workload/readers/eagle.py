@@ -10,12 +10,13 @@ import polars as pl
 from queuewise.workload.loaded import Loaded, Request
 from queuewise.workload.readers.collector import Collector
 from queuewise.workload.readers.delimited import batches
-from queuewise.workload.readers.fields import node_tasks, not_run, number, timestamp
+from queuewise.workload.readers.fields import node_tasks, not_run, number, timestamp, unfit_slurm_state
 from queuewise.workload.readers.source import Head
 
 SUMMARY = "NREL Eagle jobs (wallclock_req, nodes_req, processors_req, gpus_req, ...)"
 
 REQUIRED = ("job_id", "wallclock_req", "nodes_req", "processors_req", "gpus_req", "mem_req", "submit_time", "start_time", "end_time")
+HEADERS = (REQUIRED,)
 
 
 def sniff(head: Head) -> bool:
@@ -29,7 +30,7 @@ def read(request: Request) -> Loaded:
         named = {field: pl.col(column) for field, column in _NAMES.items() if column in batch.columns}
         collect.add(
             batch,
-            skip=not_run(start, end),
+            skip=pl.coalesce(unfit_slurm_state("state"), not_run(start, end)) if "state" in batch.columns else not_run(start, end),
             submit=submit, runtime=end - start, recorded_wait=start - submit, requested=number("wallclock_req"),
             **node_tasks(number("nodes_req"), number("processors_req"), number("gpus_req"), number("mem_req")), **named,
         )  # fmt: skip

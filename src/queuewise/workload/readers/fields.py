@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import polars as pl
 
 from queuewise.workload.jobs import WHOLE_GPU
 
 NEVER_STARTED = "never started"
+NOT_FINISHED = "not finished when the log was taken"
+UNKNOWN_STATE = "unknown state"
+
+SLURM_FINISHED = (
+    "BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "REVOKED", "TIMEOUT",
+)  # fmt: skip
+SLURM_UNFINISHED = ("PENDING", "RUNNING", "SUSPENDED", "CONFIGURING", "COMPLETING", "REQUEUED", "RESIZING")
 
 # Spellings of GPU kinds in Alibaba's and Slurm's logs -> names of the catalogue in queuewise.cluster.gpus
 KIND_NAMES = {
@@ -32,6 +41,18 @@ def label(name: str) -> pl.Expr:
 def not_run(start: pl.Expr, end: pl.Expr) -> pl.Expr:
     """The reason to skip a job without start or end, else null."""
     return pl.when(start.is_null()).then(pl.lit(NEVER_STARTED)).when(end.is_null()).then(pl.lit("no end time"))
+
+
+def unfit_state(state: pl.Expr, finished: Sequence[str], unfinished: Sequence[str]) -> pl.Expr:
+    """The reason to skip a job whose state is no final one, or none that the format defines; null where it is fine or not told."""
+    undefined = ~state.is_in([*finished, *unfinished])
+    return pl.when(undefined).then(pl.lit(UNKNOWN_STATE)).when(state.is_in(list(unfinished))).then(pl.lit(NOT_FINISHED))
+
+
+def unfit_slurm_state(column: str) -> pl.Expr:
+    """`unfit_state` of Slurm's states, which may be followed by more, as in `CANCELLED by 1000`."""
+    word = pl.col(column).str.strip_chars().str.extract(r"^(\S+)")
+    return unfit_state(word.str.strip_suffix("+"), SLURM_FINISHED, SLURM_UNFINISHED)
 
 
 def timestamp(column: str | pl.Expr) -> pl.Expr:

@@ -23,6 +23,7 @@ TASK_EVENTS = (
     "different_machines",
 )  # fmt: skip
 _PHASES = {"0": SUBMIT, "1": SCHEDULE, "2": END, "3": END, "4": END, "5": END, "6": END, "7": OTHER, "8": OTHER}
+MORE_FILES = 1_000
 
 
 def sniff(head: Head) -> bool:

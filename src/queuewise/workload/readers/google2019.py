@@ -28,6 +28,8 @@ _TYPES = ("SUBMIT", "QUEUE", "ENABLE", "SCHEDULE", "EVICT", "FAIL", "FINISH", "K
 _PHASE_OF = {"SUBMIT": SUBMIT, "SCHEDULE": SCHEDULE} | dict.fromkeys(("EVICT", "FAIL", "FINISH", "KILL", "LOST"), END)
 _PHASES = {spelling: _PHASE_OF.get(name, OTHER) for code, name in enumerate(_TYPES) for spelling in (name, str(code))}
 _ALLOC_SET = ["1", "ALLOC_SET", "alloc_set"]
+HEADERS = (REQUIRED,)
+MORE_FILES = 1_000
 
 
 def sniff(head: Head) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import polars as pl
 
 from queuewise.workload.readers.collector import Collector
-from queuewise.workload.readers.fields import NEVER_STARTED
+from queuewise.workload.readers.fields import NEVER_STARTED, NOT_FINISHED
 
 SUBMIT, SCHEDULE, END, OTHER = 0, 1, 2, 3
 
@@ -60,7 +60,7 @@ def add_jobs(events: pl.DataFrame, collect: Collector) -> None:
         skip=pl.when(pl.col("submit").is_null()).then(pl.lit("no submission in the log"))
         .when(pl.col("submit") == 0).then(pl.lit("submitted before the log begins"))
         .when(pl.col("start").is_null()).then(pl.lit(NEVER_STARTED))
-        .when(pl.col("open") | pl.col("end").is_null()).then(pl.lit("not finished at the end of the log")),
+        .when(pl.col("open") | pl.col("end").is_null()).then(pl.lit(NOT_FINISHED)),
         submit=pl.col("submit"), runtime=pl.col("end") - pl.col("start"), recorded_wait=pl.col("start") - pl.col("submit"),
         num_tasks=pl.col("tasks"), cpu_milli=pl.when(nothing).then(1000.0).otherwise(cpu), mem_mib=mem,
         priority=pl.col("priority"), user=pl.col("user"), job_name=pl.col("name"), job_id=pl.col("job"),

@@ -11,7 +11,7 @@ import polars as pl
 from queuewise.workload.loaded import ClusterFacts, Loaded, NodeFacts, Request, Tally
 from queuewise.workload.readers.collector import Collector
 from queuewise.workload.readers.delimited import batches, read_header
-from queuewise.workload.readers.fields import not_run, number, one_gpu_tasks, timestamp
+from queuewise.workload.readers.fields import not_run, number, one_gpu_tasks, timestamp, unfit_slurm_state
 from queuewise.workload.readers.source import Head, read_head
 
 SUMMARY = "SenseTime Helios: cluster_log.csv (12 columns) or the reduced list of GPU jobs"
@@ -21,6 +21,8 @@ REDUCED = ("job_id", "submit_time", "gpu_num", "duration")
 GPUS_A_NODE, GPU_KIND = 8, "V100-16"  # the memory of Venus' V100 is not published
 _MAX_NODES = 1_000_000
 _CLAMPED = "duration_clamped_48h"
+HEADERS = (OFFICIAL, REDUCED)
+MORE_FILES = 1
 
 
 def sniff(head: Head) -> bool:
@@ -38,7 +40,7 @@ def _official(request: Request) -> Loaded:
         submit, start, end = timestamp("submit_time"), timestamp("start_time"), timestamp("end_time")
         collect.add(
             batch,
-            skip=not_run(start, end),
+            skip=pl.coalesce(unfit_slurm_state("state"), not_run(start, end)),
             submit=submit, runtime=end - start, recorded_wait=start - submit, **one_gpu_tasks(number("gpu_num"), number("cpu_num")),
             user=pl.col("user"), group=pl.col("vc"), partition=pl.col("vc"), job_id=pl.col("job_id"),
         )  # fmt: skip

@@ -51,7 +51,7 @@ class MalformedRecord(ValueError):
 
 
 def sniff(head: Head) -> bool:
-    return any(line.startswith('"JOB_') and re.match(r'^"[A-Z_]+" "[\d.]+" \d+ ', line) for line in head.lines[:50])
+    return any(line.startswith('"JOB_') and re.match(r'^"[A-Z_]+" "[\d.]+" \d+', line) for line in head.lines[:50])
 
 
 def read(request: Request) -> Loaded:

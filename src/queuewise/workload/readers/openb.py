@@ -22,6 +22,9 @@ SUMMARY = "Alibaba openb 2023 pods (and nodes with --tables)"
 
 PODS = ("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli", "gpu_spec", "qos", "creation_time", "deletion_time", "scheduled_time")
 NODES = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
+HEADERS = (PODS,)
+MACHINE_LISTS = (NODES,)
+MORE_FILES = 1
 
 
 def sniff(head: Head) -> bool:

@@ -17,7 +17,7 @@ from queuewise.workload.jobs import WHOLE_GPU
 from queuewise.workload.loaded import ClusterFacts, Loaded, Request, Tally
 from queuewise.workload.readers.collector import Collector
 from queuewise.workload.readers.delimited import batches
-from queuewise.workload.readers.fields import NEVER_STARTED, kinds, number, one_gpu_tasks
+from queuewise.workload.readers.fields import NEVER_STARTED, NOT_FINISHED, UNKNOWN_STATE, kinds, number, one_gpu_tasks
 from queuewise.workload.readers.machines import cluster_facts
 from queuewise.workload.readers.source import Head, read_head
 
@@ -33,10 +33,13 @@ TABLES = {
     "machine": ("machine", "gpu_type", "cap_cpu", "cap_mem", "cap_gpu"),
 }  # fmt: skip
 SAMPLE = ("job_id", "arrival_s", "service_sec", "gpu_count")
-_STATUSES = {"Terminated", "Failed", "Running", "Waiting"}
+_STATUSES = ("Terminated", "Failed", "Running", "Waiting")
 _MACHINE_TYPES = {"CPU", "MISC", "T4", "P100", "V100", "V100M32", "V100M16"}
 _UTC8 = 8 * 3600.0  # times keep the hour and weekday of UTC+8 under made-up dates, so the clock starts at 08:00 local
 _SECONDS = {"start_time": pl.Float64, "end_time": pl.Float64}
+HEADERS = (SAMPLE, TABLES["task"])
+MACHINE_LISTS = (TABLES["machine"],)
+MORE_FILES = 4
 
 
 def sniff(head: Head) -> bool:
@@ -146,7 +149,8 @@ def _add(tasks: pl.DataFrame, collect: Collector) -> None:
             "gpu_milli": ((percent > 100) & (percent % 100 != 0), "requests of more than one GPU were rounded up to whole GPUs"),
             "cpu_milli": (nothing, "one core where the plan is empty"),
         },
-        skip=pl.when(start.is_null()).then(pl.lit(NEVER_STARTED)).when(end.is_null()).then(pl.lit("not finished at the end of the log")),
+        skip=pl.when(start.is_null()).then(pl.lit(NEVER_STARTED)).when(end.is_null()).then(pl.lit(NOT_FINISHED))
+        .when(~pl.col("status").is_in(_STATUSES)).then(pl.lit(UNKNOWN_STATE)),
         submit=pl.coalesce(pl.col("submit"), start), runtime=end - start, recorded_wait=pl.col("first_start") - pl.col("submit"),
         num_tasks=number("inst_num"), gpu_milli=whole_or_share, mem_mib=(number("plan_mem") * 1024).ceil(),
         cpu_milli=pl.when(nothing).then(1000.0).otherwise((plan_cpu * 10).ceil()),

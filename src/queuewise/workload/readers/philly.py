@@ -15,14 +15,16 @@ import polars as pl
 from queuewise.errors import InputError
 from queuewise.workload.loaded import ClusterFacts, Loaded, Request, Tally
 from queuewise.workload.readers.collector import Collector
-from queuewise.workload.readers.delimited import batches, read_header
-from queuewise.workload.readers.fields import NEVER_STARTED, number, one_gpu_tasks, timestamp
+from queuewise.workload.readers.delimited import batches
+from queuewise.workload.readers.fields import NEVER_STARTED, UNKNOWN_STATE, number, one_gpu_tasks, timestamp
 from queuewise.workload.readers.machines import cluster_facts
-from queuewise.workload.readers.source import Head, one_line, read_all, read_head, shown
+from queuewise.workload.readers.source import Head, one_line, read_all, read_head
 
 SUMMARY = "Microsoft Philly: cluster_job_log (JSON; machine list with --tables) or the reduced CSV"
 
+MACHINES = ("machineId", "number of GPUs", "single GPU mem")
 REDUCED = ("timestamp", "duration", "num_gpus", "cluster")
+_STATUSES = ("Pass", "Killed", "Failed")
 _SCHEMA = {
     "jobid": pl.String,
     "vc": pl.String,
@@ -30,8 +32,12 @@ _SCHEMA = {
     "submitted": pl.String,
     "start": pl.String,
     "end": pl.String,
+    "status": pl.String,
     "gpus": pl.Float64,
 }
+HEADERS = (REDUCED,)
+MACHINE_LISTS = (MACHINES,)
+MORE_FILES = 1
 
 
 def sniff(head: Head) -> bool:
@@ -62,14 +68,15 @@ def _read_official(request: Request, collect: Collector) -> None:
         table,
         skip=pl.when(pl.col("gpus").is_null()).then(pl.lit("no attempts"))
         .when(start.is_null()).then(pl.lit(NEVER_STARTED)).when(end.is_null()).then(pl.lit("still running at the end of the log"))
-        .when(pl.col("gpus") == 0).then(pl.lit("no GPUs in the first attempt")),
+        .when(pl.col("gpus") == 0).then(pl.lit("no GPUs in the first attempt"))
+        .when(~pl.col("status").is_in(_STATUSES)).then(pl.lit(UNKNOWN_STATE)),
         submit=submit, runtime=end - start, recorded_wait=start - submit, **one_gpu_tasks(pl.col("gpus")),
         user=pl.col("user"), group=pl.col("vc"), job_id=pl.col("jobid"),
     )  # fmt: skip
 
 
 def _jobs(request: Request) -> Iterator[tuple[Any, ...]]:
-    """(jobid, vc, user, submitted, first start, last end, GPUs of the first attempt or None without attempts) of every entry."""
+    """(jobid, vc, user, submitted, first start, last end, status, GPUs of the first attempt or None without attempts) of every entry."""
     try:
         entries = json.loads(read_all(request.path))
     except (ValueError, RecursionError) as error:
@@ -85,7 +92,8 @@ def _jobs(request: Request) -> Iterator[tuple[Any, ...]]:
         first, last = (attempts[0], attempts[-1]) if attempts else ({}, {})
         hosts = [host for host in _list(first.get("detail")) if isinstance(host, dict)]
         gpus = float(sum(len(_list(host.get("gpus"))) for host in hosts)) if attempts else None
-        texts = (job.get("jobid"), job.get("vc"), job.get("user"), job.get("submitted_time"), first.get("start_time"), last.get("end_time"))
+        named = [job.get(name) for name in ("jobid", "vc", "user", "submitted_time")]
+        texts = (*named, first.get("start_time"), last.get("end_time"), job.get("status"))
         yield (*(text if isinstance(text, str) else None for text in texts), gpus)
 
 
@@ -98,8 +106,5 @@ def _cluster(request: Request, tally: Tally) -> ClusterFacts | None:
     if not request.tables:
         return None
     path = request.tables[0]
-    columns = read_header(read_head(path))
-    if len(columns) < 3:
-        raise InputError(f"expected machineId, number of GPUs, single GPU mem; found: {shown(', '.join(columns))}", where=f"{path}:1")
-    memory = pl.col(columns[2]).str.extract(r"(\d+)")
-    return cluster_facts("philly", path, gpus=number(columns[1]), kind=pl.lit("PHILLY-") + memory, tally=tally)
+    memory = pl.col(MACHINES[2]).str.extract(r"(\d+)")
+    return cluster_facts("philly", path, gpus=number(MACHINES[1]), kind=pl.lit("PHILLY-") + memory, required=MACHINES, tally=tally)

@@ -13,7 +13,16 @@ from queuewise.workload.loaded import Loaded, Request
 from queuewise.workload.readers import slurm_json
 from queuewise.workload.readers.collector import Collector
 from queuewise.workload.readers.delimited import batches
-from queuewise.workload.readers.fields import KIND_NAMES, clock_duration, mebibytes, node_tasks, not_run, number, timestamp
+from queuewise.workload.readers.fields import (
+    KIND_NAMES,
+    clock_duration,
+    mebibytes,
+    node_tasks,
+    not_run,
+    number,
+    timestamp,
+    unfit_slurm_state,
+)
 from queuewise.workload.readers.source import Head, read_head
 
 SUMMARY = "Slurm sacct --parsable2 (with header, or XDMoD's order without) and sacct --json"
@@ -23,16 +32,12 @@ XDMOD = (
     "elapsed", "exitcode", "state", "nnodes", "ncpus", "reqcpus", "reqmem", "reqtres", "alloctres", "timelimit", "nodelist", "jobname",
 )  # fmt: skip
 REQUIRED = ("jobid", "submit", "start", "end")
-STATES = {
-    "BOOT_FAIL", "CANCELLED", "COMPLETED", "COMPLETING", "CONFIGURING", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PENDING",
-    "PREEMPTED", "REQUEUED", "RESIZING", "REVOKED", "RUNNING", "SUSPENDED", "TIMEOUT",
-}  # fmt: skip
-_UNFINISHED = ["PENDING", "RUNNING", "SUSPENDED", "CONFIGURING", "COMPLETING", "REQUEUED", "RESIZING"]
 _PER_CPU_FLAG = 2.0**31  # older Slurm prints "per CPU" as this bit of the number of MB
 _MAX_NODE_MIB = 2.0**28  # 256 TiB: no node has more, so larger requests mean that none was made
 _USED = (*XDMOD, "elapsedraw", "timelimitraw")
 _SIZE_TEXTS = ["nnodes", "ncpus", "reqcpus", "reqmem", "reqtres", "alloctres", "timelimit", "timelimitraw"]
 _NAMES = {"job_id": "jobid", "user": "user", "group": "account", "partition": "partition", "qos": "qos", "job_name": "jobname"}
+HEADERS = (REQUIRED,)
 
 
 def sniff(head: Head) -> bool:
@@ -70,7 +75,6 @@ def _add(batch: pl.DataFrame, collect: Collector) -> None:
     batch = batch.with_columns(missing).select(*_USED, *(name for name in ("line", "skip") if name in batch.columns))
     batch = _with_sizes(batch).with_columns(timestamp(name).alias(name) for name in ("submit", "start", "end"))
     submit, start, end, nodes, memory = (pl.col(name) for name in ("submit", "start", "end", "nodes", "memory"))
-    state = pl.col("state").str.strip_chars().str.extract(r"^([A-Z_]+)")
     unplaced = (pl.col("nodelist") == "None assigned") & (start == end)
     collect.tally.note_count(
         "jobs were cancelled before they got nodes; they are kept and run for 0 s", batch.select(unplaced.sum()).item()
@@ -79,9 +83,7 @@ def _add(batch: pl.DataFrame, collect: Collector) -> None:
         batch,
         {"mem_mib": (memory > _MAX_NODE_MIB * nodes, "requests beyond any machine were taken as none")},
         skip=pl.when(pl.col("jobid").str.contains(".", literal=True)).then(pl.lit("job step"))
-        .when(~state.is_in(STATES)).then(pl.lit("unknown state"))
-        .when(state.is_in(_UNFINISHED)).then(pl.lit("not finished when the log was taken"))
-        .otherwise(not_run(start, end)),
+        .otherwise(pl.coalesce(unfit_slurm_state("state"), not_run(start, end))),
         submit=submit,
         runtime=pl.coalesce(number("elapsedraw"), clock_duration("elapsed"), end - start),
         recorded_wait=pl.max_horizontal(start - submit, pl.lit(0.0)),

@@ -21,6 +21,7 @@ from typing import BinaryIO, cast
 from queuewise.errors import InputError, nearest
 
 BLOCK_BYTES = 1 << 25
+STEP_BYTES = 1 << 17
 HEAD_BYTES = 1 << 16
 _GZIP, _BZIP2, _XZ, _ZSTD = b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd"
 _TAR_MAGIC, _TAR_MAGIC_AT = b"ustar", 257
@@ -78,7 +79,7 @@ def _open_raw(path: Path) -> BinaryIO:
         return path.open("rb")
     except FileNotFoundError:
         beside = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
-        near = nearest(path.name, beside, least=0.6)
+        near = nearest(path.name, beside, least=0.75)
         raise InputError("no such file", where=str(path), hint=f"did you mean {near!r}?" if near else "check the path") from None
     except (OSError, ValueError) as error:
         raise InputError(f"cannot be opened: {one_line(error)}", where=str(path), hint="check the path and its permissions") from None
@@ -136,10 +137,7 @@ def blocks(path: Path) -> Iterator[tuple[int, bytes]]:
     line, carry = 1, b""
     with open_bytes(path) as stream:
         while True:
-            try:
-                piece = stream.read(BLOCK_BYTES)
-            except _DAMAGED as error:
-                raise _damaged(path, line + carry.count(b"\n"), error) from None
+            piece = _read_block(stream, path, line + carry.count(b"\n"))
             if line == 1 and not carry:
                 piece = piece.removeprefix(_UTF8_BOM)
             text = carry + piece
@@ -150,6 +148,17 @@ def blocks(path: Path) -> Iterator[tuple[int, bytes]]:
                 line += block.count(b"\n")
             if not piece:
                 return
+
+
+def _read_block(stream: BinaryIO, path: Path, line: int) -> bytes:
+    """About BLOCK_BYTES, in small steps, so that damage is found near the line (beginning at `line`) where it is."""
+    steps: list[bytes] = []
+    try:
+        while len(steps) * STEP_BYTES < BLOCK_BYTES and (step := stream.read(STEP_BYTES)):
+            steps.append(step)
+    except _DAMAGED as error:
+        raise _damaged(path, line + sum(step.count(b"\n") for step in steps), error) from None
+    return b"".join(steps)
 
 
 def read_all(path: Path) -> bytes:

@@ -21,6 +21,9 @@ SUMMARY = "Alibaba spot GPU 2026 jobs (and nodes with --tables)"
 
 OFFICIAL = ("job_name", "organization", "gpu_model", "cpu_request", "gpu_request", "worker_num", "submit_time", "duration", "job_type")
 NODES = ("gpu_model", "gpu_capacity_num", "cpu_num", "node_name")
+HEADERS = (OFFICIAL,)
+MACHINE_LISTS = (NODES,)
+MORE_FILES = 1
 
 
 def sniff(head: Head) -> bool:

@@ -10,14 +10,19 @@ import polars as pl
 from queuewise.workload.loaded import Loaded, Request
 from queuewise.workload.readers.collector import Collector
 from queuewise.workload.readers.delimited import batches
-from queuewise.workload.readers.fields import node_tasks, not_run, number, positive
+from queuewise.workload.readers.fields import node_tasks, not_run, number, positive, unfit_state
 from queuewise.workload.readers.source import Head
 
 SUMMARY = "MIT SuperCloud slurm-log.csv"
 
 REQUIRED = ("id_job", "time_submit", "time_start", "time_end", "state", "timelimit", "tres_alloc")
 _UNLIMITED_MINUTES = 4294967295
+_UNFINISHED = ("0", "1", "2")  # pending, running, suspended
+_FINISHED = tuple(
+    map(str, range(3, 12))
+)  # complete, cancelled, failed, timeout, node failure, preempted, boot failure, deadline, no memory
 _NAMES = {"job_id": "id_job", "user": "id_user", "group": "id_group", "partition": "partition", "qos": "id_qos", "job_name": "job_name"}
+HEADERS = (REQUIRED,)
 
 
 def sniff(head: Head) -> bool:
@@ -32,12 +37,17 @@ def read(request: Request) -> Loaded:
         named = {field: pl.col(column) for field, column in _NAMES.items() if column in batch.columns}
         collect.add(
             batch,
-            skip=not_run(start, end),
+            skip=pl.coalesce(unfit_state(_base_state(), _FINISHED, _UNFINISHED), not_run(start, end)),
             submit=submit, runtime=end - start, recorded_wait=pl.max_horizontal(start - submit, pl.lit(0.0)),
             requested=pl.when(limit < _UNLIMITED_MINUTES).then(limit * 60),
             **node_tasks(_resource(4), _resource(1), gpus, _resource(2)), **named,
         )  # fmt: skip
     return collect.finish()
+
+
+def _base_state() -> pl.Expr:
+    """Slurm's number of the state, without the flags in its higher bits."""
+    return (number("state").cast(pl.Int64, strict=False) % 256).cast(pl.String)
 
 
 def _resource(number: int) -> pl.Expr:

@@ -106,7 +106,7 @@ def test_supercloud_resources_by_number(read) -> None:
     assert [shape(loaded.workload, job) for job in range(2)] == [(2, 2000, 20_000, 4000), (1, 0, 1000, 100)]
     np.testing.assert_equal(loaded.workload.requested, [3600, np.nan])
     assert loaded.workload.recorded_wait.tolist() == [60, 0]
-    assert loaded.tally.skipped == {"never started": 1, "no end time": 1}
+    assert loaded.tally.skipped == {"never started": 1, "not finished when the log was taken": 1}
 
 
 def test_eagle_nodes_and_uneven_gpus(read) -> None:
@@ -185,7 +185,7 @@ def test_pai_tables_are_joined(pai_tables: dict[str, Path]) -> None:
     assert workload.runtime.tolist() == [90, 80, 45]
     assert [workload.kind_sets[code] for code in workload.kind_set] == [(), ("V100-32",), ()]
     assert (workload.users, workload.job_name.tolist()) == (("u1", "u2"), [0, 0, -1])
-    assert loaded.tally.skipped == {"not finished at the end of the log": 1}
+    assert loaded.tally.skipped == {"not finished when the log was taken": 1}
     assert loaded.tally.filled == {"runtime": 1, "gpu_milli": 1}
     assert loaded.cluster is not None
     assert [(node.count, node.kind, node.gpus) for node in loaded.cluster.nodes] == [(2, "V100-32", 8), (1, "", 0)]
