@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from reference.placement import Placer
-from reference.state import Job, Piece, State
+from reference.state import Job, Piece, State, nodes_of
 
 
 class Simulation(Protocol):
@@ -61,10 +61,13 @@ def state_at(sim: Simulation, time: float) -> State:
 
 
 def shadow_time(sim: Simulation, head: Job) -> float:
-    """The earliest time at which the head fits if running jobs end when expected."""
+    """The earliest time at which the head fits if running jobs end when expected, ∞ if it never does."""
     state = sim.state.copy()
-    by_end = sorted(sim.running.values(), key=lambda job: job.expected_end(sim.now))
-    for time, ending in itertools.groupby(by_end, key=lambda job: job.expected_end(sim.now)):
+
+    def expected_end(job: Job) -> float:
+        return job.expected_end(sim.now)
+
+    for time, ending in itertools.groupby(sorted(sim.running.values(), key=expected_end), key=expected_end):
         for job in ending:
             state.give_back(job.pieces, job.demand)
         if sim.placer.fits(head, state):
@@ -73,11 +76,14 @@ def shadow_time(sim: Simulation, head: Job) -> float:
 
 
 def expected_end_if_started(sim: Simulation, job: Job, pieces: list[Piece]) -> float:
-    return sim.now + job.estimate * job.factor_on({piece.node for piece in pieces})
+    return sim.now + job.est * job.factor_on(nodes_of(pieces))
 
 
 def easy(sim: Simulation, head: Job, candidates: list[Job]) -> None:
     shadow = shadow_time(sim, head)
+    if shadow == math.inf:
+        greedy(sim, head, candidates)
+        return
 
     def head_still_fits(job: Job, pieces: list[Piece]) -> bool:
         at_shadow = state_at(sim, shadow)
@@ -136,26 +142,29 @@ class Plan:
 
 
 def conservative(sim: Simulation, head: Job, candidates: list[Job]) -> None:
-    plan = Plan(head.machine.total)
+    empty = head.machine.empty()
+    empty.closed = sim.state.closed
+    plan = Plan(empty)
     for job in sim.running.values():
         plan.add(Hold(job, job.pieces, -math.inf, job.expected_end(sim.now)))
     for job in [head, *candidates]:
-        length = job.estimate * job.worst_factor
+        length = job.est * job.worst_factor
         pieces = sim.placer.place(job, plan.view(sim.now, sim.now + length).least(sim.state))
         if pieces is not None:
             sim.start(job, pieces)
             plan.add(Hold(job, pieces, sim.now, sim.now + length))
-        else:
-            plan.add(reserve(sim, plan, job, length))
+        elif (reservation := reserve(sim, plan, job, length)) is not None:
+            plan.add(reservation)
 
 
-def reserve(sim: Simulation, plan: Plan, job: Job, length: float) -> Hold:
-    """The earliest hold for a job that cannot start now."""
+def reserve(sim: Simulation, plan: Plan, job: Job, length: float) -> Hold | None:
+    """The earliest hold for a job that cannot start now; None if closed nodes leave it no place at any time."""
     for time in sorted({sim.now} | {hold.end for hold in plan.holds}):
         pieces = sim.placer.place(job, plan.view(time, time + length))
         if pieces is not None:
             return Hold(job, pieces, time, time + length)
-    raise AssertionError("a job that is not rejected fits once everything is gone")
+    assert plan.empty.closed, "a job that is not rejected fits once everything is gone"
+    return None
 
 
 RULES: dict[str, Callable[[Simulation, Job, list[Job]], None]] = {

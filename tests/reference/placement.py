@@ -24,7 +24,7 @@ class Placer:
     option: str | None
     seed: int
     types: list[tuple[Demand, int]]  # FGD's task types and their weights
-    starts: int = 0  # jobs started so far in this simulation
+    starts: int = 0  # runs started so far in this simulation
 
     def fits(self, job: Job, state: State) -> bool:
         """Whether the rule can place the job in this state."""

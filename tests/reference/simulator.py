@@ -1,4 +1,4 @@
-"""The simulation itself: SimPy keeps the time, this module handles completions, arrivals and decisions."""
+"""The simulation itself: SimPy keeps the time, this module handles events and decisions."""
 
 from __future__ import annotations
 
@@ -12,25 +12,34 @@ import numpy as np
 import simpy
 from numpy.typing import NDArray
 
+from queuewise.cluster.conditions import Conditions, Outage
 from queuewise.cluster.spec import Cluster
 from queuewise.workload.jobs import ANY_PARTITION, Workload
-from reference import backfill
+from reference import backfill, defrag, preemption, stopping
 from reference.orders import Facts, in_order
 from reference.placement import Placer, task_types
-from reference.state import Job, Machine, Piece, make_jobs
+from reference.state import Job, Machine, Piece, Run, make_jobs, nodes_of
 
-DONE, REJECTED, KILLED = 3, 4, 5  # the numbers of queuewise.sim.schedule, which this must not import
-BEFORE_COMPLETIONS, COMPLETION, ARRIVAL, DECISION = range(-1, 3)  # at equal times, in this order
+QUEUED, DONE, REJECTED, KILLED, FAILED = 1, 3, 4, 5, 6  # the numbers of queuewise.sim.schedule, which this must not import
+# Events of one time, in this order.
+BEFORE_COMPLETIONS, COMPLETION, REPAIR, FAILURE, TIMER, ARRIVAL, DECISION = range(7)
 
 Floats = NDArray[np.float64]
+Stay = tuple[int, float, float, tuple[tuple[int, int, int], ...]]  # job, start, end, pieces as (node, tasks, bit mask of GPUs)
 
 
 @dataclass(frozen=True)
 class Result:
-    start: Floats  # [J] inf if rejected
-    end: Floats  # [J] inf if rejected
+    start: Floats  # [J] first start, inf if it never started
+    end: Floats  # [J] inf if it never ended
     status: NDArray[np.int8]  # [J]
-    pieces: list[tuple[int, int, int, int]]  # (job, node, tasks, bit mask of GPUs), sorted
+    preemptions: NDArray[np.int32]  # [J] times stopped
+    runs: list[Stay]  # sorted
+
+    @property
+    def pieces(self) -> list[tuple[int, int, int, int]]:
+        """(job, node, tasks, bit mask of GPUs) of all runs, sorted."""
+        return sorted((job, *piece) for job, _, _, pieces in self.runs for piece in pieces)
 
 
 @dataclass(frozen=True)
@@ -41,27 +50,41 @@ class Policy:
     second_order: str
     placement: str
     option: str | None
+    preemptive: str | None = None  # one of preemption.NAMES
+    threshold: float | None = None
+    migrates: bool = False
 
     @classmethod
     def parse(cls, name: str) -> Policy:
-        """`order[+backfill[/D][:order2]][@placement[:option]]`; the order `random` alone backfills greedily."""
-        pattern = r"(\w+)(?:\+([a-z-]+)(?:/(\d+))?(?::(\w+))?)?(?:@(\w+)(?::(\w+))?)?"
-        match = re.fullmatch(pattern, name)
+        """`order[+backfill[/D][:order2]][@placement[:option]]`, or a preemptive policy instead of the part before the @.
+
+        The order `random` alone backfills greedily.
+        """
+        rule, _, where = name.partition("@")
+        placement, _, option = (where or "pack").partition(":")
+        first, _, parameter = rule.partition(":")
+        if first in preemption.NAMES:
+            return cls("fcfs", "none", None, "fcfs", placement, option or None, first, float(parameter) if parameter else None)
+        if first == "defrag":
+            order = parameter or "fcfs"
+            return cls(order, "greedy", None, order, placement, option or None, migrates=True)
+        match = re.fullmatch(r"(\w+)(?:\+([a-z-]+)(?:/(\d+))?(?::(\w+))?)?", rule)
         assert match, name
-        order, rule, depth, second, placement, option = match.groups()
+        order, fill, depth, second = match.groups()
         default_rule = "greedy" if order == "random" else "none"
-        return cls(order, rule or default_rule, int(depth) if depth else None, second or order, placement or "pack", option)
+        return cls(order, fill or default_rule, int(depth) if depth else None, second or order, placement, option or None)
 
 
 class Clock(simpy.Environment):
     """SimPy's environment, with events at exact times: `now + (time - now)` would round."""
 
-    def call_at(self, time: float, priority: int, action: Callable[[], None]) -> None:
+    def call_at(self, time: float, kind: int, rank: int, action: Callable[[], None]) -> None:
+        """At one time: by kind, then by rank."""
         event = simpy.Event(self)
         event._ok, event._value = True, None
         assert event.callbacks is not None
         event.callbacks.append(lambda _: action())
-        heapq.heappush(self._queue, (time, priority, next(self._eid), event))  # type: ignore[misc]
+        heapq.heappush(self._queue, (time, (kind, rank), next(self._eid), event))  # type: ignore[misc]
 
 
 class Simulator:
@@ -75,14 +98,18 @@ class Simulator:
         seed: int,
         kill: bool,
         predicted: Floats | None,
+        conditions: Conditions,
     ) -> None:
         self.clock = Clock()
         self.policy = Policy.parse(policy)
         self.dispatch = dispatch
         self.kill = kill
         self.workload = workload
+        self.cluster = cluster
+        self.conditions = conditions
+        self.costs = conditions.preemption
         machine = Machine.of(cluster)
-        self.jobs = make_jobs(workload, machine, estimate)
+        self.jobs = make_jobs(workload, machine, estimate, kill_at_limit=kill)
         self.facts = Facts(workload, self.jobs, predicted, seed)
         types = task_types(workload, machine) if self.policy.placement == "fgd" else []
         self.placer = Placer(machine, self.policy.placement, self.policy.option, seed, types)
@@ -92,10 +119,15 @@ class Simulator:
         self.committed: list[int | None] = [None for _ in cluster.partitions]
         self.queue_of_partition = {partition.name: q for q, partition in enumerate(cluster.partitions)}
         self.one_queue = bool((workload.partition == ANY_PARTITION).any())
+        self.first_start = np.full(len(workload), math.inf)
         self.end = np.full(len(workload), math.inf)
         self.status = np.zeros(len(workload), dtype=np.int8)
+        self.runs: list[Stay] = []
         self.decision_due = False
         self.one_by_one = self.policy.backfill == "easy-strict"
+        self.preemptive: preemption.Preemptive | None = None
+        if self.policy.preemptive is not None:
+            self.preemptive = preemption.Preemptive(self, self.policy.preemptive, self.policy.threshold, workload)
 
     @property
     def now(self) -> float:
@@ -104,32 +136,132 @@ class Simulator:
     def run(self) -> Result:
         for job in self.jobs:
             kind = BEFORE_COMPLETIONS if self.one_by_one else ARRIVAL
-            self.clock.call_at(float(self.workload.submit[job.index]), kind, lambda job=job: self.arrive(job))  # type: ignore[misc]
-        self.clock.run()
-        pieces = [(job.index, p.node, p.tasks, sum(1 << g for g in p.gpus)) for job in self.jobs for p in job.pieces]
-        start = np.array([job.start for job in self.jobs], dtype=np.float64)
-        return Result(start, self.end, self.status, sorted(pieces))
+            self.clock.call_at(float(self.workload.submit[job.index]), kind, job.index, lambda job=job: self.arrive(job))  # type: ignore[misc]
+        if len(self.jobs):
+            for outage in self.conditions.outages_on(self.cluster, float(self.workload.submit[0]), float(self.workload.submit[-1])):
+                self.expect(outage)
+        while self.clock.peek() < math.inf and (self.status < DONE).any():
+            self.clock.step()
+        assert not self.running
+        stops = np.array([job.stops for job in self.jobs], dtype=np.int32)
+        return Result(self.first_start, self.end, self.status, stops, sorted(self.runs))
 
-    # --- events
+    # --- arrivals and completions
 
     def arrive(self, job: Job) -> None:
         if job.fewest is None:
             self.status[job.index] = REJECTED
         else:
-            self.queues[self.queue_of(job)].add(job.index)
+            self.enqueue(job)
         self.decide_after_events()
+
+    def enqueue(self, job: Job) -> None:
+        self.status[job.index] = QUEUED
+        self.queues[self.queue_of(job)].add(job.index)
 
     def queue_of(self, job: Job) -> int:
         if self.one_queue:
             return 0
         return self.queue_of_partition[self.workload.partitions[self.workload.partition[job.index]]]
 
-    def complete(self, job: Job, status: int) -> None:
-        del self.running[job.index]
-        self.state.give_back(job.pieces, job.demand)
+    def complete(self, job: Job, run: Run) -> None:
+        if job.run is not run:  # it was stopped before
+            return
+        self.leave(job)
+        self.finish(job, KILLED if self.kill and job.runtime > job.requested else DONE)
+        self.decide_after_events()
+
+    def finish(self, job: Job, status: int) -> None:
         self.end[job.index] = self.now
         self.status[job.index] = status
+
+    # --- starting and stopping
+
+    def start(self, job: Job, pieces: list[Piece]) -> None:
+        self.queues[self.queue_of(job)].remove(job.index)
+        self.state.take(pieces, job.demand)
+        nodes = nodes_of(pieces)
+        begin = self.now + stopping.overhead(job, nodes, self.costs)
+        job.run = run = Run(self.now, begin, job.factor_on(nodes), pieces)
+        job.changes += 1
+        self.running[job.index] = job
+        self.placer.starts += 1
+        self.first_start[job.index] = min(self.first_start[job.index], self.now)
+        self.clock.call_at(begin + job.rem * run.factor, COMPLETION, self.placer.starts, lambda: self.complete(job, run))
+        if (self.preemptive or self.policy.migrates) and self.costs.quantum_s > 0:
+            self.set_timer(self.now + self.costs.quantum_s, job, lambda: None)
+        if self.preemptive:
+            self.preemptive.started(job)
+
+    def leave(self, job: Job) -> None:
+        """The present run is over, one way or the other."""
+        run = job.stay
+        del self.running[job.index]
+        self.state.give_back(run.pieces, job.demand)
+        pieces = sorted((p.node, p.tasks, sum(1 << g for g in p.gpus)) for p in run.pieces)
+        self.runs.append((job.index, run.start, self.now, tuple(pieces)))
+        job.last_nodes = job.nodes
+        job.run = None
+        job.changes += 1
+
+    def stop(self, job: Job, *, saved: bool) -> None:
+        worked = stopping.stop(job, self.now, self.costs, saved=saved)
+        self.leave(job)
+        self.enqueue(job)
+        if self.preemptive:
+            self.preemptive.stopped(job, worked)
+
+    def preempt(self, job: Job) -> None:
+        self.stop(job, saved=self.costs.mode == "suspend")
+
+    def migrate(self, moves: list[tuple[Job, list[Piece]]]) -> None:
+        for job, _ in moves:
+            self.stop(job, saved=True)
+        for job, pieces in moves:
+            self.start(job, pieces)
+
+    def old_enough(self, job: Job) -> bool:
+        """Whether a policy may stop the present run."""
+        return self.now >= job.stay.start + self.costs.quantum_s
+
+    def set_timer(self, time: float, job: Job, action: Callable[[], None]) -> None:
+        """Do this then, unless the job has started, stopped or ended in between."""
+        changes = job.changes
+
+        def due() -> None:
+            if job.changes == changes:
+                action()
+                self.decide_after_events()
+
+        self.clock.call_at(time, TIMER, job.index, due)
+
+    # --- outages
+
+    def expect(self, outage: Outage) -> None:
+        self.clock.call_at(outage.start, FAILURE, outage.node, lambda: self.close(outage))
+        if outage.end < math.inf:
+            self.clock.call_at(outage.end, REPAIR, outage.node, lambda: self.reopen(outage.node))
+
+    def close(self, outage: Outage) -> None:
+        self.state.closed |= {outage.node}
+        if outage.kind == "fail":
+            for j in sorted(self.running):
+                if outage.node in self.jobs[j].nodes:
+                    self.fail(self.jobs[j])
         self.decide_after_events()
+
+    def fail(self, job: Job) -> None:
+        self.stop(job, saved=False)
+        if not self.conditions.requeue:
+            self.queues[self.queue_of(job)].remove(job.index)
+            self.finish(job, FAILED)
+            job.changes += 1
+
+    def reopen(self, n: int) -> None:
+        self.state.closed -= {n}
+        self.decide_after_events()
+
+    # --- decisions
 
     def decide_after_events(self) -> None:
         """One decision per instant, after everything else that happens at it; or one after each event."""
@@ -137,24 +269,14 @@ class Simulator:
             self.decide()
         elif not self.decision_due:
             self.decision_due = True
-            self.clock.call_at(self.now, DECISION, self.decide)
-
-    def start(self, job: Job, pieces: list[Piece]) -> None:
-        self.queues[self.queue_of(job)].remove(job.index)
-        self.state.take(pieces, job.demand)
-        job.start, job.pieces = self.now, pieces
-        job.factor = job.factor_on(job.nodes)
-        self.running[job.index] = job
-        self.placer.starts += 1
-        killed = self.kill and job.runtime > job.requested
-        length = (job.requested if killed else job.runtime) * job.factor
-        self.clock.call_at(self.now + length, COMPLETION, lambda: self.complete(job, KILLED if killed else DONE))
-
-    # --- decisions
+            self.clock.call_at(self.now, DECISION, 0, self.decide)
 
     def decide(self) -> None:
         self.decision_due = False
         for q in range(len(self.queues)):
+            if self.preemptive:
+                self.preemptive.serve(q)
+                continue
             head = self.start_from_head(q)
             if head is not None:
                 self.backfill(q, head)
@@ -163,11 +285,13 @@ class Simulator:
         """Start jobs in order while they fit; the first that does not is the blocked head."""
         order = in_order(self.policy.order, self.facts, self.queues[q], self.now)
         committed = self.committed[q]
-        if self.dispatch == "commit" and committed is not None:
+        if self.dispatch == "commit" and committed in order:
             order.remove(committed)
             order.insert(0, committed)
         for j in order:
             pieces = self.placer.place(self.jobs[j], self.state)
+            if pieces is None and self.policy.migrates and defrag.make_room(self, self.jobs[j]):
+                pieces = self.placer.place(self.jobs[j], self.state)
             if pieces is None:
                 self.committed[q] = j
                 return self.jobs[j]
@@ -192,6 +316,8 @@ def simulate(
     seed: int = 0,
     kill_at_limit: bool = False,
     predicted: Floats | None = None,
+    conditions: Conditions | None = None,
 ) -> Result:
     """Replay the workload on the cluster under the named policy; `predicted` is what `qssf` goes by (the estimate by default)."""
-    return Simulator(workload, cluster, policy, dispatch, estimate, seed, kill_at_limit, predicted).run()
+    conditions = conditions if conditions is not None else Conditions()
+    return Simulator(workload, cluster, policy, dispatch, estimate, seed, kill_at_limit, predicted, conditions).run()

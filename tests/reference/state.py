@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 
 from queuewise.cluster.spec import NO_GPU, Cluster
@@ -16,14 +17,15 @@ WHOLE = 1000  # milli of one GPU
 
 @dataclass
 class State:
-    """What is free: per node, and per GPU of a node."""
+    """What is free: per node, and per GPU of a node. A node that is down or drained is closed: it has no slots."""
 
     gpus: list[list[int]]  # [node][gpu] free milli
     cpu: list[int]  # [node] free milli cores
     mem: list[int]  # [node] free MiB
+    closed: frozenset[int] = frozenset()  # nodes
 
     def copy(self) -> State:
-        return State([list(node) for node in self.gpus], list(self.cpu), list(self.mem))
+        return State([list(node) for node in self.gpus], list(self.cpu), list(self.mem), self.closed)
 
     def take(self, pieces: Iterable[Piece], demand: Demand) -> None:
         self._add(pieces, demand, -1)
@@ -39,11 +41,16 @@ class State:
             self.mem[piece.node] += sign * piece.tasks * demand.mem
 
     def least(self, other: State) -> State:
-        """What is free in both states: the elementwise minimum."""
+        """What is free in both states: the elementwise minimum, and open only what is open in both."""
         gpus = [[min(a, b) for a, b in zip(x, y, strict=True)] for x, y in zip(self.gpus, other.gpus, strict=True)]
         cpu = [min(a, b) for a, b in zip(self.cpu, other.cpu, strict=True)]
         mem = [min(a, b) for a, b in zip(self.mem, other.mem, strict=True)]
-        return State(gpus, cpu, mem)
+        return State(gpus, cpu, mem, self.closed | other.closed)
+
+    @property
+    def overdrawn(self) -> bool:
+        """Whether more has been taken than there was."""
+        return any(free < 0 for free in itertools.chain(self.cpu, self.mem, *self.gpus))
 
 
 @dataclass(frozen=True)
@@ -70,7 +77,7 @@ class Demand:
 
     def slots(self, state: State, n: int) -> int:
         """How many of the tasks node n can take in this state."""
-        if not self.accepts[n]:
+        if not self.accepts[n] or n in state.closed:
             return 0
         limits = []
         if self.is_share:
@@ -143,9 +150,19 @@ class Machine:
         return 0.0 if kind == NO_GPU else self.cluster.kinds[kind].peak_watts - self.cluster.kinds[kind].idle_watts
 
 
+@dataclass(frozen=True)
+class Run:
+    """One stay of a job on the machine."""
+
+    start: float
+    begin: float  # when it begins to work: the overhead of a restart lies before
+    factor: float
+    pieces: list[Piece]
+
+
 @dataclass
 class Job:
-    """One row of the workload, with everything that follows from it on the empty cluster."""
+    """One row of the workload, with everything that follows from it on the empty cluster, and how far it has come."""
 
     index: int
     runtime: float
@@ -154,10 +171,15 @@ class Job:
     num_tasks: int
     demand: Demand
     machine: Machine
-    # while running:
-    start: float = math.inf
-    factor: float = math.nan
-    pieces: list[Piece] = field(default_factory=list)
+    size: float
+    rem: float  # remaining work
+    est: float  # remaining estimate
+    run: Run | None = None  # while running
+    last_nodes: set[int] | None = None  # of the run before
+    saved: bool = False  # whether the last stop left a checkpoint
+    worked: float = 0.0  # seconds in all runs that were stopped
+    stops: int = 0
+    changes: int = 0  # starts, stops and ends so far
 
     @cached_property
     def caps(self) -> list[int]:
@@ -192,15 +214,31 @@ class Job:
         return penalty / min(self.speed(n) for n, cap in enumerate(self.caps) if cap)
 
     def expected_end(self, now: float) -> float:
-        return max(self.start + self.estimate * self.factor, now)
+        return max(self.stay.begin + self.est * self.stay.factor, now)
+
+    @property
+    def stay(self) -> Run:
+        """The present run of a running job."""
+        assert self.run is not None
+        return self.run
+
+    @property
+    def pieces(self) -> list[Piece]:
+        """Where the running job stands."""
+        return self.stay.pieces
 
     @property
     def nodes(self) -> set[int]:
-        return {piece.node for piece in self.pieces}
+        return nodes_of(self.pieces)
 
 
-def make_jobs(workload: Workload, machine: Machine, estimate: Iterable[float]) -> list[Job]:
+def nodes_of(pieces: Iterable[Piece]) -> set[int]:
+    return {piece.node for piece in pieces}
+
+
+def make_jobs(workload: Workload, machine: Machine, estimate: Iterable[float], *, kill_at_limit: bool = False) -> list[Job]:
     jobs = []
+    size = workload.size.tolist()
     accepted: dict[tuple[int, int], tuple[bool, ...]] = {}
     for j, expected in enumerate(estimate):
         kind_set, p = int(workload.kind_set[j]), int(workload.partition[j])
@@ -209,5 +247,8 @@ def make_jobs(workload: Workload, machine: Machine, estimate: Iterable[float]) -
             accepted[kind_set, p] = machine.accepted(workload.kind_sets[kind_set], name)
         demand = Demand(int(workload.gpu_milli[j]), int(workload.cpu_milli[j]), int(workload.mem_mib[j]), accepted[kind_set, p])
         runtime, requested = float(workload.runtime[j]), float(workload.requested[j])
-        jobs.append(Job(j, runtime, requested, float(expected), int(workload.num_tasks[j]), demand, machine))
+        work = requested if kill_at_limit and runtime > requested else runtime
+        jobs.append(
+            Job(j, runtime, requested, float(expected), int(workload.num_tasks[j]), demand, machine, size[j], work, float(expected))
+        )
     return jobs

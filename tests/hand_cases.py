@@ -1,0 +1,180 @@
+"""Schedules with preemption and outages, worked out by hand from the normative page.
+
+The reference and the engine are both held to them. A schedule is the list of all runs, sorted: (job, start, end, nodes).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from queuewise.cluster.conditions import Conditions, Maintenance, Outage, Preemption
+from queuewise.cluster.spec import Cluster, NodeGroup, build
+from queuewise.workload.jobs import Workload
+
+QUEUED, DONE, REJECTED, KILLED, FAILED = 1, 3, 4, 5, 6
+INF = float("inf")
+PERFECT = Conditions()
+
+
+@dataclass(frozen=True)
+class HandCase:
+    name: str
+    policy: str
+    cluster: Cluster
+    workload: Workload
+    runs: list[tuple[int, float, float, tuple[int, ...]]]
+    conditions: Conditions = PERFECT
+    status: tuple[int, ...] = ()  # all done if not given
+    estimate: tuple[float, ...] = ()  # the truth if not given
+
+    @property
+    def known(self) -> Any:
+        return np.array(self.estimate or self.workload.runtime, dtype=np.float64)
+
+    @property
+    def expected_status(self) -> list[int]:
+        return list(self.status or [DONE] * len(self.workload))
+
+
+def gpu_nodes(*gpus: int) -> Cluster:
+    return build("nodes", [NodeGroup(1, gpus=count, kind="V100-16") for count in gpus])
+
+
+def tasks(*rows: tuple[float, float, int], gpus: tuple[int, ...] = (), priority: tuple[float, ...] = ()) -> Workload:
+    """Jobs as (submit, runtime, tasks), a task being one GPU or as many as `gpus` says."""
+    submit, runtime, num = (np.array(column) for column in zip(*rows, strict=True))
+    milli = np.array(gpus or [1] * len(rows), dtype=np.int32) * 1000
+    urgency = np.array(priority or [0.0] * len(rows), dtype=np.float64)
+    return Workload(submit.astype(np.float64), runtime.astype(np.float64), num.astype(np.int32), milli, priority=urgency)
+
+
+def costs(**values: Any) -> Conditions:
+    return Conditions(preemption=Preemption(**values))
+
+
+def outages(*rows: tuple[int, float, float, str], **values: Any) -> Conditions:
+    return Conditions(outages=tuple(Outage(node=n, start=a, end=b, kind=kind) for n, a, b, kind in rows), **values)  # type: ignore[arg-type]
+
+
+SRTF = [
+    # At 2 job 1 (3 s) is shorter than the 8 s job 0 has left, at 3 job 2 (1 s) shorter than the 2 s of job 1. Then least rest first.
+    HandCase("srtf", "srtf", gpu_nodes(1), tasks((0, 10, 1), (2, 3, 1), (3, 1, 1)),
+             [(0, 0, 2, (0,)), (0, 6, 14, (0,)), (1, 2, 3, (0,)), (1, 4, 6, (0,)), (2, 3, 4, (0,))]),
+    # Job 0 is stopped at 4 with 6 s left. On the same node nothing is transferred: it restarts at 7, works from 7 + (1 + 2) × 2 = 13 to 19.
+    HandCase("srtf with costs", "srtf", gpu_nodes(1), tasks((0, 10, 1), (4, 3, 1)),
+             [(0, 0, 4, (0,)), (0, 7, 19, (0,)), (1, 4, 7, (0,))],
+             costs(checkpoint_s=0.5, checkpoint_per_gpu_s=0.5, restart_s=2, transfer_s=100, kind_factor={"V100-16": 2.0})),
+    # A kill at 4 leaves the checkpoint at 3, 7 s left, and saves nothing: restart at 7, work from 7 + 2 × 2 = 11 to 18.
+    HandCase("srtf that kills", "srtf", gpu_nodes(1), tasks((0, 10, 1), (4, 3, 1)),
+             [(0, 0, 4, (0,)), (0, 7, 18, (0,)), (1, 4, 7, (0,))],
+             costs(mode="kill", checkpoint_every_s=3, checkpoint_s=50, restart_s=2, kind_factor={"V100-16": 2.0})),
+    # Job 2 needs both GPUs of node 1. Job 0 has the longest rest and goes first, but its GPU does not help and it is put back.
+    HandCase("put back", "srtf", gpu_nodes(1, 2), tasks((0, 20, 1), (0, 10, 1), (1, 3, 1), gpus=(1, 2, 2)),
+             [(0, 0, 20, (0,)), (1, 0, 1, (1,)), (1, 4, 13, (1,)), (2, 1, 4, (1,))]),
+    # Job 0 may not be stopped before 5, and then is at once.
+    HandCase("quantum", "srtf", gpu_nodes(1), tasks((0, 10, 1), (2, 1, 1)),
+             [(0, 0, 5, (0,)), (0, 6, 11, (0,)), (1, 5, 6, (0,))], costs(quantum_s=5)),
+    # At half the speed job 0 has done 2 of its 10 s at 4, so 7 s are shorter; they take 14.
+    HandCase("slow kind", "srtf", build("slow", [NodeGroup(1, gpus=1, kind="T4")], speeds={"T4": 0.5}), tasks((0, 10, 1), (4, 7, 1)),
+             [(0, 0, 4, (0,)), (0, 18, 34, (0,)), (1, 4, 18, (0,))]),
+    # Restarts cost 5 s. Job 0 (10 s) is stopped at 1 with 9 left and again at 4, two seconds after its restart at 2 and so before it
+    # works again (at 7): 9 are still left. At 5 it restarts, works from 10 to 19. Job 3 (9 s) arrives at 6 and is not shorter: the
+    # overhead does not count.
+    HandCase("stopped before it works", "srtf", gpu_nodes(1), tasks((0, 10, 1), (1, 1, 1), (4, 1, 1), (6, 9, 1)),
+             [(0, 0, 1, (0,)), (0, 2, 4, (0,)), (0, 5, 19, (0,)), (1, 1, 2, (0,)), (2, 4, 5, (0,)), (3, 19, 28, (0,))], costs(restart_s=5)),
+    # Job 0 outlives its estimate of 1 s. From then on nothing is shorter, so job 1 waits.
+    HandCase("overdue", "srtf", gpu_nodes(1), tasks((0, 10, 1), (2, 1, 1)), [(0, 0, 10, (0,)), (1, 10, 11, (0,))], estimate=(1, 0.5)),
+]  # fmt: skip
+
+SERVICE = [
+    # Job 0 has had 4 GPU-seconds at 4 and must let job 1 go first, which ends before it has had as many.
+    HandCase("las", "las:4", gpu_nodes(1), tasks((0, 10, 1), (1, 3, 1)), [(0, 0, 4, (0,)), (0, 7, 13, (0,)), (1, 4, 7, (0,))]),
+    # On two GPUs the same service is reached at 2. Job 1 takes one GPU, job 0 needs both.
+    HandCase("las of a gang", "las:4", gpu_nodes(2), tasks((0, 10, 2), (1, 3, 1)), [(0, 0, 2, (0,)), (0, 5, 13, (0,)), (1, 2, 5, (0,))]),
+    # Thresholds 2 4 8: job 0 to 2; job 1 to its second threshold (4 GPU-seconds, at 6); job 0 to its third (2 + 6 = 8, at 12);
+    # job 1 has 6 s left and at its third threshold, 16, is no worse than job 0: it ends at 18.
+    HandCase("las over several levels", "las:2", gpu_nodes(1), tasks((0, 10, 1), (0, 10, 1)),
+             [(0, 0, 2, (0,)), (0, 6, 12, (0,)), (0, 18, 20, (0,)), (1, 2, 6, (0,)), (1, 12, 18, (0,))]),
+    # Job 0 is demoted at 2, having worked 2 s: at 2 + 8 × 2 = 18 it is promoted and stops job 1, demoted at 4. At 20 it is demoted
+    # again, as job 1 is: it ends at 22.
+    HandCase("tiresias promotes", "tiresias:2", gpu_nodes(1), tasks((0, 6, 1), (1, 30, 1)),
+             [(0, 0, 2, (0,)), (0, 18, 22, (0,)), (1, 2, 18, (0,)), (1, 22, 36, (0,))]),
+    # Services 10 1 1: at 0 the index is 2/3 (two jobs for 1 + 1 + 1), after 1 GPU-second 1/9, so job 0 is stopped at 1 by job 1, and at 3
+    # by job 2, which has had nothing.
+    HandCase("gittins", "gittins:1", gpu_nodes(1), tasks((0, 10, 1), (0.5, 1, 1), (3, 1, 1)),
+             [(0, 0, 1, (0,)), (0, 2, 3, (0,)), (0, 4, 12, (0,)), (1, 1, 2, (0,)), (2, 3, 4, (0,))]),
+    # Services 10 10 4: the index is 1/8 at 0 (3 jobs for 24), 1/7 at 1 (3 for 21), 1/6 at 2 (3 for 18) and at 4 (2 for 12), 1/2 at 8. It grows: who has
+    # begun goes on, even against job 1, which comes at 1 with an index of 1/8.
+    HandCase("gittins need not share", "gittins:1", gpu_nodes(1), tasks((0, 10, 1), (1, 4, 1), (1, 10, 1)),
+             [(0, 0, 10, (0,)), (1, 10, 14, (0,)), (2, 14, 24, (0,))]),
+]  # fmt: skip
+
+URGENCY = [
+    # Job 0 is the least urgent and the only one stopped.
+    HandCase("priority", "priority-preempt", gpu_nodes(2), tasks((0, 10, 1), (0, 10, 1), (3, 4, 1), priority=(0, 1, 2)),
+             [(0, 0, 3, (0,)), (0, 7, 14, (0,)), (1, 0, 10, (0,)), (2, 3, 7, (0,))]),
+    # A gang of two needs both GPUs. Job 3 (as urgent as job 1) does not stop its equal.
+    HandCase("priority of a gang", "priority-preempt", gpu_nodes(2),
+             tasks((0, 10, 1), (0, 10, 1), (3, 4, 2), (8, 1, 1), priority=(0, 1, 2, 1)),
+             [(0, 0, 3, (0,)), (0, 7, 8, (0,)), (0, 9, 15, (0,)), (1, 0, 3, (0,)), (1, 7, 14, (0,)), (2, 3, 7, (0,)), (3, 8, 9, (0,))]),
+]  # fmt: skip
+
+MIGRATION = [
+    # At 3 one GPU is free on each node; job 3 needs two of one node. Node 0 is emptied: job 0 moves to node 1, works from 3 + 1 + 1 + 1
+    # on and ends at 13 (7 s were left).
+    HandCase("defrag", "defrag@first", gpu_nodes(2, 2), tasks((0, 10, 1), (0, 2, 1), (0, 20, 1), (3, 5, 1), gpus=(1, 1, 1, 2)),
+             [(0, 0, 3, (0,)), (0, 3, 13, (1,)), (1, 0, 2, (0,)), (2, 0, 20, (1,)), (3, 3, 8, (0,))],
+             costs(mode="kill", checkpoint_s=1, restart_s=1, transfer_s=1)),
+    # The same where runs must last 5 s first: the timers of jobs 0 and 2 at 5 bring the decision.
+    HandCase("defrag after the quantum", "defrag@first", gpu_nodes(2, 2),
+             tasks((0, 10, 1), (0, 2, 1), (0, 20, 1), (3, 5, 1), gpus=(1, 1, 1, 2)),
+             [(0, 0, 5, (0,)), (0, 5, 10, (1,)), (1, 0, 2, (0,)), (2, 0, 20, (1,)), (3, 5, 10, (0,))], costs(quantum_s=5)),
+    # Three free GPUs on two nodes, but job 3 needs four: nobody moves for it, and job 4 (one GPU) goes ahead.
+    HandCase("defrag in vain", "defrag@first", gpu_nodes(2, 2), tasks((0, 10, 1), (3, 5, 4), (4, 1, 1)),
+             [(0, 0, 10, (0,)), (1, 10, 15, (0, 1)), (2, 4, 5, (0,))]),
+]  # fmt: skip
+
+OUTAGES = [
+    # Node 0 fails under job 0, which begins anew on node 1 when job 1 leaves it.
+    HandCase("failure", "fcfs", gpu_nodes(1, 1), tasks((0, 10, 1), (0, 4, 1)),
+             [(0, 0, 3, (0,)), (0, 4, 14, (1,)), (1, 0, 4, (1,))], outages((0, 3, 20, "fail"))),
+    # With a checkpoint every 2 s of work 8 s are left, but a restart elsewhere costs 1 + 5 s: it works from 10 to 18. The costs of
+    # saving are for those who are stopped in order.
+    HandCase("failure with costs", "fcfs", gpu_nodes(1, 1), tasks((0, 10, 1), (0, 4, 1)),
+             [(0, 0, 3, (0,)), (0, 4, 18, (1,)), (1, 0, 4, (1,))],
+             outages((0, 3, 20, "fail"), preemption=Preemption(checkpoint_every_s=2, checkpoint_s=7, restart_s=1, transfer_s=5))),
+    HandCase("failure without requeue", "fcfs", gpu_nodes(1, 1), tasks((0, 10, 1), (0, 4, 1), (5, 1, 2)),
+             [(0, 0, 3, (0,)), (1, 0, 4, (1,)), (2, 20, 21, (0, 1))],
+             outages((0, 3, 20, "fail"), requeue=False), status=(FAILED, DONE, DONE)),
+    # A gang of two loses both its places when one node fails; the repair at 6 is a decision.
+    HandCase("failure of a gang", "fcfs", gpu_nodes(1, 1), tasks((0, 4, 2)),
+             [(0, 0, 3, (0, 1)), (0, 6, 10, (0, 1))], outages((1, 3, 6, "fail"))),
+    # Job 0 ends in the very second in which its node fails: it is done. Job 1 comes in the second of the repair.
+    HandCase("ends first", "fcfs", gpu_nodes(1), tasks((0, 3, 1), (5, 1, 1)),
+             [(0, 0, 3, (0,)), (1, 5, 6, (0,))], outages((0, 3, 5, "fail"))),
+    # A drained node keeps job 0 and takes nobody: jobs 2 and 3 wait for node 1.
+    HandCase("drain", "fcfs", gpu_nodes(1, 1), tasks((0, 10, 1), (0, 4, 1), (10, 1, 1), (10, 1, 1)),
+             [(0, 0, 10, (0,)), (1, 0, 4, (1,)), (2, 10, 11, (1,)), (3, 11, 12, (1,))], outages((0, 3, 20, "drain"))),
+    # Notice at 2, down from 5 to 9: job 0 is hit at 5, job 1 finds the node drained at 3 and waits for 9.
+    HandCase("maintenance", "fcfs+greedy", gpu_nodes(2), tasks((0, 10, 1), (3, 1, 1)),
+             [(0, 0, 5, (0,)), (0, 9, 19, (0,)), (1, 9, 10, (0,))],
+             Conditions(maintenance=(Maintenance(nodes=(0,), start=5, end=9, notice_s=3),))),
+    # The node is gone for good: job 0 stays queued.
+    HandCase("unfinished", "fcfs", gpu_nodes(1), tasks((0, 10, 1)), [(0, 0, 5, (0,))], outages((0, 5, INF, "fail")), status=(QUEUED,)),
+    # With node 1 down the head (4 GPUs) fits at no time as far as anybody knows: job 2 starts under every rule but none.
+    *(HandCase(f"{rule} without a reservation", f"fcfs+{rule}", gpu_nodes(2, 2), tasks((0, 50, 1), (2, 10, 4), (3, 200, 1)),
+               [(0, 0, 50, (0,)), (1, 203, 213, (0, 1)), (2, 3, 203, (0,))], outages((1, 1, 100, "fail")))
+      for rule in ("greedy", "easy", "easy-strict", "conservative")),
+    # A drained node counts as taken although job 0 is expected to leave it at 50: the same.
+    *(HandCase(f"{rule} beside a drained node", f"fcfs+{rule}", gpu_nodes(2, 2), tasks((0, 50, 2), (2, 10, 4), (3, 200, 1)),
+               [(0, 0, 50, (0,)), (1, 203, 213, (0, 1)), (2, 3, 203, (1,))], outages((0, 1, 100, "drain")))
+      for rule in ("easy", "conservative")),
+    # Job 1 is the shorter one and stands on node 0, which fails at 3. It has 8 s to go again and does not stop job 0 with its 7.
+    HandCase("failure under srtf", "srtf", gpu_nodes(1, 1), tasks((0, 10, 1), (0, 8, 1)),
+             [(0, 0, 10, (1,)), (1, 0, 3, (0,)), (1, 6, 14, (0,))], outages((0, 3, 6, "fail"))),
+]  # fmt: skip
+
+HAND_CASES = [*SRTF, *SERVICE, *URGENCY, *MIGRATION, *OUTAGES]

@@ -1,0 +1,146 @@
+"""Preemptive policies that go by a key ("Preemptive policies" of the normative page).
+
+A policy is told of starts and stops, keeps the levels of jobs, and serves a queue. What it asks of the simulation is in
+`Simulation`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from queuewise.workload.jobs import Workload
+from reference.placement import Placer
+from reference.state import Job, Piece, State
+
+LEVELS = 40  # thresholds of las and gittins
+DEFAULT_THRESHOLD = {"las": 60.0, "gittins": 60.0, "tiresias": 3600.0}  # GPU-seconds
+PROMOTE_AFTER = 8.0  # times the time worked
+NAMES = ("srtf", "priority-preempt", "las", "tiresias", "gittins")
+
+
+class Simulation(Protocol):
+    state: State
+    placer: Placer
+    jobs: list[Job]
+    running: dict[int, Job]
+    queues: list[set[int]]
+
+    @property
+    def now(self) -> float: ...
+    def queue_of(self, job: Job) -> int: ...
+    def start(self, job: Job, pieces: list[Piece]) -> None: ...
+    def preempt(self, job: Job) -> None: ...
+    def old_enough(self, job: Job) -> bool: ...
+    def set_timer(self, time: float, job: Job, action: Callable[[], None]) -> None: ...
+
+
+def gittins_index(services: list[float], attained: float) -> float:
+    """The greatest ratio of jobs that finish to service spent on them, over all ways to go on from the attained service."""
+    above = sorted(s for s in services if s > attained)
+    best, done = 0.0, 0.0
+    for k, service in enumerate(above, start=1):
+        done += service - attained
+        best = max(best, k / (done + (len(above) - k) * (service - attained)))
+    return best
+
+
+class Preemptive:
+    """One of NAMES, with the levels of all jobs."""
+
+    def __init__(self, sim: Simulation, name: str, threshold: float | None, workload: Workload) -> None:
+        self.sim = sim
+        self.name = name
+        first = threshold if threshold is not None else DEFAULT_THRESHOLD.get(name, 0.0)
+        self.thresholds = {"tiresias": [first], "srtf": [], "priority-preempt": []}.get(name, [first * 2.0**i for i in range(LEVELS)])
+        self.priority = workload.priority.tolist()
+        self.attained = [0.0] * len(workload)
+        self.level = [0] * len(workload)
+        self.level_key = [float(i) for i in range(len(self.thresholds) + 1)]
+        if name == "gittins":
+            services = [r * n for r, n in zip(workload.runtime.tolist(), workload.size.tolist(), strict=True) if r > 0]
+            self.level_key = [-gittins_index(services, attained) for attained in [0.0, *self.thresholds]]
+
+    def key(self, job: Job) -> float:
+        if self.name == "srtf":
+            if job.run is None:
+                return job.est
+            return max(job.est - max(self.sim.now - job.run.begin, 0.0) / job.run.factor, 0.0)
+        if self.name == "priority-preempt":
+            return -float(self.priority[job.index])
+        return self.level_key[self.level[job.index]]
+
+    # --- levels
+
+    def started(self, job: Job) -> None:
+        """Set the timer of the level that the present run passes next."""
+        j, level = job.index, self.level[job.index]
+        if level < len(self.thresholds):
+            passes_at = job.stay.begin + max(self.thresholds[level] - self.attained[j], 0.0) / job.size
+            self.sim.set_timer(passes_at, job, lambda: self.next_level(job))
+
+    def next_level(self, job: Job) -> None:
+        self.level[job.index] += 1
+        self.started(job)
+
+    def stopped(self, job: Job, worked: float) -> None:
+        self.attained[job.index] += job.size * worked
+        if self.name == "tiresias" and self.level[job.index] == 1:
+            self.sim.set_timer(self.sim.now + PROMOTE_AFTER * job.worked, job, lambda: self.promote(job))
+
+    def promote(self, job: Job) -> None:
+        self.attained[job.index] = 0.0
+        self.level[job.index] = 0
+
+    # --- the pass
+
+    def serve(self, q: int) -> None:
+        sim = self.sim
+        aside: set[int] = set()
+        while waiting := sim.queues[q] - aside:
+            job = min((sim.jobs[j] for j in waiting), key=lambda job: (self.key(job), job.index))
+            pieces = sim.placer.place(job, sim.state)
+            if pieces is not None:
+                sim.start(job, pieces)
+            elif self.make_room(q, job):
+                aside.clear()
+            else:
+                aside.add(job.index)
+
+    def victims(self, q: int, job: Job) -> list[Job]:
+        """The running jobs that may be stopped for this one, in the order in which they would go."""
+        possible = [
+            other
+            for other in self.sim.running.values()
+            if self.sim.queue_of(other) == q
+            and self.key(other) > self.key(job)
+            and self.sim.old_enough(other)
+            and any(job.demand.accepts[n] for n in other.nodes)
+        ]
+        return sorted(possible, key=lambda other: (self.key(other), other.index), reverse=True)
+
+    def make_room(self, q: int, job: Job) -> bool:
+        """Stop what must be stopped for the job and start it, if that can be done."""
+        sim = self.sim
+        trial = sim.state.copy()
+        gone: list[Job] = []
+        pieces = None
+        for victim in self.victims(q, job):
+            trial.give_back(victim.pieces, victim.demand)
+            gone.append(victim)
+            pieces = sim.placer.place(job, trial)
+            if pieces is not None:
+                break
+        if pieces is None:
+            return False
+        trial.take(pieces, job.demand)
+        for victim in reversed(list(gone)):
+            with_it = trial.copy()
+            with_it.take(victim.pieces, victim.demand)
+            if not with_it.overdrawn:
+                trial = with_it
+                gone.remove(victim)
+        for victim in gone:
+            sim.preempt(victim)
+        sim.start(job, pieces)
+        return True
