@@ -106,8 +106,8 @@ SERVICE = [
     # by job 2, which has had nothing.
     HandCase("gittins", "gittins:1", gpu_nodes(1), tasks((0, 10, 1), (0.5, 1, 1), (3, 1, 1)),
              [(0, 0, 1, (0,)), (0, 2, 3, (0,)), (0, 4, 12, (0,)), (1, 1, 2, (0,)), (2, 3, 4, (0,))]),
-    # Services 10 10 4: the index is 1/8 at 0 (3 jobs for 24), 1/7 at 1 (3 for 21), 1/6 at 2 (3 for 18) and at 4 (2 for 12), 1/2 at 8. It grows: who has
-    # begun goes on, even against job 1, which comes at 1 with an index of 1/8.
+    # Services 10 10 4: the index is 1/8 at 0 (3 jobs for 24), 1/7 at 1 (3 for 21), 1/6 at 2 (3 for 18) and at 4 (2 for 12), 1/2 at 8.
+    # It grows: who has begun goes on, even against job 1, which comes at 1 with an index of 1/8.
     HandCase("gittins need not share", "gittins:1", gpu_nodes(1), tasks((0, 10, 1), (1, 4, 1), (1, 10, 1)),
              [(0, 0, 10, (0,)), (1, 10, 14, (0,)), (2, 14, 24, (0,))]),
 ]  # fmt: skip
