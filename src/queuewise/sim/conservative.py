@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from queuewise.sim.compilation import inline, kernel
+from queuewise.sim.keys import estimate_left
 from queuewise.sim.lifecycle import start_placed
 from queuewise.sim.machine import WHOLE, has_room, rebuild, take_exactly
 from queuewise.sim.placement import place, runtime_factor
@@ -134,7 +135,8 @@ def _profile_of_running(w: World, m: Machine, s: State, times, row) -> int:  # t
             times[last] = ends[order[i]]
             _copy_moment(row, last, row, last - 1)
         for k in range(s.first_piece[j], s.first_piece[j] + s.num_pieces[j]):
-            _change(w, row, last, w.job_class[j], s.piece_node[k], s.piece_tasks[k], s.piece_gpus[k], 1)
+            if not m.closed[s.piece_node[k]]:
+                _change(w, row, last, w.job_class[j], s.piece_node[k], s.piece_tasks[k], s.piece_gpus[k], 1)
     return last + 1
 
 
@@ -263,7 +265,7 @@ def plan_queue(w: World, m: Machine, z: Machine, s: State, q: int) -> None:
     j = s.head[q]
     while j >= 0:
         c = w.job_class[j]
-        length = w.estimate[j] * w.class_worst[c]
+        length = estimate_left(w, s, j) * w.class_worst[c]
         start = _find_start(w, z, s, c, length, times, where, number, row, least)
         if start == 0:
             for k in range(s.count[PLACED]):

@@ -1,7 +1,7 @@
 """The calendar: a binary heap of (time, code), and the total order of events at one instant.
 
-Codes sort events of equal time: completions (code = job, in the order of their starts) first, then repairs, failures and timers, each by
-index. Completions know their place in the heap, so a preempted job's completion can be taken out.
+Codes sort events of equal time: completions (code = job, in the order of their starts) first, then timers by job. Both know their place
+in the heap, so those of a job that is stopped can be taken out. (Arrivals and outages are known beforehand and need no heap.)
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from queuewise.sim.compilation import inline, kernel
 from queuewise.sim.state import EVENTS, State
 
 KIND_SHIFT = 40  # code = kind << KIND_SHIFT | index
-COMPLETION, REPAIR, FAILURE, TIMER = range(4)
+INDEX_MASK = (1 << KIND_SHIFT) - 1
+COMPLETION, TIMER = range(2)
 
 
 @inline
@@ -30,6 +31,8 @@ def _put(s: State, slot: int, time: float, code: int) -> None:
     s.event_code[slot] = code
     if code >> KIND_SHIFT == COMPLETION:
         s.event_slot[code] = slot
+    else:
+        s.timer_slot[code & INDEX_MASK] = slot
 
 
 @inline
@@ -67,12 +70,14 @@ def push_event(s: State, time: float, code: int) -> None:
 
 @kernel
 def pop_event(s: State) -> int:
-    """Remove the first event and return its code; there must be one."""
+    """Remove the first event and return its job; there must be one."""
     code = s.event_code[0]
     _remove_at(s, 0)
     if code >> KIND_SHIFT == COMPLETION:
         s.event_slot[code] = -1
-    return code
+    else:
+        s.timer_slot[code & INDEX_MASK] = -1
+    return code & INDEX_MASK
 
 
 @kernel
@@ -80,6 +85,24 @@ def cancel_completion(s: State, j: int) -> None:
     """Take a running job's completion out of the calendar."""
     _remove_at(s, s.event_slot[j])
     s.event_slot[j] = -1
+
+
+@inline
+def completion_is_next(s: State, time: float) -> bool:
+    return s.count[EVENTS] > 0 and s.event_time[0] == time and s.event_code[0] >> KIND_SHIFT == COMPLETION
+
+
+@kernel
+def set_timer(s: State, j: int, time: float) -> None:
+    """The job has no timer yet."""
+    push_event(s, time, (TIMER << KIND_SHIFT) | j)
+
+
+@kernel
+def cancel_timer(s: State, j: int) -> None:
+    if s.timer_slot[j] >= 0:
+        _remove_at(s, s.timer_slot[j])
+        s.timer_slot[j] = -1
 
 
 @inline

@@ -11,10 +11,14 @@ import numpy as np
 
 from queuewise.sim.compilation import entry, inline, kernel
 from queuewise.sim.conservative import plan_queue
-from queuewise.sim.events import pop_event
+from queuewise.sim.defrag import make_room_by_migration
+from queuewise.sim.events import completion_is_next, pop_event
+from queuewise.sim.keys import estimate_left
 from queuewise.sim.lifecycle import arrive, finish, start_placed
+from queuewise.sim.outages import handle_outages
 from queuewise.sim.pieces import unplace
 from queuewise.sim.placement import fits, place, runtime_factor
+from queuewise.sim.preempt import preempt_in_queue, ring_timer
 from queuewise.sim.queue import ANY_LENGTH, FORBIDDEN, PRIMARY, SECONDARY, dequeue, enqueue, first_in_order, note_depth
 from queuewise.sim.reserve import head_keeps_place, note_outliving, reserve_head
 from queuewise.sim.state import (
@@ -22,6 +26,7 @@ from queuewise.sim.state import (
     BACKFILL,
     BOUND,
     CONSERVATIVE,
+    DEFRAG,
     DECISIONS,
     DEPTH,
     DISPATCH,
@@ -30,15 +35,23 @@ from queuewise.sim.state import (
     EASY_STRICT,
     EVENTS,
     GREEDY,
+    KEYS,
+    LOG_FULL,
+    LOG_SIZE,
+    MOST_PIECES,
     NO_BACKFILL,
     NO_LIMIT,
     NOW,
     NUM_JOBS,
+    NUM_OUTAGES,
     NUM_QUEUES,
+    OUTAGES_SEEN,
     OUTLOOK_SIZE,
     PARAMS_SIZE,
     PENDING_JOBS,
+    PIECES,
     REORDER,
+    RESTARTS,
     RULE,
     SECOND_ORDER,
     TIER,
@@ -99,7 +112,7 @@ def _start_candidate(w: World, m: Machine, z: Machine, s: State, q: int, j: int)
     c = w.job_class[j]
     place(w, m, s, c)
     factor = runtime_factor(w, s, c)
-    if w.policy[BACKFILL] == EASY and s.clock[NOW] + w.estimate[j] * factor > s.shadow_time[q]:
+    if w.policy[BACKFILL] == EASY and s.clock[NOW] + estimate_left(w, s, j) * factor > s.shadow_time[q]:
         note_outliving(w, z, s, q, w.job_class[s.head[q]], c)
     start_placed(w, s, j, factor)
 
@@ -151,7 +164,7 @@ def _start_newcomer(w: World, m: Machine, z: Machine, s: State, q: int) -> bool:
         return False
     reserve_bound(w, m, z, s, q)
     stretch = _stretch(w, m, z, s, q, c)
-    if stretch == FORBIDDEN or s.clock[NOW] + w.estimate[j] * stretch > s.clock[BOUND]:
+    if stretch == FORBIDDEN or s.clock[NOW] + estimate_left(w, s, j) * stretch > s.clock[BOUND]:
         return False
     _start_candidate(w, m, z, s, q, j)
     return True
@@ -183,6 +196,9 @@ def _score_pending(w: World, s: State, scorer, second_scorer) -> None:  # type: 
 @kernel
 def schedule_queue(w: World, m: Machine, z: Machine, s: State, q: int) -> None:
     """One pass over queue q."""
+    if w.policy[KEYS]:
+        preempt_in_queue(w, m, s, q)
+        return
     if not s.dirty[q] and not _time_changes_things(w, s, q):
         if s.newcomer[q] < 0:
             return
@@ -193,6 +209,12 @@ def schedule_queue(w: World, m: Machine, z: Machine, s: State, q: int) -> None:
     s.dirty[q] = 0
     s.newcomer[q] = -1
     _start_heads(w, m, s, q)
+    if w.policy[BACKFILL] == DEFRAG:
+        while s.head[q] >= 0 and make_room_by_migration(w, m, s, s.head[q]):
+            _start_heads(w, m, s, q)
+        if s.count[LOG_FULL]:
+            s.dirty[q] = 1
+            return
     if s.head[q] < 0 or w.policy[BACKFILL] == NO_BACKFILL or s.count[PENDING_JOBS] == 1:
         return
     if w.policy[BACKFILL] == CONSERVATIVE:
@@ -222,6 +244,9 @@ def next_instant(w: World, m: Machine, s: State) -> bool:
     arrived = s.count[ARRIVED]
     arrival = w.submit[arrived] if arrived < w.sizes[NUM_JOBS] else np.inf
     time = min(completion, arrival)
+    seen = s.count[OUTAGES_SEEN]
+    if seen < w.sizes[NUM_OUTAGES] and (time < np.inf or s.count[PENDING_JOBS] > 0):
+        time = min(time, w.outage_time[seen])
     if time == np.inf:
         return False
     s.clock[NOW] = time
@@ -232,8 +257,11 @@ def next_instant(w: World, m: Machine, s: State) -> bool:
         else:
             finish(w, m, s, pop_event(s))
         return True
-    while s.count[EVENTS] > 0 and s.event_time[0] == time:
+    while completion_is_next(s, time):
         finish(w, m, s, pop_event(s))
+    handle_outages(w, m, s, time)
+    while s.count[EVENTS] > 0 and s.event_time[0] == time:
+        ring_timer(w, s, pop_event(s))
     while arrived < w.sizes[NUM_JOBS] and w.submit[arrived] == time:
         arrive(w, s, arrived)
         arrived += 1
@@ -243,10 +271,18 @@ def next_instant(w: World, m: Machine, s: State) -> bool:
 
 @entry
 def replay(world, machine, spare, state, scorer, second_scorer) -> None:  # type: ignore[no-untyped-def]
-    """Run until nothing is left to happen."""
+    """Run until nothing is left to happen, or until the log of pieces must grow (LOG_FULL); then call again."""
     w = as_world(world)
     m = as_machine(machine)
     z = as_machine(spare)
     s = as_state(state)
-    while next_instant(w, m, s):
+    if s.count[LOG_FULL]:
+        s.count[LOG_FULL] = 0
+        s.count[DECISIONS] -= 1
         decide(w, m, z, s, scorer, second_scorer)
+    while not s.count[LOG_FULL] and next_instant(w, m, s):
+        if w.policy[RESTARTS] and s.count[PIECES] + s.count[PENDING_JOBS] * w.sizes[MOST_PIECES] > w.sizes[LOG_SIZE]:
+            s.count[LOG_FULL] = 1
+            s.count[DECISIONS] += 1
+        else:
+            decide(w, m, z, s, scorer, second_scorer)

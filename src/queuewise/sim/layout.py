@@ -274,6 +274,7 @@ def empty_machine(cluster: Cluster, pools: Pools, pool_words: I64, pool_bits: I6
         free_milli=gpus * WHOLE_GPU,
         free_cpu=cluster.node_cpu_milli.copy(),
         free_mem=cluster.node_mem_mib.copy(),
+        closed=np.zeros(len(gpus), np.int64),
         pool_slots=slots.ravel(),
         bucket=bucket.ravel(),
         bits=bits.view(np.int64),

@@ -1,25 +1,29 @@
-"""The life of a job: arrive, start, finish."""
+"""The life of a job: arrive, start, be stopped, finish."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from queuewise.sim.compilation import inline, kernel
-from queuewise.sim.events import push_event
-from queuewise.sim.machine import give
+from queuewise.sim.events import cancel_completion, cancel_timer, push_event
+from queuewise.sim.keys import note_running_key
+from queuewise.sim.machine import amount_for, give, take_exactly
 from queuewise.sim.queue import dequeue, enqueue
 from queuewise.sim.reserve import book_gpus, unbook_gpus
-from queuewise.sim.schedule import DONE, QUEUED, REJECTED, RUNNING
+from queuewise.sim.restart import await_promotion, begin_run, set_next_timer, settle_run
+from queuewise.sim.schedule import DONE, NEVER, QUEUED, REJECTED, RUNNING
 from queuewise.sim.state import (
     BACKFILL,
     DISPATCH,
     DYNAMIC,
     EARLY_ENDS,
+    KEYS,
     NO_BACKFILL,
     NOW,
     PIECES,
     PLACED,
     REORDER,
+    RESTARTS,
     RUNNING_JOBS,
     STARTS,
     TRACK_FREE_TIMES,
@@ -36,15 +40,15 @@ def arrive(w: World, s: State, j: int) -> None:
     else:
         s.status[j] = QUEUED
         enqueue(w, s, j)
-        _note_arrival(w, s, j)
+        note_arrival(w, s, j)
 
 
 @inline
-def _note_arrival(w: World, s: State, j: int) -> None:
+def note_arrival(w: World, s: State, j: int) -> None:
     """Say what the next pass over the queue has to look at."""
     q = w.class_queue[w.job_class[j]]
     head = s.head[q]
-    if head < 0 or w.policy[DYNAMIC]:
+    if head < 0 or w.policy[DYNAMIC] or w.policy[KEYS]:
         s.dirty[q] = 1
     elif w.policy[DISPATCH] == REORDER and w.rank[j] < w.rank[head]:
         s.head[q] = -1
@@ -61,9 +65,13 @@ def start_placed(w: World, s: State, j: int, factor: float) -> None:
     now = s.clock[NOW]
     dequeue(w, s, j)
     s.status[j] = RUNNING
-    s.start[j] = now
-    s.end[j] = now + w.runtime[j] * factor
-    s.expected[j] = now + w.estimate[j] * factor
+    if w.policy[RESTARTS]:
+        cancel_timer(s, j)
+        begin_run(w, s, j, factor)
+    else:
+        s.start[j] = now
+        s.end[j] = now + w.runtime[j] * factor
+        s.expected[j] = now + w.estimate[j] * factor
     first = s.count[PIECES]
     number = s.count[PLACED]
     for k in range(number):
@@ -83,6 +91,9 @@ def start_placed(w: World, s: State, j: int, factor: float) -> None:
     s.count[RUNNING_JOBS] += 1
     s.count[STARTS] += 1
     push_event(s, s.end[j], j)
+    if w.policy[KEYS]:
+        note_running_key(w, s, j)
+        set_next_timer(w, s, j)
 
 
 @kernel
@@ -91,6 +102,10 @@ def finish(w: World, m: Machine, s: State, j: int) -> None:
     c = w.job_class[j]
     now = s.clock[NOW]
     s.status[j] = DONE
+    if w.policy[RESTARTS]:
+        cancel_timer(s, j)
+    if w.policy[KEYS]:
+        ease_shortages(w, s, c)
     for k in range(s.first_piece[j], s.first_piece[j] + s.num_pieces[j]):
         give(w, m, c, s.piece_node[k], s.piece_tasks[k], s.piece_gpus[k])
         s.piece_end[k] = now
@@ -99,7 +114,65 @@ def finish(w: World, m: Machine, s: State, j: int) -> None:
     if s.expected[j] > now:
         s.count[EARLY_ENDS] += 1
     s.dirty[w.class_queue[c]] = 1
+    _leave_running(w, s, j)
+
+
+@inline
+def _leave_running(w: World, s: State, j: int) -> None:
     s.count[RUNNING_JOBS] -= 1
-    last = s.running[s.count[RUNNING_JOBS]]
-    s.running[s.running_slot[j]] = last
-    s.running_slot[last] = s.running_slot[j]
+    tail = s.count[RUNNING_JOBS]
+    slot = s.running_slot[j]
+    last = s.running[tail]
+    s.running[slot] = last
+    s.running_slot[last] = slot
+    if w.policy[KEYS]:
+        s.run_key[slot] = s.run_key[tail]
+        s.run_factor[slot] = s.run_factor[tail]
+
+
+@kernel
+def take_off(w: World, m: Machine, s: State, j: int) -> None:
+    """Free what running job j holds, so that something can be tried in its place."""
+    for k in range(s.first_piece[j], s.first_piece[j] + s.num_pieces[j]):
+        give(w, m, w.job_class[j], s.piece_node[k], s.piece_tasks[k], s.piece_gpus[k])
+
+
+@kernel
+def put_back(w: World, m: Machine, s: State, j: int) -> None:
+    """Undo take_off."""
+    for k in range(s.first_piece[j], s.first_piece[j] + s.num_pieces[j]):
+        take_exactly(w, m, w.job_class[j], s.piece_node[k], s.piece_tasks[k], s.piece_gpus[k])
+
+
+@kernel
+def end_run(w: World, s: State, j: int, saves: bool) -> None:
+    """Job j, already taken off the machine, stops unfinished."""
+    cancel_completion(s, j)
+    cancel_timer(s, j)
+    settle_run(w, s, j, saves)
+    for k in range(s.first_piece[j], s.first_piece[j] + s.num_pieces[j]):
+        s.piece_end[k] = s.clock[NOW]
+    s.end[j] = NEVER
+    s.count[EARLY_ENDS] += 1
+    s.dirty[w.class_queue[w.job_class[j]]] = 1
+    if w.policy[KEYS]:
+        ease_shortages(w, s, w.job_class[j])
+    _leave_running(w, s, j)
+
+
+@kernel
+def queue_again(w: World, s: State, j: int) -> None:
+    """A job whose run has ended unfinished waits for another."""
+    s.status[j] = QUEUED
+    enqueue(w, s, j)
+    note_arrival(w, s, j)
+    await_promotion(w, s, j)
+
+
+@kernel
+def ease_shortages(w: World, s: State, held: int) -> None:
+    """What a job of class `held` has is free now, or may be taken from it: shortages are less by so much."""
+    q = w.class_queue[held]
+    for slot in range(s.queue_first[q], s.queue_first[q] + s.queue_active[q]):
+        c = s.active[slot]
+        s.shortage[c] -= amount_for(w, held, c)

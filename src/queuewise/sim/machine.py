@@ -93,6 +93,30 @@ def total_primary(w: World, c: int, n: int) -> int:
 
 
 @inline
+def amount_for(w: World, held: int, c: int) -> int:
+    """How much of the primary resource of class c a gang of class `held` has."""
+    if w.class_primary[c] == BY_GPU:
+        return w.class_tasks[held] * w.class_milli[held]
+    if w.class_primary[c] == BY_CPU:
+        return w.class_tasks[held] * w.class_cpu[held]
+    return w.class_tasks[held] * w.class_mem[held]
+
+
+@kernel
+def free_for(w: World, m: Machine, c: int) -> int:
+    """How much of its primary resource is free on the nodes that class c may use, fit for it or not."""
+    total = 0
+    for i in range(w.class_pool_first[c], w.class_pool_first[c + 1]):
+        p = w.class_pools[i]
+        if w.class_by_pool[c] and not w.sizes[SHARES]:
+            total += m.pool_slots[p * w.sizes[GPU_STRIDE] + 1] * WHOLE
+        else:
+            for k in range(w.pool_first[p], w.pool_first[p + 1]):
+                total += free_primary(w, m, c, w.pool_nodes[k])
+    return total
+
+
+@inline
 def lowest_in_bucket(w: World, m: Machine, p: int, f: int) -> int:
     """The first node of pool p with f free GPUs; the bucket must not be empty."""
     base = w.pool_bits[p] + f * w.pool_words[p]
@@ -173,6 +197,8 @@ def take_share(w: World, m: Machine, n: int, gpus: int, milli: int) -> None:
 @inline
 def take_exactly(w: World, m: Machine, c: int, n: int, tasks: int, gpus: int) -> None:
     """Take the same piece that was taken on another machine."""
+    if m.closed[n]:
+        return
     m.free_cpu[n] -= tasks * w.class_cpu[c]
     m.free_mem[n] -= tasks * w.class_mem[c]
     if w.class_gpus[c] > 0:
@@ -186,6 +212,8 @@ def take_exactly(w: World, m: Machine, c: int, n: int, tasks: int, gpus: int) ->
 @inline
 def give(w: World, m: Machine, c: int, n: int, tasks: int, gpus: int) -> None:
     """Give a piece back."""
+    if m.closed[n]:
+        return
     m.free_cpu[n] += tasks * w.class_cpu[c]
     m.free_mem[n] += tasks * w.class_mem[c]
     if w.class_gpus[c] > 0:
@@ -208,6 +236,40 @@ def give_share(w: World, m: Machine, n: int, gpus: int, milli: int) -> None:
 
 
 @kernel
+def piece_is_free(w: World, m: Machine, c: int, n: int, tasks: int, gpus: int) -> bool:
+    """Whether exactly this piece could be taken; on a closed node it still is where it was."""
+    if m.closed[n]:
+        return True
+    if m.free_cpu[n] < tasks * w.class_cpu[c] or m.free_mem[n] < tasks * w.class_mem[c]:
+        return False
+    if (m.free_mask[n] & gpus) == gpus:
+        return True
+    return w.class_gpus[c] == 0 and m.share_free[n * w.sizes[GPU_STRIDE] + lowest_bit(gpus)] >= w.class_milli[c]
+
+
+@kernel
+def close_node(w: World, m: Machine, n: int) -> None:
+    """Let the node have nothing free."""
+    m.free_cpu[n] = 0
+    m.free_mem[n] = 0
+    m.free_milli[n] = 0
+    for g in range(w.node_gpus[n]):
+        m.share_free[n * w.sizes[GPU_STRIDE] + g] = 0
+    set_free_gpus(w, m, n, 0, 0)
+    m.closed[n] = 1
+
+
+@kernel
+def open_node(w: World, m: Machine, n: int) -> None:
+    """Let all of the node be free; the caller then takes what is in use."""
+    m.closed[n] = 0
+    m.free_cpu[n] = w.node_cpu[n]
+    m.free_mem[n] = w.node_mem[n]
+    m.free_milli[n] = w.node_gpus[n] * WHOLE
+    set_free_gpus(w, m, n, (1 << w.node_gpus[n]) - 1, w.node_gpus[n])
+
+
+@kernel
 def copy_machine(w: World, source: Machine, target: Machine) -> None:
     nodes = w.sizes[NUM_NODES]
     buckets = w.sizes[NUM_POOLS] * w.sizes[GPU_STRIDE]
@@ -216,6 +278,7 @@ def copy_machine(w: World, source: Machine, target: Machine) -> None:
     view(target.free_milli, nodes)[:] = view(source.free_milli, nodes)
     view(target.free_cpu, nodes)[:] = view(source.free_cpu, nodes)
     view(target.free_mem, nodes)[:] = view(source.free_mem, nodes)
+    view(target.closed, nodes)[:] = view(source.closed, nodes)
     view(target.pool_slots, buckets)[:] = view(source.pool_slots, buckets)
     view(target.bucket, buckets)[:] = view(source.bucket, buckets)
     view(target.bits, w.sizes[NUM_WORDS])[:] = view(source.bits, w.sizes[NUM_WORDS])

@@ -6,7 +6,8 @@ hardware and reservations have to say: FORBIDDEN (it does not fit), ANY_LENGTH, 
 
 Static orders (the score never changes) keep, for each class, a tree over the class's jobs in that order: leaves hold the estimates of
 queued jobs (inf otherwise), inner nodes the least of their 16 children. The first job with a short enough estimate is one descent,
-however long the queue. Dynamic orders keep a plain list and are scanned.
+however long the queue. Dynamic orders keep a plain list and are scanned. Preemptive policies, whose keys change when a job is stopped, keep a
+heap for each class (keys.py).
 """
 
 from __future__ import annotations
@@ -14,12 +15,14 @@ from __future__ import annotations
 import numpy as np
 
 from queuewise.sim.compilation import inline, kernel
+from queuewise.sim.keys import enter_heap, estimate_left, leave_heap
 from queuewise.sim.state import (
     BOUND,
     DEPTH,
     DEPTH_JOB,
     DEPTH_SCORE,
     DYNAMIC,
+    KEYS,
     MAX_LEVELS,
     NO_LIMIT,
     NOW,
@@ -94,6 +97,7 @@ def _first_leaf(w: World, s: State, c: int, shift: int, now: float, stretch: flo
 @inline
 def _activate(w: World, s: State, c: int) -> None:
     if s.class_pending[c] == 0:
+        s.shortage[c] = 0.0
         q = w.class_queue[c]
         slot = s.queue_first[q] + s.queue_active[q]
         s.active[slot] = c
@@ -117,7 +121,7 @@ def _deactivate(w: World, s: State, c: int) -> None:
 def _enter_tree(w: World, s: State, c: int, order: int, j: int) -> None:
     slot = order * w.sizes[NUM_JOBS] + j
     leaf = w.leaf[slot]
-    _raise_leaf(w, s, c, order * w.sizes[TREE_SIZE], leaf, w.estimate[j])
+    _raise_leaf(w, s, c, order * w.sizes[TREE_SIZE], leaf, estimate_left(w, s, j))
     at = order * w.sizes[NUM_CLASSES] + c
     if s.class_pending[c] == 1 or (s.head_leaf[at] >= 0 and leaf < s.head_leaf[at]):
         s.head_leaf[at] = leaf
@@ -148,7 +152,9 @@ def _find_head(w: World, s: State, c: int, order: int) -> None:
 def enqueue(w: World, s: State, j: int) -> None:
     c = w.job_class[j]
     _activate(w, s, c)
-    if w.policy[DYNAMIC]:
+    if w.policy[KEYS]:
+        enter_heap(w, s, c, j)
+    elif w.policy[DYNAMIC]:
         slot = s.count[PENDING_JOBS]
         s.pending[slot] = j
         s.pending_slot[j] = slot
@@ -164,7 +170,9 @@ def dequeue(w: World, s: State, j: int) -> None:
     c = w.job_class[j]
     _deactivate(w, s, c)
     s.count[PENDING_JOBS] -= 1
-    if w.policy[DYNAMIC]:
+    if w.policy[KEYS]:
+        leave_heap(w, s, c, j)
+    elif w.policy[DYNAMIC]:
         slot = s.pending_slot[j]
         last = s.count[PENDING_JOBS]
         s.pending[slot] = s.pending[last]
@@ -218,7 +226,7 @@ def _first_by_scan(w: World, s: State, q: int, order: int, limited: bool) -> int
         c = w.job_class[j]
         if w.class_queue[c] != q:
             continue
-        if limited and (s.stretch[c] == FORBIDDEN or s.clock[NOW] + w.estimate[j] * s.stretch[c] > s.clock[BOUND]):
+        if limited and (s.stretch[c] == FORBIDDEN or s.clock[NOW] + estimate_left(w, s, j) * s.stretch[c] > s.clock[BOUND]):
             continue
         score = s.score[slot] if order == PRIMARY else s.second_score[slot]
         if shallow and _sooner(s.clock[DEPTH_SCORE], s.count[DEPTH_JOB], score, j):

@@ -11,9 +11,9 @@ from queuewise.cluster.spec import Cluster
 from queuewise.workload.jobs import Workload
 
 # Job status. The order is the life of a job; everything from DONE on is final.
-PENDING, QUEUED, RUNNING, DONE, REJECTED, KILLED, CANCELLED = range(7)
-STATUS_NAMES = ("pending", "queued", "running", "done", "rejected", "killed", "cancelled")
-#   KILLED: ran into its limit under kill-at-limit, or ran out of requeues. CANCELLED: a dependency can never be met.
+PENDING, QUEUED, RUNNING, DONE, REJECTED, KILLED, CANCELLED, FAILED = range(8)
+STATUS_NAMES = ("pending", "queued", "running", "done", "rejected", "killed", "cancelled", "failed")
+#   KILLED: ran into its limit under kill-at-limit. CANCELLED: a dependency can never be met. FAILED: hit by a failure and not queued again.
 
 NEVER = np.inf  # in `start` and `end` of a job that has not started or ended
 

@@ -29,22 +29,37 @@ Records = NDArray[np.void]  # FACTS
 BY_GPU, BY_CPU, BY_MEM = range(3)
 
 # Fixed entries of World.policy
-DISPATCH, BACKFILL, RULE, RULE_OPTION, DYNAMIC, DEPTH, SECOND_ORDER, SEED, TRACK_FREE_TIMES, POLICY_SIZE = range(10)
+(
+    DISPATCH, BACKFILL, RULE, RULE_OPTION, DYNAMIC, DEPTH, SECOND_ORDER, SEED, TRACK_FREE_TIMES, KEYS, RESTARTS, KILLS, REQUEUES, PROMOTES,
+    POLICY_SIZE,
+) = range(15)  # fmt: skip
+#   RESTARTS: jobs may be stopped (otherwise State.remaining and its kin are not there). KILLS: a policy's stop keeps checkpoints only.
+#   REQUEUES: a job hit by a failure is queued again. PROMOTES: waiting lowers a job's level to 0 in the end.
 #   DYNAMIC: queues are lists that are scored and scanned, not trees. TRACK_FREE_TIMES: EASY may use State.free_times.
 REORDER, COMMIT = range(2)
-NO_BACKFILL, GREEDY, EASY, EASY_STRICT, CONSERVATIVE = range(5)
+NO_BACKFILL, GREEDY, EASY, EASY_STRICT, CONSERVATIVE, DEFRAG = range(6)
+NOT_PREEMPTIVE, BY_REMAINING, BY_FIXED, BY_LEVEL = range(4)  # KEYS: what a preemptive policy sorts by
 FIRST, PACK, SPREAD, RANDOM, FASTEST, CHEAPEST, TIER, FGD = range(8)
 # Entries of World.sizes
-NUM_JOBS, NUM_NODES, NUM_POOLS, NUM_CLASSES, NUM_QUEUES, NUM_TYPES, NUM_WORDS, GPU_STRIDE, TREE_SIZE, SHARES, UNIFORM, SIZES = range(12)
+NUM_JOBS, NUM_NODES, NUM_POOLS, NUM_CLASSES, NUM_QUEUES, NUM_TYPES, NUM_WORDS, GPU_STRIDE, TREE_SIZE, SHARES, UNIFORM = range(11)
+NUM_LEVELS, NUM_OUTAGES, MOST_PIECES, LOG_SIZE, SIZES = range(11, 16)
+#   NUM_LEVELS: bounds between levels. MOST_PIECES: of one run. LOG_SIZE: room in the log of pieces.
 #   GPU_STRIDE: GM + 1. TREE_SIZE: length of one order's trees. SHARES: 1 if a class takes shares of GPUs. UNIFORM: 1 if all factors are 1.
 OUTLOOK_SIZE = 8
 PARAMS_SIZE = 8
+# Entries of World.costs
+QUANTUM, CHECKPOINT, CHECKPOINT_PER_GPU, RESTART, RESTART_PER_GPU, TRANSFER, TRANSFER_PER_GPU, CHECKPOINT_EVERY, COSTS_SIZE = range(9)
+# World.outage_kind
+REPAIRED, FAILED_NODE, DRAINED = range(3)
 PLAN_BANDS = 48  # bands of lengths in State.planned
 MAX_LEVELS = 8  # of a queue tree; fan-out 16
 NO_LIMIT = -1  # RULE_OPTION of `pack` without a limit on extra nodes; DEPTH without a limit
 
 # Entries of State.count (int64 scalars)
-EVENTS, RUNNING_JOBS, ARRIVED, STARTS, PIECES, PLACED, PENDING_JOBS, DECISIONS, EARLY_ENDS, DEPTH_JOB, COUNT_SIZE = range(11)
+(
+    EVENTS, RUNNING_JOBS, ARRIVED, STARTS, PIECES, PLACED, PENDING_JOBS, DECISIONS, EARLY_ENDS, DEPTH_JOB, OUTAGES_SEEN, LOG_FULL, COUNT_SIZE,
+) = range(13)  # fmt: skip
+#   LOG_FULL: the pass was left because the log of pieces must grow; it is to be taken up again.
 # Entries of State.clock (float64 scalars)
 NOW, BOUND, DEPTH_SCORE, CLOCK_SIZE = range(4)
 
@@ -82,6 +97,21 @@ LIFE_ROW = np.dtype(  # of State
         ("event_slot", np.int32),
         ("running_slot", np.int32),
         ("status", np.int8),
+    ],
+    align=True,
+)
+RUN_ROW = np.dtype(  # of State, where jobs may be stopped
+    [
+        ("remaining", np.float64),
+        ("remaining_estimate", np.float64),
+        ("begin", np.float64),
+        ("factor", np.float64),
+        ("attained", np.float64),
+        ("worked", np.float64),
+        ("level", np.int32),
+        ("timer_slot", np.int32),
+        ("stops", np.int32),
+        ("saved", np.int8),
     ],
     align=True,
 )
@@ -148,6 +178,15 @@ class World(NamedTuple):
     type_kinds: I64  # [T] bit mask of allowed kinds
     type_weight: I64  # [T] tasks of the type in the workload
     policy: I64  # [POLICY_SIZE]
+    # stopping and restarting
+    costs: F64  # [COSTS_SIZE]
+    node_cost: F64  # [N] factor of the costs on the node
+    width: F64  # [J or 1] the job's size
+    level_bound: F64  # [NUM_LEVELS] attained service at which a level ends
+    level_key: F64  # [NUM_LEVELS+1]
+    outage_time: F64  # [NUM_OUTAGES] in the order of events
+    outage_node: I64
+    outage_kind: I64
 
 
 class Machine(NamedTuple):
@@ -157,6 +196,7 @@ class Machine(NamedTuple):
     free_milli: I64  # [N] free GPU milli in all
     free_cpu: I64  # [N]
     free_mem: I64  # [N]
+    closed: I64  # [N] 1: down or drained: nothing is free there, and nothing that is given back becomes so
     pool_slots: I64  # [P*(GM+1)] tasks of g whole GPUs that the pool can take
     bucket: I64  # [P*(GM+1)] nodes with f wholly free GPUs
     bits: I64  # bitsets over the pool's nodes, one for each f
@@ -172,6 +212,17 @@ class State(NamedTuple):
     expected: F64  # [J] expected end while running: last start + estimate * factor
     first_piece: I32  # [J] pieces of the current or last run
     num_pieces: I32  # [J]
+    # runs of jobs that may be stopped, [J or 1]
+    remaining: F64  # reference seconds of work left when the run began, or now if it waits
+    remaining_estimate: F64
+    begin: F64  # when the run begins to work
+    factor: F64  # of the run
+    attained: F64  # service at the run's start, for levels
+    worked: F64  # seconds worked in earlier runs
+    level: I32
+    timer_slot: I32  # heap position of the job's timer, -1 none
+    stops: I32
+    saved: I8  # 1: the last stop took a checkpoint
     # events: indexed binary heap by (time, code); codes are job indices for completions
     event_time: F64
     event_code: I64
@@ -193,6 +244,15 @@ class State(NamedTuple):
     outlook: F64  # [OUTLOOK_SIZE] what a scoring function may know of queue and cluster
     score: F64  # [J or 1] by position in `pending`
     second_score: F64  # [J or 1]
+    heap_job: I32  # [J or 1] preemptive queues: a heap for each class, from class_first[c] on, by (key, job)
+    heap_key: F64
+    aside: I64  # [C] 1: the class's first job was tried in this pass and cannot start
+    shortage: F64  # [C] at least so much of its primary resource is missing for a class's jobs with keys from shortage_key on
+    shortage_key: F64
+    victim_key: F64  # [J or 1] running jobs chosen to be stopped
+    victim_job: I64
+    run_key: F64  # [J or 1] by position in `running`: the key, or (BY_REMAINING) the expected end
+    run_factor: F64  # [J or 1] by position in `running`
     stretch: F64  # [C] which jobs of a class may start now: see queue.py
     running: I32  # [R] running jobs, unordered
     running_slot: I32  # [J]
@@ -226,7 +286,7 @@ def _column_dtypes(fields: type[NamedTuple]) -> dict[str, Any]:
     return {name: _DTYPES[alias.__forward_arg__] for name, alias in fields.__annotations__.items()}
 
 
-_ROWS = (JOB_ROW, LIFE_ROW)
+_ROWS = (JOB_ROW, LIFE_ROW, RUN_ROW)
 as_world = table(World, _column_dtypes(World), _ROWS)
 as_machine = table(Machine, _column_dtypes(Machine), _ROWS)
 as_state = table(State, _column_dtypes(State), _ROWS)

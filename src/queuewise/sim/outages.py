@@ -1,0 +1,89 @@
+"""Nodes that go down, are drained and come back."""
+
+from __future__ import annotations
+
+from queuewise.sim.compilation import kernel
+from queuewise.sim.lifecycle import end_run, queue_again, take_off
+from queuewise.sim.machine import close_node, open_node, take_exactly
+from queuewise.sim.schedule import FAILED
+from queuewise.sim.state import (
+    EARLY_ENDS,
+    FAILED_NODE,
+    NUM_CLASSES,
+    NUM_OUTAGES,
+    NUM_QUEUES,
+    OUTAGES_SEEN,
+    REPAIRED,
+    REQUEUES,
+    RUNNING_JOBS,
+    Machine,
+    State,
+    World,
+)
+from queuewise.sim.tables import view
+
+
+@kernel
+def _holds_node(s: State, j: int, n: int) -> bool:
+    for k in range(s.first_piece[j], s.first_piece[j] + s.num_pieces[j]):
+        if s.piece_node[k] == n:
+            return True
+    return False
+
+
+@kernel
+def jobs_on_node(s: State, n: int) -> int:
+    """Note the running jobs with a piece on the node in State.victim_job, by index; returns their number."""
+    number = 0
+    for slot in range(s.count[RUNNING_JOBS]):
+        if _holds_node(s, s.running[slot], n):
+            s.victim_job[number] = s.running[slot]
+            number += 1
+    view(s.victim_job, number).sort()
+    return number
+
+
+@kernel
+def _stop_jobs(w: World, m: Machine, s: State, n: int) -> None:
+    for i in range(jobs_on_node(s, n)):
+        j = s.victim_job[i]
+        take_off(w, m, s, j)
+        end_run(w, s, j, False)
+        if w.policy[REQUEUES]:
+            queue_again(w, s, j)
+        else:
+            s.status[j] = FAILED
+
+
+@kernel
+def _repair(w: World, m: Machine, s: State, n: int) -> None:
+    open_node(w, m, n)
+    for i in range(jobs_on_node(s, n)):  # of a drained node
+        j = s.victim_job[i]
+        for k in range(s.first_piece[j], s.first_piece[j] + s.num_pieces[j]):
+            if s.piece_node[k] == n:
+                take_exactly(w, m, w.job_class[j], n, s.piece_tasks[k], s.piece_gpus[k])
+
+
+@kernel
+def handle_outages(w: World, m: Machine, s: State, time: float) -> None:
+    """All outages and repairs of this instant."""
+    seen = s.count[OUTAGES_SEEN]
+    if seen == w.sizes[NUM_OUTAGES] or w.outage_time[seen] > time:
+        return
+    while seen < w.sizes[NUM_OUTAGES] and w.outage_time[seen] == time:
+        n = w.outage_node[seen]
+        if w.outage_kind[seen] == REPAIRED:
+            _repair(w, m, s, n)
+        else:
+            if w.outage_kind[seen] == FAILED_NODE:
+                _stop_jobs(w, m, s, n)
+            close_node(w, m, n)
+        seen += 1
+    s.count[OUTAGES_SEEN] = seen
+    s.count[EARLY_ENDS] += 1
+    for q in range(w.sizes[NUM_QUEUES]):
+        s.dirty[q] = 1
+        s.shadow_head[q] = -1
+    for c in range(w.sizes[NUM_CLASSES]):
+        s.shortage[c] = 0.0

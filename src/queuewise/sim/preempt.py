@@ -1,0 +1,215 @@
+"""The pass of a preemptive policy: whoever comes first by key gets its place, from running jobs that come later if need be.
+
+Only the first job of each class is ever tried: the others of the class come later, so they have fewer victims to choose from. A class that
+failed for want of its primary resource remembers how much was missing (State.shortage); until so much has become free, or belongs to
+jobs that may be stopped, it is not tried again.
+"""
+
+from __future__ import annotations
+
+from queuewise.sim.compilation import inline, kernel
+from queuewise.sim.keys import comes_before, note_running_key, running_key
+from queuewise.sim.lifecycle import ease_shortages, end_run, put_back, queue_again, start_placed, take_off
+from queuewise.sim.machine import amount_for, free_for, piece_is_free
+from queuewise.sim.placement import fits, place, runtime_factor
+from queuewise.sim.queue import dequeue, enqueue
+from queuewise.sim.restart import is_running, pass_levels, policy_saves, run_started, set_next_timer
+from queuewise.sim.state import (
+    LOG_FULL,
+    LOG_SIZE,
+    MOST_PIECES,
+    NOW,
+    NUM_POOLS,
+    PIECES,
+    QUANTUM,
+    RUNNING_JOBS,
+    Machine,
+    State,
+    World,
+)
+
+
+@kernel
+def _first_class(w: World, s: State, q: int) -> int:
+    """The class of the first queued job that is not set aside, -1 if there is none."""
+    best = -1
+    best_key = 0.0
+    best_job = 0
+    for slot in range(s.queue_first[q], s.queue_first[q] + s.queue_active[q]):
+        c = s.active[slot]
+        if s.aside[c]:
+            continue
+        key = s.heap_key[w.class_first[c]]
+        j = s.heap_job[w.class_first[c]]
+        if best < 0 or comes_before(key, j, best_key, best_job):
+            best, best_key, best_job = c, key, j
+    return best
+
+
+@inline
+def _stands_where(w: World, s: State, j: int, c: int) -> bool:
+    """Whether running job j holds a node that class c allows."""
+    for k in range(s.first_piece[j], s.first_piece[j] + s.num_pieces[j]):
+        if w.class_allows[c * w.sizes[NUM_POOLS] + w.node_pool[s.piece_node[k]]]:
+            return True
+    return False
+
+
+@inline
+def may_be_stopped(w: World, s: State, j: int) -> bool:
+    return s.clock[NOW] - run_started(s, j) >= w.costs[QUANTUM]
+
+
+@inline
+def _later(s: State, slot: int, other: int) -> bool:
+    """Whether the victim noted at a slot goes before the one at the other: greatest key first."""
+    return comes_before(s.victim_key[other], s.victim_job[other], s.victim_key[slot], s.victim_job[slot])
+
+
+@kernel
+def _sink(s: State, slot: int, size: int) -> None:
+    """Mend the heap of victims below a slot."""
+    while True:
+        child = 2 * slot + 1
+        if child >= size:
+            return
+        if child + 1 < size and _later(s, child + 1, child):
+            child += 1
+        if not _later(s, child, slot):
+            return
+        s.victim_key[slot], s.victim_key[child] = s.victim_key[child], s.victim_key[slot]
+        s.victim_job[slot], s.victim_job[child] = s.victim_job[child], s.victim_job[slot]
+        slot = child
+
+
+@kernel
+def _gather_victims(w: World, m: Machine, s: State, c: int, key: float) -> int:
+    """Note in State.victim_* the jobs that may be stopped for one of class c with this key; returns their number.
+
+    0 if even all of them do not leave enough; how much is missing is noted.
+    """
+    number = 0
+    q = w.class_queue[c]
+    missing = w.class_tasks[c] * amount_of_task(w, c) - free_for(w, m, c)
+    for slot in range(s.count[RUNNING_JOBS]):
+        its_key = running_key(w, s, slot)
+        if its_key <= key:
+            continue
+        j = s.running[slot]
+        held = w.job_class[j]
+        if w.class_queue[held] == q and may_be_stopped(w, s, j) and _stands_where(w, s, j, c):
+            s.victim_key[number] = its_key
+            s.victim_job[number] = j
+            number += 1
+            missing -= amount_for(w, held, c)
+    s.shortage[c] = missing
+    s.shortage_key[c] = key
+    return number if missing <= 0 else 0
+
+
+@inline
+def amount_of_task(w: World, c: int) -> int:
+    return amount_for(w, c, c) // w.class_tasks[c]
+
+
+@kernel
+def _take_off_until_fits(w: World, m: Machine, s: State, c: int, number: int) -> int:
+    """Take victims off, greatest key first, until class c fits. They end up behind the others in State.victim_job, the first at number - 1.
+
+    Returns how many are left on the machine, -1 if nothing helped (and all are back).
+    """
+    for slot in range(number // 2 - 1, -1, -1):
+        _sink(s, slot, number)
+    left = number
+    while left > 0:
+        left -= 1
+        s.victim_key[0], s.victim_key[left] = s.victim_key[left], s.victim_key[0]
+        s.victim_job[0], s.victim_job[left] = s.victim_job[left], s.victim_job[0]
+        _sink(s, 0, left)
+        take_off(w, m, s, s.victim_job[left])
+        if fits(w, m, s, c):
+            return left
+    for slot in range(number):
+        put_back(w, m, s, s.victim_job[slot])
+    return -1
+
+
+@kernel
+def _is_in_nobodys_way(w: World, m: Machine, s: State, j: int) -> bool:
+    for k in range(s.first_piece[j], s.first_piece[j] + s.num_pieces[j]):
+        if not piece_is_free(w, m, w.job_class[j], s.piece_node[k], s.piece_tasks[k], s.piece_gpus[k]):
+            return False
+    return True
+
+
+@kernel
+def _make_room(w: World, m: Machine, s: State, c: int, key: float) -> bool:
+    """Stop victims so that class c gets a place, which is left in State.place_*; False, and nothing changed, if they do not suffice."""
+    number = _gather_victims(w, m, s, c, key)
+    if number == 0:
+        return False
+    left = _take_off_until_fits(w, m, s, c, number)
+    if left < 0:
+        return False
+    place(w, m, s, c)
+    for slot in range(left, number):
+        j = s.victim_job[slot]
+        if _is_in_nobodys_way(w, m, s, j):
+            put_back(w, m, s, j)
+            s.victim_job[slot] = -1
+    for slot in range(number - 1, left - 1, -1):
+        j = s.victim_job[slot]
+        if j >= 0:
+            end_run(w, s, j, policy_saves(w))
+            queue_again(w, s, j)
+    return True
+
+
+@kernel
+def _set_nothing_aside(s: State, q: int) -> None:
+    for slot in range(s.queue_first[q], s.queue_first[q] + s.queue_active[q]):
+        s.aside[s.active[slot]] = 0
+
+
+@kernel
+def preempt_in_queue(w: World, m: Machine, s: State, q: int) -> None:
+    """One pass over queue q. May be left when the log is full (LOG_FULL) and taken up again."""
+    if not s.dirty[q]:
+        return
+    _set_nothing_aside(s, q)
+    while True:
+        c = _first_class(w, s, q)
+        if c < 0:
+            s.dirty[q] = 0
+            return
+        if s.count[PIECES] + w.sizes[MOST_PIECES] > w.sizes[LOG_SIZE]:
+            s.count[LOG_FULL] = 1
+            return
+        j = s.heap_job[w.class_first[c]]
+        key = s.heap_key[w.class_first[c]]
+        if s.shortage[c] > 0 and key >= s.shortage_key[c]:
+            s.aside[c] = 1
+        elif place(w, m, s, c):
+            start_placed(w, s, j, runtime_factor(w, s, c))
+        elif _make_room(w, m, s, c, key):
+            start_placed(w, s, j, runtime_factor(w, s, c))
+            _set_nothing_aside(s, q)
+        else:
+            s.aside[c] = 1
+
+
+@kernel
+def ring_timer(w: World, s: State, j: int) -> None:
+    """A running job has reached the end of its level or quantum, or a queued one has waited long enough to be promoted."""
+    c = w.job_class[j]
+    s.dirty[w.class_queue[c]] = 1
+    if is_running(s, j):
+        pass_levels(w, s, j)
+        note_running_key(w, s, j)
+        set_next_timer(w, s, j)
+        ease_shortages(w, s, c)
+    else:
+        dequeue(w, s, j)
+        s.level[j] = 0
+        s.attained[j] = 0.0
+        enqueue(w, s, j)

@@ -1,0 +1,146 @@
+"""Runs of jobs that may be stopped: what a restart costs, what a stop leaves. The formulas are those of docs/simulator.md."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from queuewise.sim.compilation import inline, kernel
+from queuewise.sim.events import set_timer
+from queuewise.sim.schedule import NEVER, RUNNING
+from queuewise.sim.state import (
+    BY_LEVEL,
+    CHECKPOINT,
+    CHECKPOINT_EVERY,
+    CHECKPOINT_PER_GPU,
+    KEYS,
+    KILLS,
+    NOW,
+    NUM_LEVELS,
+    PLACED,
+    PROMOTES,
+    QUANTUM,
+    RESTART,
+    RESTART_PER_GPU,
+    TRANSFER,
+    TRANSFER_PER_GPU,
+    State,
+    World,
+)
+
+PATIENCE = 8.0  # a job is promoted when it has waited so many times as long as it has worked
+
+
+@kernel
+def _same_nodes(s: State, j: int) -> bool:
+    """Whether the placement in State.place_* is on the nodes of the job's last run; pieces of one node stand together in both."""
+    first = s.first_piece[j]
+    last = first + s.num_pieces[j]
+    for k in range(s.count[PLACED]):
+        found = False
+        for before in range(first, last):
+            found = found or s.piece_node[before] == s.place_node[k]
+        if not found:
+            return False
+    for before in range(first, last):
+        found = False
+        for k in range(s.count[PLACED]):
+            found = found or s.piece_node[before] == s.place_node[k]
+        if not found:
+            return False
+    return True
+
+
+@inline
+def _cost(w: World, j: int, base: int, per_gpu: int) -> float:
+    return w.costs[base] + w.costs[per_gpu] * w.width[j]
+
+
+@kernel
+def _overhead(w: World, s: State, j: int) -> float:
+    """Seconds before a restarted job works, placed as in State.place_*."""
+    seconds = _cost(w, j, CHECKPOINT, CHECKPOINT_PER_GPU) if s.saved[j] else 0.0
+    seconds += _cost(w, j, RESTART, RESTART_PER_GPU)
+    if not _same_nodes(s, j):
+        seconds += _cost(w, j, TRANSFER, TRANSFER_PER_GPU)
+    dearest = 0.0
+    for k in range(s.count[PLACED]):
+        dearest = max(dearest, w.node_cost[s.place_node[k]])
+    return seconds * dearest
+
+
+@kernel
+def begin_run(w: World, s: State, j: int, factor: float) -> None:
+    """Job j starts now as placed in State.place_*: set its times. Its pieces are still those of the run before."""
+    now = s.clock[NOW]
+    s.begin[j] = now + (_overhead(w, s, j) if s.stops[j] > 0 else 0.0)
+    s.factor[j] = factor
+    s.end[j] = s.begin[j] + s.remaining[j] * factor
+    s.expected[j] = s.begin[j] + s.remaining_estimate[j] * factor
+    if s.start[j] == NEVER:
+        s.start[j] = now
+
+
+@inline
+def level_passes_at(w: World, s: State, j: int) -> float:
+    """When the running job reaches the end of its level, inf if it is the last."""
+    level = s.level[j]
+    if w.policy[KEYS] != BY_LEVEL or level >= w.sizes[NUM_LEVELS]:
+        return np.inf
+    return s.begin[j] + max(w.level_bound[level] - s.attained[j], 0.0) / w.width[j]
+
+
+@inline
+def run_started(s: State, j: int) -> float:
+    return s.piece_start[s.first_piece[j]]
+
+
+@kernel
+def set_next_timer(w: World, s: State, j: int) -> None:
+    """Wait for what comes first: the end of the running job's quantum or of its level."""
+    time = level_passes_at(w, s, j)
+    quantum_ends = run_started(s, j) + w.costs[QUANTUM]
+    if w.costs[QUANTUM] > 0.0 and quantum_ends > s.clock[NOW]:
+        time = min(time, quantum_ends)
+    if time < s.end[j]:  # what comes later never happens
+        set_timer(s, j, time)
+
+
+@kernel
+def settle_run(w: World, s: State, j: int, saves: bool) -> None:
+    """The run of job j ends unfinished now: carry over what was done. `saves`: the stop takes a checkpoint."""
+    worked = max(s.clock[NOW] - s.begin[j], 0.0)
+    kept = worked
+    every = w.costs[CHECKPOINT_EVERY]
+    if not saves and every > 0.0:
+        kept = 0.0 if every == np.inf else np.floor(worked / every) * every
+    done = kept / s.factor[j]
+    s.remaining[j] = max(s.remaining[j] - done, 0.0)
+    s.remaining_estimate[j] = max(s.remaining_estimate[j] - done, 0.0)
+    s.worked[j] += worked
+    s.saved[j] = saves
+    s.stops[j] += 1
+    if w.policy[KEYS] == BY_LEVEL:
+        s.attained[j] += w.width[j] * worked
+
+
+@inline
+def policy_saves(w: World) -> bool:
+    return w.policy[KILLS] == 0
+
+
+@inline
+def await_promotion(w: World, s: State, j: int) -> None:
+    """A job stopped at a low level is not left there for ever."""
+    if w.policy[PROMOTES] and s.level[j] > 0:
+        set_timer(s, j, s.clock[NOW] + PATIENCE * s.worked[j])
+
+
+@inline
+def pass_levels(w: World, s: State, j: int) -> None:
+    while level_passes_at(w, s, j) <= s.clock[NOW]:
+        s.level[j] += 1
+
+
+@inline
+def is_running(s: State, j: int) -> bool:
+    return s.status[j] == RUNNING
