@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from queuewise.sim.state import CONSERVATIVE, EASY, EASY_STRICT, GREEDY, NO_BACKFILL
+from queuewise.sim.state import CONSERVATIVE, DEFRAG, EASY, EASY_STRICT, GREEDY, NO_BACKFILL
 
 
 @dataclass(frozen=True)
@@ -23,4 +23,5 @@ BACKFILLS: dict[str, BackfillRule] = {
         EASY_STRICT, "only what ends strictly before the head's reservation starts (the RLScheduler paper's variant)"
     ),
     "conservative": BackfillRule(CONSERVATIVE, "every waiting job has a reservation that nobody behind it may delay"),
+    "defrag": BackfillRule(DEFRAG, "as greedy, but first running jobs are migrated off a node if the head then fits; alone: fcfs+defrag"),
 }

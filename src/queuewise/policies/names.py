@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 
 from queuewise.errors import InputError, unknown_name
 from queuewise.policies.backfill import BACKFILLS
 from queuewise.policies.ordering import ORDERS, Jobs, order_rule
 from queuewise.policies.placing import PLACEMENTS, parse_placement
+from queuewise.policies.preemptive import PREEMPTIVE, parse_option
 from queuewise.sim.rules import Rules
 from queuewise.sim.state import COMMIT, NO_LIMIT, REORDER
 
@@ -24,9 +26,15 @@ class Policy:
     depth: int = NO_LIMIT
     backfill_order: str = ""  # empty: the same order
     placement: str = "pack"
+    level: float = 0.0  # option of a preemptive policy
 
     def rules(self, jobs: Jobs, dispatch: str) -> Rules:
         rule, option = parse_placement(self.placement)
+        if self.order in PREEMPTIVE:
+            if parse_dispatch(dispatch) == COMMIT:
+                raise InputError(f"{self.order} cannot commit to a job: it sorts the queue anew", hint="use --dispatch reorder")
+            made = PREEMPTIVE[self.order].make(jobs, self.level)
+            return dataclasses.replace(made, rule=rule, rule_option=option, seed=jobs.seed)
         second = self.backfill_order if self.backfill_order not in ("", self.order) else ""
         return Rules(
             order=order_rule(self.order).make(jobs),
@@ -54,8 +62,16 @@ def parse_policy(name: str) -> Policy:
     order, plus, filling = scheduling.partition("+")
     if not order:
         raise InputError(f"policy {name!r} names no order", hint=GRAMMAR)
-    order_rule(order)
     parse_placement(placement or "pack")
+    first, _, option = scheduling.partition(":")
+    if first in PREEMPTIVE:
+        return Policy(first, placement=placement or "pack", level=parse_option(first, option))
+    if first.partition("+")[0] in PREEMPTIVE:
+        raise InputError(f"policy {name!r}: a preemptive policy leaves nothing to backfill", hint=f"write {order}, or {order}@pack")
+    if first == "defrag":
+        order_rule(option or "fcfs")
+        return Policy(option or "fcfs", "defrag", placement=placement or "pack")
+    order_rule(order)
     filling, _, second = filling.partition(":")
     backfill, slash, depth = filling.partition("/")
     if not plus:
@@ -70,5 +86,5 @@ def parse_policy(name: str) -> Policy:
 
 
 def policy_names() -> tuple[str, ...]:
-    """One name for each order; each combines with every backfill and placement."""
-    return tuple(ORDERS)
+    """One name for each order (it combines with every backfill and placement) and preemptive policy (with every placement)."""
+    return (*ORDERS, *PREEMPTIVE)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
+from queuewise.cluster.conditions import Conditions
 from queuewise.cluster.spec import Cluster
 from queuewise.errors import InputError
 from queuewise.policies.names import parse_policy
 from queuewise.policies.ordering import Jobs
 from queuewise.sim import engine
 from queuewise.sim.schedule import Schedule
+from queuewise.sim.setup import PERFECT
 from queuewise.workload.estimates import estimate
 from queuewise.workload.jobs import Floats, Workload
 
@@ -23,13 +25,16 @@ def simulate(
     estimates: str | Floats = "requested",
     seed: int = 0,
     kill_at_limit: bool = False,
+    conditions: Conditions = PERFECT,
 ) -> Schedule:
     """What would have happened. `estimates` names what policies know of runtimes (see workload.estimates) or gives it, [J] seconds."""
     parsed = parse_policy(policy)
     name = estimates if isinstance(estimates, str) else "given"
     known = estimate(workload, estimates, seed).values if isinstance(estimates, str) else _checked(workload, estimates)
     rules = parsed.rules(Jobs(workload, known, seed), dispatch)
-    return engine.simulate(workload, cluster, rules, estimate=known, policy=policy, estimates=name, kill_at_limit=kill_at_limit)
+    return engine.simulate(
+        workload, cluster, rules, estimate=known, policy=policy, estimates=name, kill_at_limit=kill_at_limit, conditions=conditions
+    )
 
 
 def _checked(workload: Workload, estimates: Floats) -> Floats:

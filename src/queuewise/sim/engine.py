@@ -11,16 +11,34 @@ import numpy as np
 from numba import types
 from numpy.typing import NDArray
 
+from queuewise.cluster.conditions import Conditions
 from queuewise.cluster.spec import Cluster
 from queuewise.errors import InputError
 from queuewise.sim.compilation import JIT_DISABLED
 from queuewise.sim.kernel import replay
 from queuewise.sim.rules import SCORING_SIGNATURE, Order, Rules, scoring_function
 from queuewise.sim.schedule import DONE, KILLED, Schedule
-from queuewise.sim.setup import lay_out
-from queuewise.sim.state import COMMIT, DECISIONS, F64, PIECES, State, handle
+from queuewise.sim.setup import PERFECT, lay_out
+from queuewise.sim.state import (
+    COMMIT,
+    DECISIONS,
+    EASY_STRICT,
+    F64,
+    LOG_FULL,
+    LOG_SIZE,
+    MOST_PIECES,
+    NUM_OUTAGES,
+    PENDING_JOBS,
+    PIECES,
+    RUNNING_JOBS,
+    State,
+    World,
+    handle,
+)
 from queuewise.sim.tables import clone
 from queuewise.workload.jobs import Workload
+
+PIECE_COLUMNS = ("piece_job", "piece_node", "piece_tasks", "piece_gpus", "piece_start", "piece_end")
 
 
 def simulate(
@@ -33,22 +51,45 @@ def simulate(
     policy: str = "",
     estimates: str = "",
     kill_at_limit: bool = False,
+    conditions: Conditions = PERFECT,
 ) -> Schedule:
     """Replay the workload on the cluster. `estimate` is what the policy knows of runtimes, `predicted` what history says of them."""
     if len(workload) == 0:
         raise InputError("the workload has no jobs", hint="check the file, or the filter that was applied to it")
     began = time.perf_counter()
     runtime, killed = _runtime(workload, kill_at_limit)
-    world, machine, state = lay_out(workload, cluster, rules, runtime=runtime, estimate=estimate, predicted=predicted)
+    world, machine, state = lay_out(
+        workload, cluster, rules, runtime=runtime, estimate=estimate, predicted=predicted, conditions=conditions
+    )
+    if world.sizes[NUM_OUTAGES] and rules.backfill == EASY_STRICT:
+        raise InputError("easy-strict does not know outages", hint="use easy, which handles all events of an instant together")
     laid_out = time.perf_counter()
     run = compiled_replay()
     spare = clone(machine)
     began_replay = time.perf_counter()
-    tables = handle(world), handle(machine), handle(spare), handle(state)
-    _interruptible(run, *tables, _function_of(rules.order), _function_of(rules.backfill_order))
+    functions = _function_of(rules.order), _function_of(rules.backfill_order)
+    while True:
+        _interruptible(run, handle(world), handle(machine), handle(spare), handle(state), *functions)
+        if not state.count[LOG_FULL]:
+            break
+        state = _with_longer_log(world, state)
     engine_s = (laid_out - began) + (time.perf_counter() - began_replay)  # compilation is not the engine's time
     state.status[(state.status == DONE) & killed] = KILLED
     return schedule_of(workload, cluster, rules, state, estimate, policy, estimates, engine_s)
+
+
+def _with_longer_log(world: World, state: State) -> State:
+    """Twice the room for pieces, and at least enough for all that waits."""
+    needed = int(state.count[PENDING_JOBS] + state.count[RUNNING_JOBS] + 1) * int(world.sizes[MOST_PIECES])
+    size = 2 * int(world.sizes[LOG_SIZE]) + needed
+    used = int(state.count[PIECES])
+    columns = {}
+    for name in PIECE_COLUMNS:
+        old = getattr(state, name)
+        columns[name] = np.empty(size, old.dtype)
+        columns[name][:used] = old[:used]
+    world.sizes[LOG_SIZE] = size
+    return state._replace(**columns)
 
 
 _compiling = threading.Lock()  # several threads may ask for the first replay at once
@@ -122,7 +163,7 @@ def schedule_of(
         status=state.status.copy(),
         start=state.start.copy(),
         end=state.end.copy(),
-        preemptions=np.zeros(len(workload), np.int32),
+        preemptions=state.stops.copy() if len(state.stops) == len(workload) else np.zeros(len(workload), np.int32),
         piece_job=state.piece_job[:pieces],
         piece_node=state.piece_node[:pieces],
         piece_tasks=state.piece_tasks[:pieces],

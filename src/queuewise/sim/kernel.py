@@ -26,8 +26,8 @@ from queuewise.sim.state import (
     BACKFILL,
     BOUND,
     CONSERVATIVE,
-    DEFRAG,
     DECISIONS,
+    DEFRAG,
     DEPTH,
     DISPATCH,
     DYNAMIC,
@@ -140,7 +140,7 @@ def backfill_queue(w: World, m: Machine, z: Machine, s: State, q: int) -> None:
 @kernel
 def reserve_bound(w: World, m: Machine, z: Machine, s: State, q: int) -> None:
     """Set the bound that candidates have to keep."""
-    if w.policy[BACKFILL] != GREEDY:
+    if w.policy[BACKFILL] not in (GREEDY, DEFRAG):
         reserve_head(w, m, z, s, q, s.head[q])
     shadow = s.shadow_time[q]
     s.clock[BOUND] = np.nextafter(shadow, -np.inf) if w.policy[BACKFILL] == EASY_STRICT else shadow
@@ -149,7 +149,7 @@ def reserve_bound(w: World, m: Machine, z: Machine, s: State, q: int) -> None:
 @inline
 def _time_changes_things(w: World, s: State, q: int) -> bool:
     """Whether a pass may end otherwise than the last one only because the clock has moved."""
-    if w.policy[DYNAMIC] or w.policy[BACKFILL] == CONSERVATIVE:
+    if w.policy[DYNAMIC] or w.policy[BACKFILL] in (CONSERVATIVE, DEFRAG):
         return True
     reserves = w.policy[BACKFILL] in (EASY, EASY_STRICT)
     return reserves and s.clock[NOW] >= s.shadow_time[q]  # running jobs are overdue
@@ -269,6 +269,14 @@ def next_instant(w: World, m: Machine, s: State) -> bool:
     return True
 
 
+@inline
+def _log_might_fill(w: World, s: State) -> bool:
+    """Whether the next pass, if it starts all that waits, may write more than there is room for. A preemptive pass looks for itself."""
+    if not w.policy[RESTARTS] or w.policy[KEYS]:
+        return False
+    return s.count[PIECES] + s.count[PENDING_JOBS] * w.sizes[MOST_PIECES] > w.sizes[LOG_SIZE]
+
+
 @entry
 def replay(world, machine, spare, state, scorer, second_scorer) -> None:  # type: ignore[no-untyped-def]
     """Run until nothing is left to happen, or until the log of pieces must grow (LOG_FULL); then call again."""
@@ -281,7 +289,7 @@ def replay(world, machine, spare, state, scorer, second_scorer) -> None:  # type
         s.count[DECISIONS] -= 1
         decide(w, m, z, s, scorer, second_scorer)
     while not s.count[LOG_FULL] and next_instant(w, m, s):
-        if w.policy[RESTARTS] and s.count[PIECES] + s.count[PENDING_JOBS] * w.sizes[MOST_PIECES] > w.sizes[LOG_SIZE]:
+        if _log_might_fill(w, s):
             s.count[LOG_FULL] = 1
             s.count[DECISIONS] += 1
         else:

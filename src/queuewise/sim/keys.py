@@ -28,7 +28,8 @@ def waiting_key(w: World, s: State, j: int) -> float:
 def note_running_key(w: World, s: State, j: int) -> None:
     """Keep what the key of a running job is made of beside its place in State.running."""
     slot = s.running_slot[j]
-    s.run_key[slot] = s.expected[j] if w.policy[KEYS] == BY_REMAINING else waiting_key(w, s, j)
+    s.run_key[slot] = waiting_key(w, s, j)
+    s.run_begin[slot] = s.begin[j]
     s.run_factor[slot] = s.factor[j]
 
 
@@ -37,8 +38,8 @@ def running_key(w: World, s: State, slot: int) -> float:
     """The key of the running job at a position of State.running."""
     if w.policy[KEYS] != BY_REMAINING:
         return s.run_key[slot]
-    left = max(s.run_key[slot] - s.clock[NOW], 0.0)
-    return left if w.sizes[UNIFORM] else left / s.run_factor[slot]
+    worked = max(s.clock[NOW] - s.run_begin[slot], 0.0)
+    return max(s.run_key[slot] - (worked if w.sizes[UNIFORM] else worked / s.run_factor[slot]), 0.0)
 
 
 @inline

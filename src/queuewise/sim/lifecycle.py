@@ -14,6 +14,7 @@ from queuewise.sim.restart import await_promotion, begin_run, set_next_timer, se
 from queuewise.sim.schedule import DONE, NEVER, QUEUED, REJECTED, RUNNING
 from queuewise.sim.state import (
     BACKFILL,
+    DEFRAG,
     DISPATCH,
     DYNAMIC,
     EARLY_ENDS,
@@ -93,6 +94,7 @@ def start_placed(w: World, s: State, j: int, factor: float) -> None:
     push_event(s, s.end[j], j)
     if w.policy[KEYS]:
         note_running_key(w, s, j)
+    if w.policy[KEYS] or w.policy[BACKFILL] == DEFRAG:
         set_next_timer(w, s, j)
 
 
@@ -127,6 +129,7 @@ def _leave_running(w: World, s: State, j: int) -> None:
     s.running_slot[last] = slot
     if w.policy[KEYS]:
         s.run_key[slot] = s.run_key[tail]
+        s.run_begin[slot] = s.run_begin[tail]
         s.run_factor[slot] = s.run_factor[tail]
 
 

@@ -25,10 +25,10 @@ from queuewise.sim.tables import view
 
 @kernel
 def _holds_node(s: State, j: int, n: int) -> bool:
+    found = False
     for k in range(s.first_piece[j], s.first_piece[j] + s.num_pieces[j]):
-        if s.piece_node[k] == n:
-            return True
-    return False
+        found = found or s.piece_node[k] == n
+    return found
 
 
 @kernel

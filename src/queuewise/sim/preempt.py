@@ -15,6 +15,7 @@ from queuewise.sim.placement import fits, place, runtime_factor
 from queuewise.sim.queue import dequeue, enqueue
 from queuewise.sim.restart import is_running, pass_levels, policy_saves, run_started, set_next_timer
 from queuewise.sim.state import (
+    KEYS,
     LOG_FULL,
     LOG_SIZE,
     MOST_PIECES,
@@ -57,7 +58,7 @@ def _stands_where(w: World, s: State, j: int, c: int) -> bool:
 
 @inline
 def may_be_stopped(w: World, s: State, j: int) -> bool:
-    return s.clock[NOW] - run_started(s, j) >= w.costs[QUANTUM]
+    return s.clock[NOW] >= run_started(s, j) + w.costs[QUANTUM]
 
 
 @inline
@@ -204,10 +205,11 @@ def ring_timer(w: World, s: State, j: int) -> None:
     c = w.job_class[j]
     s.dirty[w.class_queue[c]] = 1
     if is_running(s, j):
-        pass_levels(w, s, j)
-        note_running_key(w, s, j)
+        if w.policy[KEYS]:
+            pass_levels(w, s, j)
+            note_running_key(w, s, j)
+            ease_shortages(w, s, c)
         set_next_timer(w, s, j)
-        ease_shortages(w, s, c)
     else:
         dequeue(w, s, j)
         s.level[j] = 0

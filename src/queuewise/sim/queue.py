@@ -6,8 +6,8 @@ hardware and reservations have to say: FORBIDDEN (it does not fit), ANY_LENGTH, 
 
 Static orders (the score never changes) keep, for each class, a tree over the class's jobs in that order: leaves hold the estimates of
 queued jobs (inf otherwise), inner nodes the least of their 16 children. The first job with a short enough estimate is one descent,
-however long the queue. Dynamic orders keep a plain list and are scanned. Preemptive policies, whose keys change when a job is stopped, keep a
-heap for each class (keys.py).
+however long the queue. Dynamic orders keep a plain list and are scanned. Preemptive policies, whose keys change when a job is stopped,
+keep a heap for each class (keys.py).
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ import numpy as np
 from numba import from_dtype, njit, types
 
 from queuewise.sim.compilation import JIT_DISABLED
-from queuewise.sim.state import F64, FACTS, NO_BACKFILL, NO_LIMIT, PACK, REORDER
+from queuewise.sim.state import F64, FACTS, NO_BACKFILL, NO_LIMIT, NOT_PREEMPTIVE, PACK, REORDER
 
 # void score(facts[J], pending[number], number, now, outlook, params, out[number]): writes out[i] for the job pending[i]; least goes first.
 SCORING_SIGNATURE = types.void(
@@ -34,6 +34,15 @@ class Order:
 
 
 @dataclass(frozen=True, eq=False)
+class Levels:
+    """Levels of attained service."""
+
+    bound: F64  # [L] service at which each level but the last ends
+    key: F64  # [L+1]
+    promotes: bool = False  # jobs that wait long at a low level return to the first
+
+
+@dataclass(frozen=True, eq=False)
 class Rules:
     """All of a policy."""
 
@@ -45,6 +54,8 @@ class Rules:
     rule_option: int = NO_LIMIT
     dispatch: int = REORDER
     seed: int = 0
+    keys: int = NOT_PREEMPTIVE  # what a preemptive policy sorts by
+    levels: Levels | None = None  # with BY_LEVEL
 
     @property
     def orders(self) -> tuple[Order, ...]:
@@ -53,4 +64,6 @@ class Rules:
     @property
     def dynamic(self) -> bool:
         """Whether queues must be scanned: trees need scores that never change, and do not count jobs."""
+        if self.keys != NOT_PREEMPTIVE:
+            return False
         return self.depth != NO_LIMIT or any(order.fixed is None for order in self.orders)

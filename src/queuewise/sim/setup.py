@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from queuewise.cluster.conditions import Conditions
 from queuewise.cluster.spec import Cluster
 from queuewise.sim import layout
 from queuewise.sim.compilation import JIT_DISABLED
@@ -15,24 +16,39 @@ from queuewise.sim.rules import Rules
 from queuewise.sim.schedule import NEVER, PENDING
 from queuewise.sim.state import (
     BACKFILL,
+    BY_FIXED,
+    CHECKPOINT,
+    CHECKPOINT_EVERY,
+    CHECKPOINT_PER_GPU,
     CLOCK_SIZE,
     CONSERVATIVE,
+    COSTS_SIZE,
     COUNT_SIZE,
+    DEFRAG,
     DEPTH,
     DISPATCH,
+    DRAINED,
     DYNAMIC,
     EASY,
     EASY_STRICT,
     F64,
     FACTS,
+    FAILED_NODE,
     GPU_STRIDE,
     I64,
     JOB_ROW,
+    KEYS,
+    KILLS,
     LIFE_ROW,
+    LOG_SIZE,
+    MOST_PIECES,
     NO_LIMIT,
+    NOT_PREEMPTIVE,
     NUM_CLASSES,
     NUM_JOBS,
+    NUM_LEVELS,
     NUM_NODES,
+    NUM_OUTAGES,
     NUM_POOLS,
     NUM_QUEUES,
     NUM_TYPES,
@@ -41,14 +57,24 @@ from queuewise.sim.state import (
     PARAMS_SIZE,
     PLAN_BANDS,
     POLICY_SIZE,
+    PROMOTES,
+    QUANTUM,
+    REPAIRED,
+    REQUEUES,
+    RESTART,
+    RESTART_PER_GPU,
+    RESTARTS,
     RULE,
     RULE_OPTION,
+    RUN_ROW,
     SECOND_ORDER,
     SEED,
     SHARES,
     SIZES,
     TIER,
     TRACK_FREE_TIMES,
+    TRANSFER,
+    TRANSFER_PER_GPU,
     TREE_SIZE,
     UNIFORM,
     Machine,
@@ -58,10 +84,23 @@ from queuewise.sim.state import (
 from queuewise.workload.jobs import Workload
 
 NONE = np.zeros(1)
+PERFECT = Conditions()
+COSTS = {
+    QUANTUM: "quantum_s", CHECKPOINT: "checkpoint_s", CHECKPOINT_PER_GPU: "checkpoint_per_gpu_s", RESTART: "restart_s",
+    RESTART_PER_GPU: "restart_per_gpu_s", TRANSFER: "transfer_s", TRANSFER_PER_GPU: "transfer_per_gpu_s",
+    CHECKPOINT_EVERY: "checkpoint_every_s",
+}  # fmt: skip
 
 
 def lay_out(
-    workload: Workload, cluster: Cluster, rules: Rules, *, runtime: F64, estimate: F64, predicted: F64 | None = None
+    workload: Workload,
+    cluster: Cluster,
+    rules: Rules,
+    *,
+    runtime: F64,
+    estimate: F64,
+    predicted: F64 | None = None,
+    conditions: Conditions = PERFECT,
 ) -> tuple[World, Machine, State]:
     """The arrays of a simulation that has not begun."""
     pools = Pools.of(cluster)
@@ -73,8 +112,10 @@ def lay_out(
     fields |= _orders(rules, classes, trees)
     fields |= _scores(workload, cluster, rules, pools, classes, estimate, predicted)
     fields |= _task_types(workload, cluster, classes)
-    fields["sizes"] = _sizes(workload, cluster, pools, classes, trees, fields)
-    fields["policy"] = _policy(rules, bool(fields["class_by_pool"].all()))
+    fields |= _stopping(workload, cluster, rules, conditions)
+    fields["sizes"] = _sizes(workload, cluster, rules, pools, classes, trees, fields)
+    restarts = can_stop(rules, len(fields["outage_time"]) > 0)
+    fields["policy"] = _policy(rules, conditions, bool(fields["class_by_pool"].all()), restarts)
     fields = {name: np.require(array, requirements="C") for name, array in fields.items()}
     fields["submit"] = np.require(workload.submit, np.float64, "C")
     fields |= _job_rows(runtime, estimate, classes)
@@ -82,11 +123,13 @@ def lay_out(
     return (
         world,
         layout.empty_machine(cluster, pools, world.pool_words, world.pool_bits),
-        _state(workload, rules, classes, pools, trees, world),
+        _state(workload, rules, classes, pools, trees, world, runtime, estimate),
     )
 
 
-def _sizes(workload: Workload, cluster: Cluster, pools: Pools, classes: Classes, trees: Trees, fields: dict[str, NDArray[Any]]) -> I64:
+def _sizes(
+    workload: Workload, cluster: Cluster, rules: Rules, pools: Pools, classes: Classes, trees: Trees, fields: dict[str, NDArray[Any]]
+) -> I64:
     stride = int(cluster.node_gpus.max()) + 1
     uniform = (layout.node_speed(cluster) == 1.0).all() and cluster.node_penalty == 0.0 and cluster.rack_penalty == 0.0
     sizes = np.zeros(SIZES, np.int64)
@@ -101,7 +144,44 @@ def _sizes(workload: Workload, cluster: Cluster, pools: Pools, classes: Classes,
     sizes[TREE_SIZE] = trees.size
     sizes[SHARES] = int(classes.is_share.any())
     sizes[UNIFORM] = int(uniform)
+    sizes[NUM_LEVELS] = len(fields["level_bound"]) if rules.levels is not None else 0
+    sizes[NUM_OUTAGES] = len(fields["outage_time"])
+    sizes[MOST_PIECES] = _pieces_of(classes, pools)[classes.feasible].max(initial=1)
     return sizes
+
+
+def _pieces_of(classes: Classes, pools: Pools) -> I64:
+    """[C] most pieces a gang of the class can have."""
+    nodes: I64 = classes.allows.astype(np.int64) @ np.diff(pools.first)
+    return np.where(classes.is_share, classes.tasks, np.minimum(classes.tasks, nodes))
+
+
+def can_stop(rules: Rules, outages: bool) -> bool:
+    """Whether a job may be stopped before its end."""
+    return rules.keys != NOT_PREEMPTIVE or rules.backfill == DEFRAG or outages
+
+
+def _stopping(workload: Workload, cluster: Cluster, rules: Rules, conditions: Conditions) -> dict[str, NDArray[Any]]:
+    """What stopping costs, levels of service, outages."""
+    outages = conditions.outages_on(cluster, float(workload.submit[0]), float(workload.submit[-1]))
+    happen = [(outage.start, DRAINED if outage.kind == "drain" else FAILED_NODE, outage.node) for outage in outages]
+    happen += [(outage.end, REPAIRED, outage.node) for outage in outages]
+    happen.sort(key=lambda event: (event[0], event[1] != REPAIRED, event[2]))
+    costs, kinds = np.zeros(COSTS_SIZE), conditions.preemption.kind_factor
+    for slot, name in COSTS.items():
+        costs[slot] = getattr(conditions.preemption, name)
+    per_kind = np.array([kinds.get(kind.name, 1.0) for kind in cluster.kinds] + [1.0])
+    levels = rules.levels
+    return {
+        "costs": costs,
+        "node_cost": per_kind[cluster.node_kind],
+        "width": workload.size if can_stop(rules, bool(outages)) else NONE,
+        "level_bound": NONE if levels is None else levels.bound,
+        "level_key": NONE if levels is None else levels.key,
+        "outage_time": np.array([event[0] for event in happen], np.float64),
+        "outage_kind": np.array([event[1] for event in happen], np.int64),
+        "outage_node": np.array([event[2] for event in happen], np.int64),
+    }
 
 
 def _job_rows(runtime: F64, estimate: F64, classes: Classes) -> dict[str, NDArray[Any]]:
@@ -171,7 +251,7 @@ def _orders(rules: Rules, classes: Classes, trees: Trees) -> dict[str, NDArray[A
         "rank": nothing, "leaf": nothing, "leaf_job": nothing,
         "class_first": trees.class_first, "tree_levels": trees.levels, "tree_level": trees.level,
     }  # fmt: skip
-    if not rules.dynamic:
+    if not rules.dynamic and rules.keys == NOT_PREEMPTIVE:
         indexes = [layout.order_jobs(classes, trees, order.fixed) for order in rules.orders if order.fixed is not None]
         for name, parts in zip(("rank", "leaf", "leaf_job"), zip(*indexes, strict=True), strict=True):
             fields[name] = parts[0] if len(parts) == 1 else np.concatenate(parts)
@@ -187,6 +267,8 @@ def _scores(
         "params": _padded(rules.orders[0].params), "second_params": _padded(rules.orders[-1].params),
         "scored_by": np.array([int(order.fixed is None) for order in rules.orders] + [0]),
     }  # fmt: skip
+    if rules.keys == BY_FIXED and rules.order.fixed is not None:
+        fields["fixed_score"] = rules.order.fixed
     if rules.dynamic:
         fields["facts"] = job_facts(workload, estimate, predicted, cheapest_watts(workload, cluster, pools, classes))
         fields["fixed_score"] = np.concatenate([np.full(num_jobs, np.nan) if o.fixed is None else o.fixed for o in rules.orders])
@@ -239,7 +321,7 @@ def _kind_mask(cluster: Cluster, names: tuple[str, ...]) -> int:
     return sum(1 << k for k, kind in enumerate(cluster.kinds) if not names or kind.name in names)
 
 
-def _policy(rules: Rules, all_by_pool: bool) -> I64:
+def _policy(rules: Rules, conditions: Conditions, all_by_pool: bool, restarts: bool) -> I64:
     policy = np.zeros(POLICY_SIZE, np.int64)
     policy[DISPATCH] = rules.dispatch
     policy[BACKFILL] = rules.backfill
@@ -250,27 +332,43 @@ def _policy(rules: Rules, all_by_pool: bool) -> I64:
     policy[SECOND_ORDER] = len(rules.orders) - 1
     policy[SEED] = np.uint64(rules.seed & 0xFFFFFFFFFFFFFFFF).astype(np.int64)
     plain_rule = rules.rule != TIER and rules.rule_option == NO_LIMIT
-    policy[TRACK_FREE_TIMES] = int(rules.backfill in (EASY, EASY_STRICT) and all_by_pool and plain_rule)
+    policy[TRACK_FREE_TIMES] = int(rules.backfill in (EASY, EASY_STRICT) and all_by_pool and plain_rule and not restarts)
+    policy[KEYS] = rules.keys
+    policy[RESTARTS] = int(restarts)
+    policy[KILLS] = int(conditions.preemption.mode == "kill")
+    policy[REQUEUES] = int(conditions.requeue)
+    policy[PROMOTES] = int(rules.levels is not None and rules.levels.promotes)
     return policy
 
 
-def _state(workload: Workload, rules: Rules, classes: Classes, pools: Pools, trees: Trees, world: World) -> State:
+def _run_rows(number: int, runtime: F64, estimate: F64) -> dict[str, NDArray[Any]]:
+    rows = np.zeros(number, RUN_ROW)
+    rows["remaining"], rows["remaining_estimate"], rows["timer_slot"] = runtime[:number], estimate[:number], -1
+    return {name: rows[name] for name in RUN_ROW.names or ()}
+
+
+def _state(
+    workload: Workload, rules: Rules, classes: Classes, pools: Pools, trees: Trees, world: World, runtime: F64, estimate: F64
+) -> State:
     num_jobs, num_nodes, num_classes = len(workload), len(pools.of_node), len(classes)
     num_queues = int(world.sizes[NUM_QUEUES])
     listed = num_jobs if rules.dynamic else 1
-    nodes_of_class = classes.allows @ np.diff(pools.first)
-    pieces = np.where(classes.is_share, classes.tasks, np.minimum(classes.tasks, nodes_of_class))
+    stoppable = num_jobs if world.policy[RESTARTS] else 1
+    keyed = num_jobs if rules.keys != NOT_PREEMPTIVE else 1
+    planted = rules.keys == NOT_PREEMPTIVE and not rules.dynamic
     placed = int(classes.tasks[classes.feasible].max(initial=1)) + 1
-    log = int((pieces * classes.jobs)[classes.feasible].sum()) + 1
+    log = int((_pieces_of(classes, pools) * classes.jobs)[classes.feasible].sum()) + 1
+    world.sizes[LOG_SIZE] = log
     per_queue = np.bincount(world.class_queue, minlength=num_queues)
     gpus = int(world.sizes[GPU_STRIDE]) - 1
     return State(
         clock=np.zeros(CLOCK_SIZE),
         count=np.zeros(COUNT_SIZE, np.int64),
         **_life_rows(num_jobs),
-        event_time=np.empty(num_jobs),
-        event_code=np.empty(num_jobs, np.int64),
-        tree=np.full(1 if rules.dynamic else trees.size * len(rules.orders), np.inf),
+        **_run_rows(stoppable, runtime, estimate),
+        event_time=np.empty(num_jobs + stoppable),
+        event_code=np.empty(num_jobs + stoppable, np.int64),
+        tree=np.full(trees.size * len(rules.orders) if planted else 1, np.inf),
         head_leaf=np.full(num_classes * len(rules.orders), -1, np.int64),
         head_rank=np.zeros(num_classes * len(rules.orders), np.int64),
         class_pending=np.zeros(num_classes, np.int64),
@@ -282,10 +380,20 @@ def _state(workload: Workload, rules: Rules, classes: Classes, pools: Pools, tre
         dirty=np.zeros(num_queues, np.int64),
         newcomer=np.full(num_queues, -1, np.int64),
         pending=np.empty(listed, np.int32),
-        pending_slot=np.empty(listed, np.int32),
+        pending_slot=np.empty(max(listed, keyed), np.int32),
         outlook=np.zeros(OUTLOOK_SIZE),
         score=np.empty(listed),
         second_score=np.empty(listed),
+        heap_job=np.empty(keyed, np.int64),
+        heap_key=np.empty(keyed),
+        aside=np.zeros(num_classes, np.int64),
+        shortage=np.zeros(num_classes),
+        shortage_key=np.zeros(num_classes),
+        victim_key=np.empty(stoppable + 1),
+        victim_job=np.empty(stoppable, np.int64),
+        run_key=np.empty(keyed),
+        run_begin=np.empty(keyed),
+        run_factor=np.empty(keyed),
         stretch=np.zeros(num_classes),
         running=np.empty(num_jobs, np.int32),
         shadow_head=np.full(num_queues, -1, np.int64),

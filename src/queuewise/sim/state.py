@@ -57,7 +57,8 @@ NO_LIMIT = -1  # RULE_OPTION of `pack` without a limit on extra nodes; DEPTH wit
 
 # Entries of State.count (int64 scalars)
 (
-    EVENTS, RUNNING_JOBS, ARRIVED, STARTS, PIECES, PLACED, PENDING_JOBS, DECISIONS, EARLY_ENDS, DEPTH_JOB, OUTAGES_SEEN, LOG_FULL, COUNT_SIZE,
+    EVENTS, RUNNING_JOBS, ARRIVED, STARTS, PIECES, PLACED, PENDING_JOBS, DECISIONS, EARLY_ENDS, DEPTH_JOB, OUTAGES_SEEN, LOG_FULL,
+    COUNT_SIZE,
 ) = range(13)  # fmt: skip
 #   LOG_FULL: the pass was left because the log of pieces must grow; it is to be taken up again.
 # Entries of State.clock (float64 scalars)
@@ -244,15 +245,16 @@ class State(NamedTuple):
     outlook: F64  # [OUTLOOK_SIZE] what a scoring function may know of queue and cluster
     score: F64  # [J or 1] by position in `pending`
     second_score: F64  # [J or 1]
-    heap_job: I32  # [J or 1] preemptive queues: a heap for each class, from class_first[c] on, by (key, job)
+    heap_job: I64  # [J or 1] preemptive queues: a heap for each class, from class_first[c] on, by (key, job)
     heap_key: F64
     aside: I64  # [C] 1: the class's first job was tried in this pass and cannot start
     shortage: F64  # [C] at least so much of its primary resource is missing for a class's jobs with keys from shortage_key on
     shortage_key: F64
     victim_key: F64  # [J or 1] running jobs chosen to be stopped
     victim_job: I64
-    run_key: F64  # [J or 1] by position in `running`: the key, or (BY_REMAINING) the expected end
-    run_factor: F64  # [J or 1] by position in `running`
+    run_key: F64  # [J or 1] by position in `running`: the key, BY_REMAINING what it was at the start of the run
+    run_begin: F64  # [J or 1] by position in `running`, as is run_factor
+    run_factor: F64
     stretch: F64  # [C] which jobs of a class may start now: see queue.py
     running: I32  # [R] running jobs, unordered
     running_slot: I32  # [J]
