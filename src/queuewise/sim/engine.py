@@ -22,12 +22,10 @@ from queuewise.sim.setup import PERFECT, lay_out
 from queuewise.sim.state import (
     COMMIT,
     DECISIONS,
-    EASY_STRICT,
     F64,
     LOG_FULL,
     LOG_SIZE,
     MOST_PIECES,
-    NUM_OUTAGES,
     PENDING_JOBS,
     PIECES,
     RUNNING_JOBS,
@@ -61,8 +59,6 @@ def simulate(
     world, machine, state = lay_out(
         workload, cluster, rules, runtime=runtime, estimate=estimate, predicted=predicted, conditions=conditions
     )
-    if world.sizes[NUM_OUTAGES] and rules.backfill == EASY_STRICT:
-        raise InputError("easy-strict does not know outages", hint="use easy, which handles all events of an instant together")
     laid_out = time.perf_counter()
     run = compiled_replay()
     spare = clone(machine)

@@ -251,15 +251,17 @@ def next_instant(w: World, m: Machine, s: State) -> bool:
         return False
     s.clock[NOW] = time
     if w.policy[BACKFILL] == EASY_STRICT:  # as its paper has it: one event at a time, arrivals first
-        if arrival <= completion:
+        if arrival == time:
             arrive(w, s, arrived)
             s.count[ARRIVED] = arrived + 1
-        else:
+        elif completion == time:
             finish(w, m, s, pop_event(s))
+        else:
+            handle_outages(w, m, s, time, 1)
         return True
     while completion_is_next(s, time):
         finish(w, m, s, pop_event(s))
-    handle_outages(w, m, s, time)
+    handle_outages(w, m, s, time, w.sizes[NUM_OUTAGES])
     while s.count[EVENTS] > 0 and s.event_time[0] == time:
         ring_timer(w, s, pop_event(s))
     while arrived < w.sizes[NUM_JOBS] and w.submit[arrived] == time:

@@ -66,12 +66,13 @@ def _repair(w: World, m: Machine, s: State, n: int) -> None:
 
 
 @kernel
-def handle_outages(w: World, m: Machine, s: State, time: float) -> None:
-    """All outages and repairs of this instant."""
+def handle_outages(w: World, m: Machine, s: State, time: float, most: int) -> None:
+    """Outages and repairs of this instant, at most so many."""
     seen = s.count[OUTAGES_SEEN]
     if seen == w.sizes[NUM_OUTAGES] or w.outage_time[seen] > time:
         return
-    while seen < w.sizes[NUM_OUTAGES] and w.outage_time[seen] == time:
+    last = min(seen + most, w.sizes[NUM_OUTAGES])
+    while seen < last and w.outage_time[seen] == time:
         n = w.outage_node[seen]
         if w.outage_kind[seen] == REPAIRED:
             _repair(w, m, s, n)
