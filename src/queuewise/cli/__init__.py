@@ -29,6 +29,7 @@ class Command:
 COMMANDS: dict[str, Command] = {
     "simulate": Command("simulate:Simulate", "replay a workload on a cluster under one or more policies"),
     "evaluate": Command("evaluate:Evaluate", "measure policies on the same windows of a workload, with intervals"),
+    "train": Command("train:Train", "train a policy for a workload and judge it on windows it has not seen"),
     "compare": Command("compare:Compare", "put the policies of several run folders into one table"),
     "report": Command("report:Report", "write report.html, figures and tables of a run folder"),
     "policies": Command("policies:Policies", "list orders, backfill and placement rules, from which policies are made"),
@@ -83,6 +84,8 @@ def _parse(name: str, arguments: Sequence[str]) -> Any:
     target = getattr(import_module(f"{__name__}.{module}"), cls)
     prog = f"queuewise {name}"
     with usage_errors(target, prog, arguments):
+        if hasattr(target, "parse"):  # its defaults depend on some of its arguments
+            return target.parse(arguments, prog)
         return tyro.cli(target, prog=prog, args=arguments)
 
 

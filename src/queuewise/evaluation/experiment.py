@@ -111,7 +111,8 @@ def run_experiment(
         if home is not None and is_replay(home):
             cell = read_cell(home)
         else:
-            schedule, cell = _measure_cell(experiment, policy, index, simulator)
+            schedule = _replay(experiment, policy, index, simulator)
+            cell = measure_cell(experiment, policy, index, schedule)
             if home is not None:
                 kept = {key: getattr(cell, key) for key in ("window", "scores", "bounds", "metrics", "finished_digest", "packing")}
                 write_replay(home, schedule, **kept)
@@ -133,9 +134,9 @@ def cell_folder(run: Path, plan: Plan, policy: str, index: int) -> Path:
     return home if len(plan.windows) == 1 else home / f"w{index:03d}"
 
 
-def _measure_cell(experiment: Experiment, policy: str, index: int, simulator: Simulator) -> tuple[Schedule, Cell]:
+def _replay(experiment: Experiment, policy: str, index: int, simulator: Simulator) -> Schedule:
     rules = experiment.rules
-    schedule = simulator(
+    return simulator(
         experiment.jobs_of(experiment.plan.windows[index]),
         experiment.cluster,
         policy,
@@ -144,12 +145,16 @@ def _measure_cell(experiment: Experiment, policy: str, index: int, simulator: Si
         seed=rules.seed,
         kill_at_limit=rules.kill_at_limit,
     )
-    m = measure(schedule, warmup=rules.warmup, cooldown=rules.cooldown)
+
+
+def measure_cell(experiment: Experiment, policy: str, index: int, schedule: Schedule) -> Cell:
+    """What a policy did in one window, measured."""
+    m = measure(schedule, warmup=experiment.rules.warmup, cooldown=experiment.rules.cooldown)
     counted = np.zeros(len(schedule.workload), dtype=bool)
     counted[m.rows] = True
     bounds = lower_bounds(schedule.workload, schedule.cluster, counted)
     packing = packing_curve(schedule).as_dict() if experiment.plan.protocol == "packing" else None
-    return schedule, Cell(
+    return Cell(
         policy=policy,
         window=index,
         scores=score_values(m),

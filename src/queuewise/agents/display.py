@@ -1,0 +1,69 @@
+"""How training shows itself on stderr: a live line with bar, time left and a sparkline of VAL on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import sys
+from types import TracebackType
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from queuewise.agents.settings import TrainSettings
+
+BARS = "▁▂▃▄▅▆▇█"
+SPARKS = 24  # last evaluations shown
+
+
+class Display:
+    def __init__(self, settings: TrainSettings) -> None:
+        self._settings = settings
+        self._live = sys.stderr.isatty()
+        self._console = Console(stderr=True, highlight=False, markup=False)
+        columns = (
+            TextColumn("seed {task.fields[seed]}"), BarColumn(), TextColumn("{task.fields[speed]}"), TimeElapsedColumn(),
+            TimeRemainingColumn(), TextColumn("{task.fields[val]}"),
+        )  # fmt: skip
+        self._bar = Progress(*columns, console=self._console, disable=not self._live)
+        self._task: TaskID | None = None
+        self._scores: list[float] = []
+        self._seed = 0
+
+    def __enter__(self) -> Display:
+        self._bar.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._bar.stop()
+
+    def begin(self, seed: int, settings: TrainSettings, frames: int) -> None:
+        self._seed, self._scores = seed, []
+        self._task = self._bar.add_task("", total=settings.frames, completed=frames, seed=seed, speed="", val="")
+
+    def iteration(self, row: dict[str, Any]) -> None:
+        val = {name.removeprefix("val/"): score for name, score in row.items() if name.startswith("val/")}
+        if val:
+            self._scores.append(val["agent"])
+            if not self._live:
+                self.note(f"seed {self._seed}: {row['frames']:,} frames, {row['frames_per_s']:,.0f}/s, VAL {self._compare(val)}")
+        if self._task is not None:
+            fields: dict[str, Any] = {"speed": f"{row['frames_per_s']:,.0f} frames/s"}
+            if val:
+                fields["val"] = f"{sparkline(self._scores[-SPARKS:])} {self._compare(val)}"
+            self._bar.update(self._task, completed=row["frames"], **fields)
+
+    def _compare(self, val: dict[str, float]) -> str:
+        others = sorted((score, name) for name, score in val.items() if name != "agent")
+        listed = ", ".join(f"{name} {score:,.4g}" for score, name in others)
+        return f"{self._settings.score} {val['agent']:,.4g} ({listed})"
+
+    def note(self, text: str) -> None:
+        self._console.print(text, soft_wrap=True)
+
+
+def sparkline(values: list[float]) -> str:
+    """One bar a value, from the least to the greatest."""
+    if not values:
+        return ""
+    least, span = min(values), max(values) - min(values)
+    return "".join(BARS[int((value - least) / span * (len(BARS) - 1)) if span else 0] for value in values)

@@ -1,0 +1,98 @@
+"""Where policies train and are judged: one workload on one cluster, its TRAIN windows to learn from, its VAL windows to choose by, its
+REPORT windows for the figures that are told. The three never share a job or a seed (`evaluation.protocol`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from queuewise.agents.objective import parse_reward, reward_for
+from queuewise.agents.settings import TrainSettings
+from queuewise.cluster import load_cluster
+from queuewise.cluster.load import from_facts
+from queuewise.cluster.spec import Cluster
+from queuewise.envs.building import Arena, build_arena
+from queuewise.envs.presets import preset as preset_settings
+from queuewise.errors import InputError
+from queuewise.evaluation.experiment import Experiment, Rules
+from queuewise.evaluation.protocol import BLOCK_SEEDS, Plan, block_windows
+from queuewise.workload import Workload, load_workload
+from queuewise.workload.models import generate, is_model
+
+MODEL_CLUSTER = "1x8:V100-16"  # for models, which tell of no cluster
+NEVER_CUT = {"horizon_factor": 1e6, "max_steps": None}  # a judged episode goes on until every job has ended
+
+
+@dataclass(frozen=True, eq=False)
+class Grounds:
+    settings: TrainSettings
+    workload: Workload  # the log, or one draw of the model
+    cluster: Cluster
+    task: dict[str, Any]  # settings of the environment
+
+    @property
+    def from_model(self) -> bool:
+        return is_model(self.settings.workload)
+
+    @cached_property
+    def arena(self) -> Arena:
+        """For training."""
+        return self._arena("train", self.settings.workload if self.from_model else self.workload)
+
+    def _arena(self, block: str, workload: Any, **changes: Any) -> Arena:
+        s = self.settings
+        return build_arena(s.env, workload=workload, cluster=self.cluster, jobs=s.jobs, block=block, pool=s.pool, **self.task | changes)
+
+    def judging_arena(self, windows: list[Workload]) -> Arena:
+        """For playing these windows to their ends, with nothing paid."""
+        return self._arena("report", windows, **NEVER_CUT, reward=(), baseline=None)
+
+    def experiment(self, block: str) -> Experiment:
+        """The windows of VAL or REPORT, the same for every policy."""
+        s = self.settings
+        number = s.val_windows if block == "val" else s.report_windows
+        windows = block_windows(self.workload, block, number, s.jobs, 0, from_model=self.from_model)
+        commits = self.arena.settings.dispatch == "commit"
+        rules = Rules(dispatch="commit" if commits else "reorder", estimates=self.arena.settings.estimates)
+        return Experiment(self.workload, self.cluster, Plan("blocks", windows), rules, self._drawer(block) if self.from_model else None)
+
+    def _drawer(self, block: str) -> Callable[[int, int], Workload]:
+        """Draws windows of the model as environments do: with sizes that suit the cluster."""
+        source = self._arena(block, self.settings.workload).source
+        return lambda jobs, seed: source.window(seed - BLOCK_SEEDS[block].start)[0]
+
+
+def make_grounds(settings: TrainSettings) -> Grounds:
+    """Load the workload and its cluster, and settle what the task is."""
+    if is_model(settings.workload):
+        workload, cluster = generate(settings.workload, settings.jobs), load_cluster(settings.cluster or MODEL_CLUSTER)
+    else:
+        loaded = load_workload(settings.workload)
+        workload = loaded.workload
+        if settings.cluster is not None:
+            cluster = load_cluster(settings.cluster)
+        elif loaded.cluster is not None:
+            cluster = from_facts(loaded.cluster)
+        else:
+            raise InputError(f"{settings.workload} does not tell its cluster", hint="add --cluster, e.g. --cluster flat:256")
+    return Grounds(settings, workload, cluster, _task(settings, workload))
+
+
+def _task(settings: TrainSettings, workload: Workload) -> dict[str, Any]:
+    """The environment's settings: a published scheme's, changed by what the user chose."""
+    choices = settings.task.model_dump(exclude={"preset", "reward"}, exclude_none=True)
+    published = preset_settings(settings.task.preset) if settings.task.preset else {}
+    task = published | choices
+    if settings.task.reward is not None:
+        task["reward"] = parse_reward(settings.task.reward)
+    elif "reward" not in task:
+        task["reward"] = reward_for(settings.score)
+    if "estimates" not in task:
+        known = not np.isnan(workload.requested).all()
+        task["estimates"] = "requested" if known or not is_model(settings.workload) else "oracle"
+    task.pop("problem", None)
+    return task | {"observation": "flat", "illegal": "error"}

@@ -1,0 +1,111 @@
+"""What every algorithm is to the rest: play and learn a little, tell all of its state, take it back, choose an action.
+
+The training loop, checkpoints and examination know learners by this protocol alone. An algorithm is one file with one class and one line in
+ALGORITHMS.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from queuewise.agents.networks.base import Network
+from queuewise.agents.scaling import Scaling
+from queuewise.agents.settings import TrainSettings
+from queuewise.envs.building import Arena
+from queuewise.errors import QueuewiseError, unknown_name
+
+ALGORITHMS: dict[str, str] = {  # name -> class, made by (arena, settings, seed)
+    "ppo": "queuewise.agents.ppo:Ppo",
+}
+Statistics = dict[str, float]
+
+
+@dataclass
+class State:
+    """Everything a learner needs to go on as if nothing had happened: arrays, and facts that JSON can hold."""
+
+    tensors: dict[str, Tensor] = field(default_factory=dict)
+    facts: dict[str, Any] = field(default_factory=dict)
+
+
+class Learner(Protocol):
+    network: Network  # what decides, and is kept as the trained policy
+    scaling: Scaling  # of the observations it sees
+    frames: int  # steps of environments so far
+
+    def iterate(self) -> Statistics:
+        """Collect some play and learn from it. Raises `Diverged` before a loss that is no number changes any weight."""
+
+    def act(self, observations: Tensor, mask: Tensor) -> Tensor:
+        """[B, F] scaled observations, [B, A] mask -> [B] the flat actions it thinks best."""
+
+    def rescale(self, scaling: Scaling) -> None:
+        """See observations by this scaling from now on (that of the weights a run starts from)."""
+
+    def state(self) -> State: ...
+
+    def restore(self, state: State) -> None:
+        """Go on from `state`, which a learner with equal settings and seed told: to the bit."""
+
+    def close(self) -> None: ...
+
+
+class Diverged(QueuewiseError):
+    """A loss is no number any more."""
+
+
+def make_learner(arena: Arena, settings: TrainSettings, seed: int) -> Learner:
+    if settings.algo not in ALGORITHMS:
+        raise unknown_name("algorithm", settings.algo, ALGORITHMS)
+    module, _, cls = ALGORITHMS[settings.algo].partition(":")
+    make: Callable[[Arena, TrainSettings, int], Learner] = getattr(import_module(module), cls)
+    return make(arena, settings, seed)
+
+
+def spawn_seeds(seed: int, number: int) -> list[int]:
+    """Independent seeds, one for each random thing of a learner."""
+    return [int(child.generate_state(1)[0]) for child in np.random.SeedSequence(seed).spawn(number)]
+
+
+def pick_best(network: Network, observations: Tensor, mask: Tensor) -> Tensor:
+    """[B] the legal actions of the highest score, the first of equal ones."""
+    with torch.inference_mode():
+        best: Tensor = network(observations, mask)[0].squeeze(-1).argmax(1)
+        return best
+
+
+def module_tensors(module: nn.Module, prefix: str) -> dict[str, Tensor]:
+    return {f"{prefix}.{name}": tensor.detach().clone() for name, tensor in module.state_dict().items()}
+
+
+def load_module(module: nn.Module, tensors: dict[str, Tensor], prefix: str) -> None:
+    module.load_state_dict(within(tensors, prefix))
+
+
+def within(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    """Those whose names begin with `prefix.`, without it."""
+    return {name.removeprefix(f"{prefix}."): tensor for name, tensor in tensors.items() if name.startswith(f"{prefix}.")}
+
+
+def optimiser_tensors(optimiser: torch.optim.Optimizer, prefix: str) -> dict[str, Tensor]:
+    """Adam's moments and step counts, one name a parameter and quantity."""
+    return {
+        f"{prefix}.{index}.{name}": value.clone()
+        for index, values in optimiser.state_dict()["state"].items()
+        for name, value in values.items()
+    }
+
+
+def load_optimiser(optimiser: torch.optim.Optimizer, tensors: dict[str, Tensor], prefix: str) -> None:
+    state: dict[int, dict[str, Tensor]] = {}
+    for name, value in within(tensors, prefix).items():
+        index, _, quantity = name.partition(".")
+        state.setdefault(int(index), {})[quantity] = value.clone()
+    optimiser.load_state_dict({"state": state, "param_groups": optimiser.state_dict()["param_groups"]})

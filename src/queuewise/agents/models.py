@@ -1,0 +1,39 @@
+"""A trained model read back: weights, scaling, and the task it decides."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from queuewise.agents.checkpoint import check_card, read_file
+from queuewise.agents.learner import load_module, pick_best
+from queuewise.agents.networks import build_network
+from queuewise.agents.networks.base import Network
+from queuewise.agents.scaling import Scaling, read_scaling
+from queuewise.agents.settings import TrainSettings
+from queuewise.agents.spec import Spec
+from queuewise.config import validate
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    network: Network
+    scaling: Scaling
+    card: dict[str, Any]
+
+    def act(self, observations: Tensor, mask: Tensor) -> Tensor:
+        """[B, F] scaled observations, [B, A] mask -> [B] flat actions."""
+        return pick_best(self.network, observations, mask)
+
+
+def load_model(path: Path, spec: Spec) -> Model:
+    """A model for a task of this shape: windows and hosts may differ in number from those it was trained with, except for the `mlp`."""
+    tensors, card = read_file(path)
+    settings = validate(TrainSettings, card["settings"], source=str(path))
+    check_card(card, settings, spec, where=str(path), same_size=settings.net == "mlp")
+    network = build_network(settings.net, spec, settings.network, seed=0)
+    load_module(network, tensors, "network")
+    return Model(network.eval(), read_scaling(tensors), card)

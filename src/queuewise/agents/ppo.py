@@ -1,0 +1,260 @@
+"""PPO: proximal policy optimisation (Schulman et al., 2017) with action masks, from top to bottom.
+
+One iteration: the workers play `steps` steps of their environments with the present policy, advantages are estimated, and the policy and
+critic take gradient steps over `epochs` passes, never far from the policy that played. Settings: `PpoSettings`.
+"""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from queuewise.agents.learner import (
+    Diverged,
+    State,
+    Statistics,
+    load_module,
+    load_optimiser,
+    module_tensors,
+    optimiser_tensors,
+    pick_best,
+    spawn_seeds,
+    within,
+)
+from queuewise.agents.networks import build_network
+from queuewise.agents.returns import ReturnScale, advantages
+from queuewise.agents.scaling import Scaler, Scaling, read_scaling
+from queuewise.agents.schedules import scheduled
+from queuewise.agents.settings import PpoSettings, TrainSettings
+from queuewise.agents.stage import Stage
+from queuewise.agents.warmup import warm_up
+from queuewise.agents.workers import Crew, Worker, twin
+from queuewise.envs.building import Arena
+from queuewise.errors import InputError
+
+KL_SLACK = 1.5  # an update ends when the divergence is this many times the target
+LOSSES = ("loss/policy", "loss/value", "policy/entropy", "policy/kl", "policy/clip_fraction")
+
+
+class Ppo:
+    def __init__(self, arena: Arena, settings: TrainSettings, seed: int) -> None:
+        ppo = settings.ppo
+        check_split(ppo)
+        torch.set_num_threads(1)  # the workers are the threads
+        self.settings, self.total_frames = ppo, settings.frames
+        weights, play, sampling, chance = spawn_seeds(seed, 4)
+        share = ppo.num_envs // ppo.workers
+        stages = [Stage(arena, share, seed=play, first_env=number * share) for number in range(ppo.workers)]
+        self.network = build_network(settings.net, stages[0].spec, settings.network, seed=weights)
+        networks = [self.network, *(twin(self.network) for _ in stages[1:])]
+        streams = spawn_seeds(sampling, ppo.workers)
+        self.crew = Crew([Worker(*parts[:2], ppo.steps, parts[2]) for parts in zip(stages, networks, streams, strict=True)])
+        self.optimiser = torch.optim.Adam(self.network.parameters(), lr=ppo.learning_rate, eps=ppo.adam_eps, fused=True)
+        self.returns = ReturnScale()
+        self.scaling = warm_up(stages, chance)
+        self.frames = self.iterations = 0
+        self._begin_play()
+
+    def rescale(self, scaling: Scaling) -> None:
+        self.scaling = scaling
+        self._begin_play()
+
+    def _begin_play(self) -> None:
+        for worker in self.crew.workers:
+            worker.stage.scaler = Scaler(self.scaling, worker.stage.spec.layout)
+            worker.look()
+
+    # --- one iteration
+
+    def iterate(self) -> Statistics:
+        began = time.perf_counter()
+        self.crew.each(self._play)
+        self._estimate_returns()
+        played = time.perf_counter()
+        statistics = self._update()
+        self.frames += self.settings.num_envs * self.settings.steps
+        self.iterations += 1
+        return statistics | self._episodes() | {"time/play_s": played - began, "time/learn_s": time.perf_counter() - played}
+
+    @property
+    def progress(self) -> float:
+        return min(self.frames / self.total_frames, 1.0)
+
+    @property
+    def temperature(self) -> float:
+        return 1.0 + (self.settings.temperature - 1.0) * self.settings.temperature_decay**self.iterations
+
+    @torch.inference_mode()
+    def _play(self, worker: Worker) -> None:
+        """T steps of the worker's environments by chance, as likely as the policy says."""
+        rollout, stage, beta = worker.rollout, worker.stage, worker.stage.arena.settings.discount_per_s
+        rollout.tallies.clear()
+        rollout.observations[0].copy_(rollout.observations[-1])
+        rollout.masks[0].copy_(rollout.masks[-1])
+        for t in range(len(rollout.actions)):
+            logits, values = worker.network.policy(rollout.observations[t], rollout.masks[t])
+            log_probs = (logits / self.temperature).log_softmax(1)
+            noise = torch.empty_like(log_probs).exponential_(generator=worker.random)
+            actions = (log_probs.exp() / noise).argmax(1)  # an exponential race: each action wins as often as its probability says
+            step = stage.step(actions, rollout.observations[t + 1], rollout.masks[t + 1])
+            rollout.actions[t] = actions
+            rollout.log_probs[t] = log_probs.gather(1, actions.unsqueeze(1)).squeeze(1)
+            rollout.values[t] = self._in_rewards(values)
+            rollout.rewards[t] = torch.from_numpy(step.rewards)
+            discount = (
+                torch.from_numpy(np.exp(-beta * step.elapsed)).float() if beta else torch.full((stage.num_envs,), self.settings.gamma)
+            )
+            if len(step.cut):  # these episodes would have gone on: what the critic expects of the rest is part of the reward
+                rest = self._in_rewards(worker.network.policy(step.cut_observations, step.cut_masks)[1])
+                rollout.rewards[t, step.cut] += discount[step.cut] * rest
+            rollout.discounts[t] = discount * torch.from_numpy(~step.ended)
+            rollout.tallies += step.tallies
+        rollout.values[-1] = self._in_rewards(worker.network.policy(rollout.observations[-1], rollout.masks[-1])[1])
+
+    def _in_rewards(self, outputs: Tensor) -> Tensor:
+        """What the critic says, in the unit of rewards."""
+        return self.returns.denormalise(outputs) if self.settings.normalise_values else outputs
+
+    def _in_outputs(self, returns: Tensor) -> Tensor:
+        return self.returns.normalise(returns) if self.settings.normalise_values else returns
+
+    def _estimate_returns(self) -> None:
+        """Advantages and the critic's targets, over all workers on one scale."""
+        rollouts = [worker.rollout for worker in self.crew.workers]
+        estimates = [advantages(r.rewards, r.values, r.discounts, self.settings.gae_lambda) for r in rollouts]
+        targets = [estimate + rollout.values[:-1] for estimate, rollout in zip(estimates, rollouts, strict=True)]
+        if self.settings.normalise_values:
+            self.returns.update(torch.cat(targets))
+        everything = torch.cat(estimates)
+        mean, deviation = (everything.mean(), everything.std() + 1e-8) if self.settings.normalise_advantages else (0.0, 1.0)
+        for rollout, estimate, target in zip(rollouts, estimates, targets, strict=True):
+            rollout.advantages.copy_((estimate - mean) / deviation)
+            rollout.targets.copy_(self._in_outputs(target))
+
+    def _update(self) -> Statistics:
+        ppo = self.settings
+        rate = scheduled(ppo.schedule, self.progress, ppo.learning_rate, ppo.final_rate * ppo.learning_rate, ppo.warmup)
+        entropy = scheduled(ppo.entropy_schedule, self.progress, ppo.entropy, ppo.final_entropy)
+        for group in self.optimiser.param_groups:
+            group["lr"] = rate
+        sums, norm, steps = torch.zeros(len(LOSSES)), 0.0, 0
+        for epoch in range(ppo.epochs):
+            orders = [torch.randperm(worker.rollout.frames, generator=worker.random) for worker in self.crew.workers]
+            pieces = [torch.split(order, ppo.minibatch // ppo.workers) for order in orders]
+            for number in range(len(pieces[0])):
+                losses = self._differentiate([piece[number] for piece in pieces], entropy, epoch, number)
+                if ppo.target_kl is not None and losses[3] > KL_SLACK * ppo.target_kl:
+                    return self._statistics(sums, norm, steps, rate, entropy)
+                norm += float(nn.utils.clip_grad_norm_(self.network.parameters(), ppo.max_gradient))
+                self.optimiser.step()
+                sums += losses
+                steps += 1
+        return self._statistics(sums, norm, steps, rate, entropy)
+
+    def _differentiate(self, pieces: list[Tensor], entropy: float, epoch: int, number: int) -> Tensor:
+        """Gradients of one minibatch, of which every worker has a piece; returns LOSSES."""
+        self.crew.forget_gradients()
+        share = dict(zip(map(id, self.crew.workers), pieces, strict=True))
+
+        def work(worker: Worker) -> Tensor:
+            losses = torch.zeros(len(LOSSES))
+            for part in share[id(worker)].chunk(self.settings.accumulate):
+                loss, figures = self._loss(worker, part, entropy)
+                (loss / self.settings.accumulate).backward()  # type: ignore[no-untyped-call]
+                losses += figures / self.settings.accumulate
+            return losses
+
+        losses = torch.stack(self.crew.each(work)).mean(0)
+        if not losses.isfinite().all():
+            raise Diverged(
+                f"the loss is {', '.join(f'{name} {value:g}' for name, value in zip(LOSSES, losses.tolist(), strict=True))} in iteration "
+                f"{self.iterations + 1}, epoch {epoch + 1}, minibatch {number + 1}",
+                hint="give a smaller learning_rate, or a smaller max_gradient",
+            )
+        self.crew.add_gradients()
+        return losses
+
+    def _loss(self, worker: Worker, chosen: Tensor, entropy_weight: float) -> tuple[Tensor, Tensor]:
+        ppo = self.settings
+        observations, masks, actions, old_log_probs, advantage, targets, old_values = worker.rollout.rows(chosen)
+        logits, values = worker.network.policy(observations, masks)
+        log_probs = (logits / self.temperature).log_softmax(1)
+        log_ratio = log_probs.gather(1, actions.unsqueeze(1)).squeeze(1) - old_log_probs
+        ratio = log_ratio.exp()
+        policy_loss = -torch.min(ratio * advantage, ratio.clamp(1.0 - ppo.clip, 1.0 + ppo.clip) * advantage).mean()
+        errors = (values - targets).square()
+        if ppo.clip_value is not None:
+            old = self._in_outputs(old_values)
+            errors = torch.max(errors, (old + (values - old).clamp(-ppo.clip_value, ppo.clip_value) - targets).square())
+        value_loss = 0.5 * errors.mean()
+        entropy = -(log_probs.exp() * log_probs).sum(1).mean()  # an illegal action has probability 0 and adds 0
+        loss = policy_loss + ppo.value_weight * value_loss - entropy_weight * entropy
+        with torch.no_grad():
+            divergence = (ratio - 1.0 - log_ratio).mean()  # never negative, low variance (Schulman, 2020)
+            clipped = ((ratio - 1.0).abs() > ppo.clip).float().mean()
+            return loss, torch.stack([policy_loss.detach(), value_loss.detach(), entropy.detach(), divergence, clipped])
+
+    def _statistics(self, sums: Tensor, norm: float, steps: int, rate: float, entropy: float) -> Statistics:
+        mean = sums / max(steps, 1)
+        rollouts = [worker.rollout for worker in self.crew.workers]
+        targets = torch.cat([rollout.targets for rollout in rollouts])
+        missed = targets - self._in_outputs(torch.cat([rollout.values[:-1] for rollout in rollouts]))
+        return {
+            **dict(zip(LOSSES, mean.tolist(), strict=True)),
+            "value/explained_variance": float(1.0 - missed.var() / targets.var().clamp(min=1e-12)),
+            "gradient/norm": norm / max(steps, 1),
+            "gradient/steps": float(steps),
+            "schedule/learning_rate": rate,
+            "schedule/entropy": entropy,
+            "schedule/temperature": self.temperature,
+        }
+
+    def _episodes(self) -> Statistics:
+        """Means over the episodes that ended in this iteration."""
+        tallies = [tally for worker in self.crew.workers for tally in worker.rollout.tallies]
+        means = {f"episode/{name}": float(np.mean([tally[name] for tally in tallies])) for name in tallies[0]} if tallies else {}
+        return means | {"episode/number": float(len(tallies))}
+
+    # --- what others need
+
+    def act(self, observations: Tensor, mask: Tensor) -> Tensor:
+        return pick_best(self.network, observations, mask)
+
+    def state(self) -> State:
+        tensors = module_tensors(self.network, "network") | optimiser_tensors(self.optimiser, "optimiser")
+        tensors |= self.scaling.tensors() | {"returns": self.returns.moments.clone()}
+        for number, worker in enumerate(self.crew.workers):
+            tensors[f"worker.{number}.random"] = worker.random.get_state()
+            tensors |= {f"worker.{number}.stage.{name}": tensor for name, tensor in worker.stage.state().items()}
+        return State(tensors, {"frames": self.frames, "iterations": self.iterations})
+
+    def restore(self, state: State) -> None:
+        load_module(self.network, state.tensors, "network")
+        load_optimiser(self.optimiser, state.tensors, "optimiser")
+        self.scaling, self.returns.moments = read_scaling(state.tensors), state.tensors["returns"].clone()
+        for number, worker in enumerate(self.crew.workers):
+            worker.random.set_state(state.tensors[f"worker.{number}.random"])
+            worker.stage.restore(within(state.tensors, f"worker.{number}.stage"))
+        self.frames, self.iterations = state.facts["frames"], state.facts["iterations"]
+        self._begin_play()
+
+    def close(self) -> None:
+        self.crew.close()
+
+
+def check_split(ppo: PpoSettings) -> None:
+    """Refuse sizes that do not divide each other, and say which would."""
+    frames, unit = ppo.num_envs * ppo.steps, ppo.workers * ppo.accumulate
+    if ppo.num_envs % ppo.workers:
+        raise InputError(f"{ppo.num_envs} environments cannot be shared by {ppo.workers} workers", hint="give a multiple as ppo.num_envs")
+    if frames % ppo.minibatch or ppo.minibatch % unit:
+        valid = [size for size in range(unit, frames + 1, unit) if frames % size == 0]
+        nearest = sorted(sorted(valid, key=lambda size: abs(size - ppo.minibatch))[:3])
+        raise InputError(
+            f"minibatches of {ppo.minibatch} frames do not divide the {frames} frames of an update ({ppo.num_envs} environments × "
+            f"{ppo.steps} steps) evenly, or are not shared evenly by {ppo.workers} workers × {ppo.accumulate} pieces",
+            hint=f"ppo.minibatch can be {', '.join(map(str, nearest)) or 'nothing with these: change num_envs or steps'}",
+        )

@@ -1,0 +1,80 @@
+"""Scaling of observations: features lie in [−1, 1], but some hardly move there (an estimate between 0.3 and 0.6, a wait that nears 1).
+
+Mean and deviation of every feature are taken once, before training, from play by chance, and then stay: a network never sees the same
+state in two ways. They are kept with the weights. One pair of numbers a feature, shared by all rows of jobs and of hosts and by the whole
+lookahead, so that they fit any number of those. What says that a row is used stays as it is, and unused rows stay zero.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from queuewise.envs.features import NUM_GLOBAL, Layout
+from queuewise.envs.table import F32
+
+CONSTANT = 1e-4  # a feature that deviates less was constant in play: it is shifted and not stretched
+LEAST = 0.01  # smallest deviation that is divided by
+PARTS = ("global", "lookahead", "jobs", "hosts")
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """x becomes (x − mean) × scale. One vector for each part: [11], [1], [Fj], [Fh]."""
+
+    mean: dict[str, Tensor]
+    scale: dict[str, Tensor]
+
+    def tensors(self) -> dict[str, Tensor]:
+        return {f"scaling.{part}.{name}": values[part] for name, values in (("mean", self.mean), ("scale", self.scale)) for part in PARTS}
+
+
+def read_scaling(tensors: dict[str, Tensor]) -> Scaling:
+    return Scaling(
+        {part: tensors[f"scaling.{part}.mean"] for part in PARTS},
+        {part: tensors[f"scaling.{part}.scale"] for part in PARTS},
+    )
+
+
+def identity(layout: Layout) -> Scaling:
+    sizes = {"global": NUM_GLOBAL, "lookahead": 1, "jobs": len(layout.job_features), "hosts": len(layout.host_features)}
+    return Scaling({part: torch.zeros(size) for part, size in sizes.items()}, {part: torch.ones(size) for part, size in sizes.items()})
+
+
+def measure_scaling(layout: Layout, observations: F32) -> Scaling:
+    """From [N, F] observations as the environment gives them."""
+    means, scales = {}, {}
+    for part, values in layout.parts(observations).items():
+        rows = values.reshape(-1, 1) if part == "lookahead" else values.reshape(-1, values.shape[-1])
+        tokens = part in ("jobs", "hosts")
+        rows = rows[rows[:, 0] > 0] if tokens else rows
+        mean = rows.mean(0, dtype=np.float64) if len(rows) else np.zeros(rows.shape[1])
+        deviation = rows.std(0, dtype=np.float64) if len(rows) else np.zeros(rows.shape[1])
+        scale = np.where(deviation < CONSTANT, 1.0, 1.0 / np.maximum(deviation, LEAST))
+        if tokens:
+            mean[0], scale[0] = 0.0, 1.0
+        means[part], scales[part] = torch.from_numpy(mean).float(), torch.from_numpy(scale).float()
+    return Scaling(means, scales)
+
+
+class Scaler:
+    """A scaling laid out for whole rows of one layout."""
+
+    def __init__(self, scaling: Scaling, layout: Layout) -> None:
+        self.scaling, self._layout = scaling, layout
+        repeats = {"global": 1, "lookahead": layout.units, "jobs": layout.window, "hosts": layout.hosts}
+        self._mean = torch.cat([scaling.mean[part].repeat(repeats[part]) for part in PARTS])
+        self._scale = torch.cat([scaling.scale[part].repeat(repeats[part]) for part in PARTS])
+        self._jobs_at = NUM_GLOBAL + layout.units
+        self._hosts_at = self._jobs_at + layout.window * len(layout.job_features)
+
+    def apply(self, observations: Tensor, out: Tensor | None = None) -> Tensor:
+        """[B, F] scaled, into `out` if given."""
+        scaled = torch.sub(observations, self._mean, out=out).mul_(self._scale)
+        for first, (number, features) in ((self._jobs_at, self._layout.shapes["jobs"]), (self._hosts_at, self._layout.shapes["hosts"])):
+            tokens = scaled[:, first : first + number * features].view(len(scaled), number, features)
+            tokens.mul_(tokens[:, :, :1].clone())
+        return scaled

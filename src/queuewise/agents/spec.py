@@ -1,0 +1,55 @@
+"""The shape of a task as a network sees it: parts of the observation and number of actions.
+
+Actions are flat: a job's slot, a host, or slot × H + host (joint); the last action is always the wait.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from queuewise.envs.features import GLOBAL, Layout
+from queuewise.errors import InputError
+
+TASK_VERSION = 1  # raise it when the meaning of a feature or of an action changes and its name does not
+
+
+@dataclass(frozen=True)
+class Spec:
+    problem: str  # job, host or joint
+    layout: Layout
+
+    @property
+    def num_actions(self) -> int:
+        choices = {"job": self.layout.window, "host": self.layout.hosts, "joint": self.layout.window * self.layout.hosts}
+        return choices[self.problem] + 1
+
+    @property
+    def observation_size(self) -> int:
+        return self.layout.size
+
+    def as_json(self) -> dict[str, Any]:
+        layout = self.layout
+        return {
+            "version": TASK_VERSION,
+            "problem": self.problem,
+            "window": layout.window,
+            "hosts": layout.hosts,
+            "units": layout.units,
+            "features": {"global": list(GLOBAL), "jobs": list(layout.job_features), "hosts": list(layout.host_features)},
+        }
+
+
+def read_spec(data: dict[str, Any], *, where: str) -> Spec:
+    """The spec that `as_json` wrote; one made for other features than this version's is refused."""
+    scores = tuple(name.removeprefix("score_") for name in data["features"]["jobs"] if name.startswith("score_"))
+    spec = Spec(data["problem"], Layout(data["window"], data["hosts"], data["units"], scores))
+    present = spec.as_json()
+    for key in ("version", "features"):
+        if data[key] != present[key]:
+            raise InputError(
+                f"was trained for another version of the task: {key} {data[key]} instead of {present[key]}",
+                where=where,
+                hint="train again, or use the version of queuewise that wrote it",
+            )
+    return spec

@@ -1,0 +1,102 @@
+"""`queuewise train`: train a policy for a workload on a cluster, and judge it on windows it has not seen."""
+
+from __future__ import annotations
+
+import json as json_text
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import tyro
+
+from queuewise.agents.settings import TrainSettings, layered
+
+if TYPE_CHECKING:
+    from queuewise.agents.train import Outcome
+
+
+@dataclass(frozen=True)
+class Train:
+    """Train a policy. The best model on VAL is kept and judged on REPORT, beside heuristics, with intervals."""
+
+    settings: Annotated[TrainSettings, tyro.conf.arg(name="")]
+    preset: Annotated[str | None, tyro.conf.arg(metavar="NAME")] = None
+    """Settings to start from: baseline_stable, lsf, quick, rltune, … Files in queuewise/agents/presets; flags go before them."""
+    config: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
+    """A TOML file of settings: a copy of a preset, or of the [settings] of a run's config.toml."""
+    seeds: Annotated[str, tyro.conf.arg(metavar="S,T,…")] = "0"
+    """Train once for each seed; the best on VAL is kept."""
+    out: Annotated[Path | None, tyro.conf.arg(metavar="DIR")] = None
+    """The run folder. Default: runs/ALGO-NET-WORKLOAD-N."""
+    resume: Annotated[Path | None, tyro.conf.arg(metavar="DIR")] = None
+    """Go on with the run in this folder, with its settings (flags change them), to the very weights it would have had."""
+    init_from: Annotated[Path | None, tyro.conf.arg(metavar="DIR|FILE")] = None
+    """Begin with the weights of this run or model."""
+    json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """End with one JSON object: run, algo, frames, frames_per_s, val, report."""
+
+    @classmethod
+    def parse(cls, arguments: Sequence[str], prog: str) -> Train:
+        """Presets, files and earlier runs are the defaults that the flags change, so they are read first."""
+        early = {name: _value_of(f"--{name}", arguments) for name in ("preset", "config", "resume")}
+        seeds = "0"
+        if early["resume"]:
+            from queuewise.agents.runs import read_config
+
+            data, known = read_config(Path(early["resume"]))
+            settings, seeds = layered(**data), ",".join(map(str, known))
+        else:
+            settings = layered(early["preset"], Path(early["config"]) if early["config"] else None)
+        return tyro.cli(cls, prog=prog, args=arguments, default=cls(settings, seeds=seeds))
+
+    def run(self) -> None:
+        from queuewise.agents.display import Display
+        from queuewise.agents.train import train
+        from queuewise.cli.console import note, tell_compiling
+
+        run = self.resume or self.out or _new_folder(self.settings)
+        tell_compiling()
+        with Display(self.settings) as display:
+            outcome = train(self.settings, self._seeds(), run, display, resume=self.resume is not None, init_from=self.init_from)
+        note(f"written to {run}")
+        if self.json:
+            print(json_text.dumps(outcome.as_json(), allow_nan=False))
+        else:
+            _print(outcome)
+
+    def _seeds(self) -> list[int]:
+        from queuewise.errors import InputError
+
+        try:
+            seeds = [int(part) for part in self.seeds.split(",")]
+        except ValueError:
+            raise InputError(f"--seeds {self.seeds!r} is not a list of numbers", hint="write for example --seeds 0,1,2") from None
+        if min(seeds) < 0 or len(set(seeds)) < len(seeds):
+            raise InputError(f"--seeds {self.seeds} holds a negative number or one twice", hint="write for example --seeds 0,1,2")
+        return seeds
+
+
+def _value_of(flag: str, arguments: Sequence[str]) -> Any:
+    """What follows a flag, in either of its spellings."""
+    for number, argument in enumerate(arguments):
+        if argument == flag and number + 1 < len(arguments):
+            return arguments[number + 1]
+        if argument.startswith(f"{flag}="):
+            return argument.partition("=")[2]
+    return None
+
+
+def _new_folder(settings: TrainSettings) -> Path:
+    stem = f"{settings.algo}-{settings.net}-{Path(settings.workload).stem}"
+    number = 1
+    while (Path("runs") / f"{stem}-{number}").exists():
+        number += 1
+    return Path("runs") / f"{stem}-{number}"
+
+
+def _print(outcome: Outcome) -> None:
+    from queuewise.cli.evaluate import print_result
+
+    settings = outcome.settings
+    print_result(outcome.result, f"{settings.workload}: REPORT, {settings.report_windows} windows of {settings.jobs} jobs")

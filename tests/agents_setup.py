@@ -1,0 +1,29 @@
+"""Small grounds that train in a blink."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from queuewise.agents.settings import TrainSettings, layered
+from queuewise.envs.building import Arena, build_arena
+
+
+def small_settings(**changes: Any) -> TrainSettings:
+    tables = {
+        "ppo": {"num_envs": 4, "steps": 16, "minibatch": 32, "epochs": 2, "target_kl": None} | changes.pop("ppo", {}),
+        "network": {"width": 16} | changes.pop("network", {}),
+        "task": {"window": 8} | changes.pop("task", {}),
+    }
+    return layered(**{"jobs": 30, "frames": 256, "val_windows": 2, "report_windows": 2, "logs": (), **tables, **changes})
+
+
+def small_arena(problem: str = "job", **changes: Any) -> Arena:
+    arguments = {
+        "workload": "bursty",
+        "cluster": "2x4:V100-16",
+        "jobs": 30,
+        "window": 8,
+        "estimates": "oracle",
+        "model_args": {"max_gpus": 4},
+    }
+    return build_arena(problem, **arguments | changes)
