@@ -65,7 +65,8 @@ def test_help_of_every_command_works_and_imports_nothing_heavy(name: str, capsys
         main([name, "--help"])
     assert caught.value.code == 0
     assert f"queuewise {name}" in capsys.readouterr().out
-    assert not imported_by(name, "--help") & set(HEAVY)
+    made_from_settings = {"pydantic"} if name == "train" else set()
+    assert not imported_by(name, "--help") & set(HEAVY) - made_from_settings
 
 
 def test_without_a_command_help_goes_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
