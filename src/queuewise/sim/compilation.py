@@ -12,14 +12,17 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
+from weakref import WeakValueDictionary
 
 import numba
-from numba import config
+from numba import config, types
+from numba.core import cgutils
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import CompilerBase, DefaultPassBuilder
 from numba.core.compiler_machinery import register_pass
 from numba.core.typed_passes import NativeLowering
 from numba.cpython.unsafe.numbers import trailing_zeros
+from numba.extending import intrinsic
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -110,6 +113,39 @@ def inline(function: F) -> F:
 def entry(function: F) -> F:
     """Compile a function that Python calls; the binary is kept on disk."""
     return numba.njit(error_model="numpy", nogil=True, cache=True)(function)  # type: ignore[return-value]
+
+
+_PYTHON_FUNCTIONS: WeakValueDictionary[int, Callable[..., Any]] = WeakValueDictionary()  # without the compiler: by their "addresses"
+
+
+def address_of(function: Callable[..., Any]) -> int:
+    """Where kernels find a function compiled with one signature, which must outlive its use."""
+    if JIT_DISABLED:
+        _PYTHON_FUNCTIONS[id(function)] = function
+        return id(function)
+    (compiled,) = function.overloads.values()  # type: ignore[attr-defined]
+    return int(compiled.library.get_pointer_to_function(compiled.fndesc.llvm_func_name))
+
+
+def caller_by_address(signature: Any) -> Callable[..., Any]:
+    """A kernel `call(address, *arguments)` for functions of one signature. What they raise goes up through the kernels that call it."""
+    if JIT_DISABLED:
+        return lambda address, *arguments: _PYTHON_FUNCTIONS[int(address)](*arguments)
+
+    @intrinsic
+    def call(typingctx: Any, address: Any, *arguments: Any) -> Any:
+        def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+            convention = context.call_conv
+            pointer = builder.inttoptr(args[0], convention.get_function_type(signature.return_type, signature.args).as_pointer())
+            values = cgutils.unpack_tuple(builder, args[1])
+            status, result = convention.call_function(builder, pointer, signature.return_type, signature.args, values)
+            with cgutils.if_unlikely(builder, status.is_error):
+                convention.return_status_propagate(builder, status)
+            return result
+
+        return signature.return_type(types.int64, types.Tuple(signature.args)), codegen
+
+    return call
 
 
 def _lowest_bit_in_python(word: int) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,7 @@ from queuewise.sim.state import (
     handle,
 )
 from queuewise.sim.tables import clone
+from queuewise.sim.watch import run_watched
 from queuewise.workload.jobs import Workload
 
 PIECE_COLUMNS = ("piece_job", "piece_node", "piece_tasks", "piece_gpus", "piece_start", "piece_end")
@@ -65,7 +67,8 @@ def simulate(
     began_replay = time.perf_counter()
     functions = _function_of(rules.order), _function_of(rules.backfill_order)
     while True:
-        _interruptible(run, handle(world), handle(machine), handle(spare), handle(state), *functions)
+        tables = handle(world), handle(machine), handle(spare), handle(state)
+        run_watched(partial(run, *tables, *functions), state.count, rules.time_limit_s)
         if not state.count[LOG_FULL]:
             break
         state = _with_longer_log(world, state)
@@ -99,27 +102,6 @@ def compiled_replay() -> Callable[..., None]:
             replay.compile((addresses, addresses, addresses, addresses, function, function))  # type: ignore[attr-defined]
             replay.disable_compile()  # type: ignore[attr-defined]
     return _replay_in_python if JIT_DISABLED else replay
-
-
-def _interruptible(run: Callable[..., None], *arguments: Any) -> None:
-    """Run a kernel so that Ctrl-C ends the wait for it: the main thread cannot be interrupted inside compiled code."""
-    if JIT_DISABLED or threading.current_thread() is not threading.main_thread():
-        run(*arguments)
-        return
-    failures: list[BaseException] = []
-
-    def work() -> None:
-        try:
-            run(*arguments)
-        except BaseException as failure:
-            failures.append(failure)
-
-    thread = threading.Thread(target=work, daemon=True)
-    thread.start()
-    while thread.is_alive():
-        thread.join(0.2)
-    if failures:
-        raise failures[0]
 
 
 def _replay_in_python(*arguments: Any) -> None:

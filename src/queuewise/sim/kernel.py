@@ -21,6 +21,7 @@ from queuewise.sim.placement import fits, place, runtime_factor
 from queuewise.sim.preempt import preempt_in_queue, ring_timer
 from queuewise.sim.queue import ANY_LENGTH, FORBIDDEN, PRIMARY, SECONDARY, dequeue, enqueue, first_in_order, note_depth
 from queuewise.sim.reserve import head_keeps_place, note_outliving, reserve_head
+from queuewise.sim.scoring import score_pending
 from queuewise.sim.state import (
     ARRIVED,
     BACKFILL,
@@ -46,14 +47,11 @@ from queuewise.sim.state import (
     NUM_OUTAGES,
     NUM_QUEUES,
     OUTAGES_SEEN,
-    OUTLOOK_SIZE,
-    PARAMS_SIZE,
     PENDING_JOBS,
     PIECES,
     REORDER,
     RESTARTS,
     RULE,
-    SECOND_ORDER,
     TIER,
     Machine,
     State,
@@ -62,7 +60,6 @@ from queuewise.sim.state import (
     as_state,
     as_world,
 )
-from queuewise.sim.tables import view
 
 
 @kernel
@@ -171,29 +168,6 @@ def _start_newcomer(w: World, m: Machine, z: Machine, s: State, q: int) -> bool:
 
 
 @kernel
-def _score_pending(w: World, s: State, scorer, second_scorer) -> None:  # type: ignore[no-untyped-def]
-    """Bring the scores of dynamic queues up to date."""
-    number = s.count[PENDING_JOBS]
-    num_jobs = w.sizes[NUM_JOBS]
-    facts = view(w.facts, num_jobs)
-    pending = view(s.pending, number)
-    outlook = view(s.outlook, OUTLOOK_SIZE)
-    params = view(w.params, PARAMS_SIZE)
-    second_params = view(w.second_params, PARAMS_SIZE)
-    if w.scored_by[0]:
-        scorer(facts, pending, number, s.clock[NOW], outlook, params, view(s.score, number))
-    else:
-        for slot in range(number):
-            s.score[slot] = w.fixed_score[s.pending[slot]]
-    if w.policy[SECOND_ORDER]:
-        if w.scored_by[1]:
-            second_scorer(facts, pending, number, s.clock[NOW], outlook, second_params, view(s.second_score, number))
-        else:
-            for slot in range(number):
-                s.second_score[slot] = w.fixed_score[num_jobs + s.pending[slot]]
-
-
-@kernel
 def schedule_queue(w: World, m: Machine, z: Machine, s: State, q: int) -> None:
     """One pass over queue q."""
     if w.policy[KEYS]:
@@ -231,7 +205,7 @@ def decide(w: World, m: Machine, z: Machine, s: State, scorer, second_scorer) ->
     if s.count[PENDING_JOBS] == 0:
         return
     if w.policy[DYNAMIC]:
-        _score_pending(w, s, scorer, second_scorer)
+        score_pending(w, m, s, scorer, second_scorer)
     for q in range(w.sizes[NUM_QUEUES]):
         if s.queue_active[q] > 0:
             schedule_queue(w, m, z, s, q)

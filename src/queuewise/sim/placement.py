@@ -11,26 +11,37 @@ from typing import Any
 
 import numpy as np
 
-from queuewise.sim.compilation import inline, kernel
+from queuewise.sim.compilation import caller_by_address, inline, kernel
 from queuewise.sim.fragmentation import place_least_fragmenting
-from queuewise.sim.machine import free_primary, has_room, lowest_in_bucket, slots, total_primary
+from queuewise.sim.machine import WHOLE, free_primary, has_room, lowest_in_bucket, slots, total_primary
 from queuewise.sim.pieces import group_by_node, nodes_used, put_tasks, unplace
+from queuewise.sim.rules import NODE_SCORING_SIGNATURE
 from queuewise.sim.state import (
+    BY_SCORE,
     CHEAPEST,
+    DEMAND_SIZE,
     FASTEST,
     FGD,
     GPU_STRIDE,
     NO_LIMIT,
+    NODE_SCORER,
+    NUM_NODES,
+    NUM_TASKS,
     PACK,
     PLACED,
     RANDOM,
+    REMAINING,
     RULE,
     RULE_OPTION,
     SEED,
     SPREAD,
     STARTS,
+    TASK_CPUS,
+    TASK_GPUS,
+    TASK_MEM_MIB,
     TIER,
     UNIFORM,
+    USER_CALLS,
     Machine,
     State,
     World,
@@ -126,6 +137,59 @@ def _choose_random(w: World, s: State, m: Machine, c: int, draw: int) -> int:
     return chosen[np.int64(u % np.uint64(number))]
 
 
+_score_nodes = caller_by_address(NODE_SCORING_SIGNATURE)
+
+
+@inline
+def _describe_node(m: Machine, node, n: int, room: int) -> None:  # type: ignore[no-untyped-def]
+    """Bring up to date what a scoring function is told of node n."""
+    node.free_gpus = m.free_milli[n] / WHOLE
+    node.whole_gpus = m.free_gpus[n]
+    node.free_cores = m.free_cpu[n] / 1000 if node.cores < np.inf else np.inf
+    node.free_mem_mib = m.free_mem[n] if node.mem_mib < np.inf else np.inf
+    node.slots = room
+
+
+@kernel
+def _choose_by_score(w: World, s: State, m: Machine, c: int, remaining: int) -> int:
+    """The node with the least score; scans, because a function may tell any two nodes apart."""
+    facts = view(s.node_facts, w.sizes[NUM_NODES])
+    number = 0
+    for i in range(w.class_pool_first[c], w.class_pool_first[c + 1]):
+        p = w.class_pools[i]
+        for k in range(w.pool_first[p], w.pool_first[p + 1]):
+            n = w.pool_nodes[k]
+            room = slots(w, m, c, n)
+            if room > 0:
+                _describe_node(m, facts[n], n, room)
+                s.scratch_nodes[number] = n
+                number += 1
+    s.demand[NUM_TASKS] = w.class_tasks[c]
+    s.demand[REMAINING] = remaining
+    s.demand[TASK_GPUS] = w.class_milli[c] / WHOLE
+    s.demand[TASK_CPUS] = w.class_cpu[c] / 1000
+    s.demand[TASK_MEM_MIB] = w.class_mem[c]
+    nodes = view(s.scratch_nodes, number)
+    s.count[USER_CALLS] += 1
+    _score_nodes(w.policy[NODE_SCORER], facts, nodes, number, view(s.demand, DEMAND_SIZE), view(s.node_score, number))
+    s.count[USER_CALLS] += 1
+    best = 0
+    for i in range(1, number):
+        score, least = s.node_score[i], s.node_score[best]
+        if score < least or (score == least and s.scratch_nodes[i] < s.scratch_nodes[best]):
+            best = i
+    return s.scratch_nodes[best]
+
+
+@inline
+def _next_node(w: World, s: State, m: Machine, rule: int, c: int, remaining: int, draw: int) -> int:
+    if rule == RANDOM:
+        return _choose_random(w, s, m, c, draw)
+    if rule == BY_SCORE:
+        return _choose_by_score(w, s, m, c, remaining)
+    return _choose(w, m, rule, c, remaining)
+
+
 @kernel
 def place(w: World, m: Machine, s: State, c: int) -> bool:
     """Put a gang of class c on machine m by the policy's rule, or leave m as it was and return False."""
@@ -141,7 +205,7 @@ def place(w: World, m: Machine, s: State, c: int) -> bool:
     remaining = w.class_tasks[c]
     draw = 0
     while remaining > 0:
-        n = _choose_random(w, s, m, c, draw) if rule == RANDOM else _choose(w, m, rule, c, remaining)
+        n = _next_node(w, s, m, rule, c, remaining, draw)
         tasks = 1 if rule == SPREAD else min(remaining, slots(w, m, c, n))
         put_tasks(w, m, s, c, n, tasks, rule == SPREAD)
         remaining -= tasks

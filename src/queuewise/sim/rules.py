@@ -3,34 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from numba import from_dtype, njit, types
 
 from queuewise.sim.compilation import JIT_DISABLED
-from queuewise.sim.state import F64, FACTS, NO_BACKFILL, NO_LIMIT, NOT_PREEMPTIVE, PACK, REORDER
+from queuewise.sim.state import F64, FACTS, NO_BACKFILL, NO_LIMIT, NODE_FACTS, NOT_PREEMPTIVE, PACK, REORDER, Records
 
 # void score(facts[J], pending[number], number, now, outlook, params, out[number]): writes out[i] for the job pending[i]; least goes first.
 SCORING_SIGNATURE = types.void(
     from_dtype(FACTS)[::1], types.int32[::1], types.int64, types.float64, types.float64[::1], types.float64[::1], types.float64[::1]
 )
+# void score(facts[N], nodes[number], number, demand, out[number]): the same for the nodes that have room for a task of a job.
+NODE_SCORING_SIGNATURE = types.void(from_dtype(NODE_FACTS)[::1], types.int64[::1], types.int64, types.float64[::1], types.float64[::1])
 
 
-def scoring_function(function: Callable[..., None], *, cache: bool = True) -> Callable[..., None]:
-    """Compile a function that scores the queue, with the one signature by which kernels call it."""
+def scoring_function(function: Callable[..., None], *, signature: Any = SCORING_SIGNATURE, cache: bool = True) -> Callable[..., None]:
+    """Compile a function that scores the queue (or nodes), with the one signature by which kernels call it."""
     if JIT_DISABLED:
         return function
-    return njit(SCORING_SIGNATURE, error_model="numpy", nogil=True, cache=cache)(function)
+    return njit(signature, error_model="numpy", nogil=True, cache=cache)(function)
 
 
 @dataclass(frozen=True, eq=False)
 class Order:
-    """How jobs are sorted: by a score that never changes, or by a compiled function that scores the queue at every decision."""
+    """How jobs are sorted: by a score that never changes (given, or taken at the start), or by a function asked at every decision."""
 
     fixed: F64 | None = None  # [J] least first
+    once: Callable[[Records], F64] | None = None  # makes `fixed` from what may be known of the jobs
     function: Callable[..., None] | None = None  # a scoring_function
     params: F64 = field(default_factory=lambda: np.zeros(1))
+    looks_around: bool = False  # the function reads the outlook
+    memory: int = 0  # numbers that the function keeps between calls, 0 at first
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,10 +58,12 @@ class Rules:
     depth: int = NO_LIMIT  # candidates a pass looks at
     rule: int = PACK
     rule_option: int = NO_LIMIT
+    node_scorer: Callable[..., None] | None = None  # a scoring_function of nodes, for the rule BY_SCORE
     dispatch: int = REORDER
     seed: int = 0
     keys: int = NOT_PREEMPTIVE  # what a preemptive policy sorts by
     levels: Levels | None = None  # with BY_LEVEL
+    time_limit_s: float = np.inf  # for one call of a policy's own function
 
     @property
     def orders(self) -> tuple[Order, ...]:
@@ -66,4 +74,16 @@ class Rules:
         """Whether queues must be scanned: trees need scores that never change, and do not count jobs."""
         if self.keys != NOT_PREEMPTIVE:
             return False
-        return self.depth != NO_LIMIT or any(order.fixed is None for order in self.orders)
+        return self.depth != NO_LIMIT or any(order.function is not None for order in self.orders)
+
+    @property
+    def needs_facts(self) -> bool:
+        return self.dynamic or any(order.once is not None for order in self.orders)
+
+    def settled(self, facts: Records) -> Rules:
+        """With the scores of orders that are asked once."""
+
+        def settle(order: Order) -> Order:
+            return order if order.once is None else Order(fixed=order.once(facts))
+
+        return replace(self, order=settle(self.order), backfill_order=None if self.backfill_order is None else settle(self.backfill_order))

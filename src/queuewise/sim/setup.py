@@ -8,23 +8,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from queuewise.cluster.conditions import Conditions
-from queuewise.cluster.spec import Cluster
+from queuewise.cluster.spec import UNLIMITED, Cluster
 from queuewise.sim import layout
-from queuewise.sim.compilation import JIT_DISABLED
+from queuewise.sim.compilation import JIT_DISABLED, address_of
 from queuewise.sim.layout import Classes, Pools, Trees
 from queuewise.sim.rules import Rules
 from queuewise.sim.schedule import NEVER, PENDING
 from queuewise.sim.state import (
     BACKFILL,
     BY_FIXED,
+    BY_SCORE,
     CHECKPOINT,
     CHECKPOINT_EVERY,
     CHECKPOINT_PER_GPU,
     CLOCK_SIZE,
     CONSERVATIVE,
+    CORES,
     COSTS_SIZE,
     COUNT_SIZE,
     DEFRAG,
+    DEMAND_SIZE,
     DEPTH,
     DISPATCH,
     DRAINED,
@@ -35,14 +38,20 @@ from queuewise.sim.state import (
     FACTS,
     FAILED_NODE,
     GPU_STRIDE,
+    GPUS,
     I64,
     JOB_ROW,
     KEYS,
     KILLS,
     LIFE_ROW,
     LOG_SIZE,
+    LOOKS_AROUND,
+    MEM_MIB,
     MOST_PIECES,
     NO_LIMIT,
+    NODE_FACTS,
+    NODE_SCORER,
+    NODES,
     NOT_PREEMPTIVE,
     NUM_CLASSES,
     NUM_JOBS,
@@ -53,6 +62,7 @@ from queuewise.sim.state import (
     NUM_QUEUES,
     NUM_TYPES,
     NUM_WORDS,
+    OUTLOOK_ROW,
     OUTLOOK_SIZE,
     PARAMS_SIZE,
     PLAN_BANDS,
@@ -78,6 +88,7 @@ from queuewise.sim.state import (
     TREE_SIZE,
     UNIFORM,
     Machine,
+    Records,
     State,
     World,
 )
@@ -106,11 +117,15 @@ def lay_out(
     pools = Pools.of(cluster)
     classes = layout.classify(workload, cluster, pools)
     trees = Trees.of(classes)
+    facts = np.zeros(1, FACTS)
+    if rules.needs_facts:
+        facts = job_facts(workload, estimate, predicted, cheapest_watts(workload, cluster, pools, classes))
+        rules = rules.settled(facts)
     fields: dict[str, NDArray[Any]] = {}
     fields |= _nodes(cluster, pools)
     fields |= _classes(workload, cluster, pools, classes)
     fields |= _orders(rules, classes, trees)
-    fields |= _scores(workload, cluster, rules, pools, classes, estimate, predicted)
+    fields |= _scores(len(workload), rules, facts)
     fields |= _task_types(workload, cluster, classes)
     fields |= _stopping(workload, cluster, rules, conditions)
     fields["sizes"] = _sizes(workload, cluster, rules, pools, classes, trees, fields)
@@ -123,7 +138,7 @@ def lay_out(
     return (
         world,
         layout.empty_machine(cluster, pools, world.pool_words, world.pool_bits),
-        _state(workload, rules, classes, pools, trees, world, runtime, estimate),
+        _state(workload, cluster, rules, classes, pools, trees, world, runtime, estimate),
     )
 
 
@@ -147,6 +162,7 @@ def _sizes(
     sizes[NUM_LEVELS] = len(fields["level_bound"]) if rules.levels is not None else 0
     sizes[NUM_OUTAGES] = len(fields["outage_time"])
     sizes[MOST_PIECES] = _pieces_of(classes, pools)[classes.feasible].max(initial=1)
+    sizes[OUTLOOK_ROW] = OUTLOOK_SIZE + max(order.memory for order in rules.orders)
     return sizes
 
 
@@ -258,19 +274,15 @@ def _orders(rules: Rules, classes: Classes, trees: Trees) -> dict[str, NDArray[A
     return fields
 
 
-def _scores(
-    workload: Workload, cluster: Cluster, rules: Rules, pools: Pools, classes: Classes, estimate: F64, predicted: F64 | None
-) -> dict[str, NDArray[Any]]:
-    num_jobs = len(workload)
+def _scores(num_jobs: int, rules: Rules, facts: Records) -> dict[str, NDArray[Any]]:
     fields: dict[str, NDArray[Any]] = {
-        "facts": np.zeros(1, FACTS), "fixed_score": NONE,
+        "facts": facts, "fixed_score": NONE,
         "params": _padded(rules.orders[0].params), "second_params": _padded(rules.orders[-1].params),
         "scored_by": np.array([int(order.fixed is None) for order in rules.orders] + [0]),
     }  # fmt: skip
     if rules.keys == BY_FIXED and rules.order.fixed is not None:
         fields["fixed_score"] = rules.order.fixed
     if rules.dynamic:
-        fields["facts"] = job_facts(workload, estimate, predicted, cheapest_watts(workload, cluster, pools, classes))
         fields["fixed_score"] = np.concatenate([np.full(num_jobs, np.nan) if o.fixed is None else o.fixed for o in rules.orders])
     return fields
 
@@ -302,6 +314,34 @@ def cheapest_watts(workload: Workload, cluster: Cluster, pools: Pools, classes: 
     per_class = np.where(classes.allows, per_pool[None, :], np.inf).min(axis=1)
     per_class = np.where(np.isfinite(per_class) & (classes.milli > 0), per_class, 1.0)
     return per_class[classes.of_job]
+
+
+def _outlook(cluster: Cluster, row: int) -> F64:
+    """[2*row] two rows with what does not change in them: the totals."""
+    rows = np.zeros((2, row))
+    rows[:, NODES], rows[:, GPUS], rows[:, CORES], rows[:, MEM_MIB] = (
+        cluster.num_nodes,
+        cluster.num_gpus,
+        cluster.num_cores,
+        cluster.mem_gib * 1024,
+    )
+    return rows.ravel()
+
+
+def _node_facts(cluster: Cluster) -> NDArray[np.void]:
+    """[N] what a function that scores nodes may know; what is free is filled in when it is asked."""
+    facts = np.zeros(cluster.num_nodes, NODE_FACTS)
+    gpu_watts = np.array([kind.peak_watts - kind.idle_watts for kind in cluster.kinds] + [0.0])
+    columns: dict[str, NDArray[Any]] = {
+        "index": np.arange(cluster.num_nodes), "gpus": cluster.node_gpus,
+        "cores": np.where(cluster.node_cpu_milli == UNLIMITED, np.inf, cluster.node_cpu_milli / 1000),
+        "mem_mib": np.where(cluster.node_mem_mib == UNLIMITED, np.inf, cluster.node_mem_mib), "kind": cluster.node_kind,
+        "speed": layout.node_speed(cluster), "watts": gpu_watts[cluster.node_kind], "core_watts": cluster.node_core_watts,
+        "rack": cluster.node_rack,
+    }  # fmt: skip
+    for name, column in columns.items():
+        facts[name] = column
+    return facts.view(np.recarray) if JIT_DISABLED else facts
 
 
 def _task_types(workload: Workload, cluster: Cluster, classes: Classes) -> dict[str, NDArray[Any]]:
@@ -338,6 +378,8 @@ def _policy(rules: Rules, conditions: Conditions, all_by_pool: bool, restarts: b
     policy[KILLS] = int(conditions.preemption.mode == "kill")
     policy[REQUEUES] = int(conditions.requeue)
     policy[PROMOTES] = int(rules.levels is not None and rules.levels.promotes)
+    policy[LOOKS_AROUND] = int(any(order.looks_around for order in rules.orders))
+    policy[NODE_SCORER] = 0 if rules.node_scorer is None else address_of(rules.node_scorer)
     return policy
 
 
@@ -348,7 +390,15 @@ def _run_rows(number: int, runtime: F64, estimate: F64) -> dict[str, NDArray[Any
 
 
 def _state(
-    workload: Workload, rules: Rules, classes: Classes, pools: Pools, trees: Trees, world: World, runtime: F64, estimate: F64
+    workload: Workload,
+    cluster: Cluster,
+    rules: Rules,
+    classes: Classes,
+    pools: Pools,
+    trees: Trees,
+    world: World,
+    runtime: F64,
+    estimate: F64,
 ) -> State:
     num_jobs, num_nodes, num_classes = len(workload), len(pools.of_node), len(classes)
     num_queues = int(world.sizes[NUM_QUEUES])
@@ -381,7 +431,7 @@ def _state(
         newcomer=np.full(num_queues, -1, np.int64),
         pending=np.empty(listed, np.int32),
         pending_slot=np.empty(max(listed, keyed), np.int32),
-        outlook=np.zeros(OUTLOOK_SIZE),
+        outlook=_outlook(cluster, int(world.sizes[OUTLOOK_ROW])),
         score=np.empty(listed),
         second_score=np.empty(listed),
         heap_job=np.empty(keyed, np.int64),
@@ -405,6 +455,9 @@ def _state(
         scratch=np.empty(max(num_jobs, placed, rules.depth)),
         scratch_jobs=np.empty(max(rules.depth, 1), np.int64),
         scratch_nodes=np.empty(num_nodes, np.int64),
+        node_facts=_node_facts(cluster) if rules.rule == BY_SCORE else np.zeros(1, NODE_FACTS),
+        node_score=np.zeros(num_nodes if rules.rule == BY_SCORE else 1),
+        demand=np.zeros(DEMAND_SIZE),
         place_node=np.empty(placed, np.int64),
         place_tasks=np.empty(placed, np.int64),
         place_gpus=np.empty(placed, np.int64),

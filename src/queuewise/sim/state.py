@@ -24,6 +24,7 @@ I32 = NDArray[np.int32]
 I8 = NDArray[np.int8]
 F64 = NDArray[np.float64]
 Records = NDArray[np.void]  # FACTS
+NodeRecords = NDArray[np.void]  # NODE_FACTS
 
 # Primary resource of a class: what placement rules measure nodes by.
 BY_GPU, BY_CPU, BY_MEM = range(3)
@@ -31,21 +32,24 @@ BY_GPU, BY_CPU, BY_MEM = range(3)
 # Fixed entries of World.policy
 (
     DISPATCH, BACKFILL, RULE, RULE_OPTION, DYNAMIC, DEPTH, SECOND_ORDER, SEED, TRACK_FREE_TIMES, KEYS, RESTARTS, KILLS, REQUEUES, PROMOTES,
-    POLICY_SIZE,
-) = range(15)  # fmt: skip
+    LOOKS_AROUND, NODE_SCORER, POLICY_SIZE,
+) = range(17)  # fmt: skip
 #   RESTARTS: jobs may be stopped (otherwise State.remaining and its kin are not there). KILLS: a policy's stop keeps checkpoints only.
 #   REQUEUES: a job hit by a failure is queued again. PROMOTES: waiting lowers a job's level to 0 in the end.
 #   DYNAMIC: queues are lists that are scored and scanned, not trees. TRACK_FREE_TIMES: EASY may use State.free_times.
+#   LOOKS_AROUND: a scoring function reads State.outlook. NODE_SCORER: address of the function behind the rule BY_SCORE.
 REORDER, COMMIT = range(2)
 NO_BACKFILL, GREEDY, EASY, EASY_STRICT, CONSERVATIVE, DEFRAG = range(6)
 NOT_PREEMPTIVE, BY_REMAINING, BY_FIXED, BY_LEVEL = range(4)  # KEYS: what a preemptive policy sorts by
-FIRST, PACK, SPREAD, RANDOM, FASTEST, CHEAPEST, TIER, FGD = range(8)
+FIRST, PACK, SPREAD, RANDOM, FASTEST, CHEAPEST, TIER, FGD, BY_SCORE = range(9)
 # Entries of World.sizes
 NUM_JOBS, NUM_NODES, NUM_POOLS, NUM_CLASSES, NUM_QUEUES, NUM_TYPES, NUM_WORDS, GPU_STRIDE, TREE_SIZE, SHARES, UNIFORM = range(11)
-NUM_LEVELS, NUM_OUTAGES, MOST_PIECES, LOG_SIZE, SIZES = range(11, 16)
+NUM_LEVELS, NUM_OUTAGES, MOST_PIECES, LOG_SIZE, OUTLOOK_ROW, SIZES = range(11, 17)
 #   NUM_LEVELS: bounds between levels. MOST_PIECES: of one run. LOG_SIZE: room in the log of pieces.
 #   GPU_STRIDE: GM + 1. TREE_SIZE: length of one order's trees. SHARES: 1 if a class takes shares of GPUs. UNIFORM: 1 if all factors are 1.
-OUTLOOK_SIZE = 8
+#   OUTLOOK_ROW: length of one order's row of State.outlook.
+# First entries of a row of State.outlook; after them comes what the order's function keeps between calls
+NODES, GPUS, FREE_GPUS, CORES, FREE_CORES, MEM_MIB, FREE_MEM_MIB, RUNNING_NOW, OUTLOOK_SIZE = range(9)
 PARAMS_SIZE = 8
 # Entries of World.costs
 QUANTUM, CHECKPOINT, CHECKPOINT_PER_GPU, RESTART, RESTART_PER_GPU, TRANSFER, TRANSFER_PER_GPU, CHECKPOINT_EVERY, COSTS_SIZE = range(9)
@@ -58,9 +62,10 @@ NO_LIMIT = -1  # RULE_OPTION of `pack` without a limit on extra nodes; DEPTH wit
 # Entries of State.count (int64 scalars)
 (
     EVENTS, RUNNING_JOBS, ARRIVED, STARTS, PIECES, PLACED, PENDING_JOBS, DECISIONS, EARLY_ENDS, DEPTH_JOB, OUTAGES_SEEN, LOG_FULL,
-    COUNT_SIZE,
-) = range(13)  # fmt: skip
+    USER_CALLS, COUNT_SIZE,
+) = range(14)  # fmt: skip
 #   LOG_FULL: the pass was left because the log of pieces must grow; it is to be taken up again.
+#   USER_CALLS goes up by one when a policy's own function is entered and when it returns, so it is odd while one runs.
 # Entries of State.clock (float64 scalars)
 NOW, BOUND, DEPTH_SCORE, CLOCK_SIZE = range(4)
 
@@ -84,6 +89,29 @@ FACTS = np.dtype(
     ],
     align=True,
 )
+
+# What a function that scores nodes may know of one. What is free is brought up to date for the nodes in question before each call.
+NODE_FACTS = np.dtype(
+    [
+        ("index", np.int64),
+        ("gpus", np.float64),
+        ("free_gpus", np.float64),  # partly used ones count for what is left of them
+        ("whole_gpus", np.float64),  # wholly free
+        ("cores", np.float64),  # inf: not modelled, never the bottleneck
+        ("free_cores", np.float64),
+        ("mem_mib", np.float64),  # inf: the same
+        ("free_mem_mib", np.float64),
+        ("slots", np.float64),  # tasks of the job in question that it can take now
+        ("kind", np.int64),  # position of the GPU kind in the cluster's list of kinds, -1 without GPUs
+        ("speed", np.float64),  # of its GPU kind, 1.0 without GPUs
+        ("watts", np.float64),  # peak - idle of one GPU
+        ("core_watts", np.float64),
+        ("rack", np.int64),
+    ],
+    align=True,
+)
+# Entries of State.demand: the job in question, for such a function
+NUM_TASKS, REMAINING, TASK_GPUS, TASK_CPUS, TASK_MEM_MIB, DEMAND_SIZE = range(6)
 
 
 # Columns of jobs that are read together lie together, in rows.
@@ -242,7 +270,7 @@ class State(NamedTuple):
     newcomer: I64  # [Q] the one job that arrived behind the head since the last pass, -1 none
     pending: I32  # [J or 1] queued jobs, unordered (dynamic orders only)
     pending_slot: I32  # [J or 1]
-    outlook: F64  # [OUTLOOK_SIZE] what a scoring function may know of queue and cluster
+    outlook: F64  # [O*OUTLOOK_ROW] what an order's function may know of the cluster, then what it keeps between calls
     score: F64  # [J or 1] by position in `pending`
     second_score: F64  # [J or 1]
     heap_job: I64  # [J or 1] preemptive queues: a heap for each class, from class_first[c] on, by (key, job)
@@ -268,6 +296,9 @@ class State(NamedTuple):
     scratch: F64  # sorting space
     scratch_jobs: I64  # [J or R]
     scratch_nodes: I64  # [N]
+    node_facts: NodeRecords  # [N or 1] for the rule BY_SCORE
+    node_score: F64  # [N or 1]
+    demand: F64  # [DEMAND_SIZE]
     # placement being built
     place_node: I64
     place_tasks: I64
@@ -281,7 +312,7 @@ class State(NamedTuple):
     piece_end: F64
 
 
-_DTYPES = {"I64": np.int64, "I32": np.int32, "I8": np.int8, "F64": np.float64, "Records": FACTS}
+_DTYPES = {"I64": np.int64, "I32": np.int32, "I8": np.int8, "F64": np.float64, "Records": FACTS, "NodeRecords": NODE_FACTS}
 
 
 def _column_dtypes(fields: type[NamedTuple]) -> dict[str, Any]:
