@@ -45,6 +45,17 @@ def figure(value: float | None, digits: int = 0) -> str:
     return "–" if value is None or math.isnan(value) else f"{value:,.{digits}f}"
 
 
+def check_policies(policies: Sequence[str]) -> None:
+    """Tell of what is wrong with a name before the work, not in the middle of it; a user's own functions are compiled at once."""
+    from queuewise.policies import parse_policy
+
+    for policy in dict.fromkeys(policies):
+        parsed = parse_policy(policy)
+        if ".py" in policy:
+            for score in parsed.compile():
+                note(f"compiled {score.own.reference} in {score.compile_s:.1f} s")
+
+
 def tell_compiling() -> None:
     """Say so before the first use of the engine compiles it; later starts load it from the cache."""
     from queuewise.sim.compilation import cache_is_warm

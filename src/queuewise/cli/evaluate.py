@@ -26,7 +26,7 @@ class Evaluate:
     workload: Annotated[str, tyro.conf.arg(metavar="FILE|MODEL")]
     """A log (the format is detected) or the name of a workload model."""
     policy: Annotated[tuple[str, ...], tyro.conf.UseAppendAction, tyro.conf.arg(metavar="POLICY")]
-    """order[+backfill][@placement]. Repeat to compare several. See queuewise policies."""
+    """order[+backfill][@placement], or FILE.py:NAME for your own. Repeat to compare several. See queuewise policies."""
     cluster: Annotated[str | None, tyro.conf.arg(metavar="NAME|FILE")] = None
     """A preset (see queuewise clusters), flat:N, NxM:kind or a .toml file. Default: the cluster that the log tells of."""
     protocol: Literal["windows", "blocks", "replay", "rlscheduler", "packing"] = "windows"
@@ -97,13 +97,12 @@ class Evaluate:
             note(f"report: {write_report(folder)}")
 
     def _check(self) -> None:
+        from queuewise.cli.console import check_policies
         from queuewise.errors import InputError
-        from queuewise.policies import parse_policy
 
         if not self.policy:
             raise InputError("no policy is given", hint="add --policy fcfs, or several")
-        for policy in self.policy:
-            parse_policy(policy)  # an unknown name is told before the work, not in the middle of it
+        check_policies(self.policy)
         if self.seed < 0:
             raise InputError(f"--seed {self.seed} is negative", hint="give 0 or more")
         if self.threads is not None and self.threads < 1:

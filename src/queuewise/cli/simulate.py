@@ -26,7 +26,8 @@ class Simulate:
     workload: Annotated[str, tyro.conf.arg(metavar="FILE|MODEL")]
     """A log (SWF, sacct, … : the format is detected) or the name of a workload model."""
     policy: Annotated[tuple[str, ...], tyro.conf.UseAppendAction, tyro.conf.arg(metavar="POLICY")]
-    """order[+backfill][@placement], e.g. fcfs, sjf+easy, wfp3+conservative@spread. Repeat to compare several. See queuewise policies."""
+    """order[+backfill][@placement], e.g. fcfs, sjf+easy, wfp3+conservative@spread, or FILE.py:NAME for your own. Repeat to compare several.
+    See queuewise policies."""
     cluster: Annotated[str | None, tyro.conf.arg(metavar="NAME|FILE")] = None
     """A preset (see queuewise clusters), flat:N, NxM:kind or a .toml file. Default: the cluster that the log tells of."""
     reading: tyro.conf.OmitArgPrefixes[Reading] = field(default_factory=Reading)
@@ -61,8 +62,8 @@ class Simulate:
             _print(loaded, cluster, summaries)
 
     def _check(self) -> None:
+        from queuewise.cli.console import check_policies
         from queuewise.errors import InputError
-        from queuewise.policies import parse_policy
         from queuewise.runs import start_run
 
         if not self.policy:
@@ -71,8 +72,7 @@ class Simulate:
             raise InputError(f"--jobs {self.jobs} asks for no job", hint="give 1 or more")
         if self.seed < 0:
             raise InputError(f"--seed {self.seed} is negative", hint="give 0 or more")
-        for policy in self.policy:
-            parse_policy(policy)
+        check_policies(self.policy)
         if self.out:
             start_run(self.out)  # before the work, not after it
 

@@ -1,20 +1,27 @@
-"""Policy names: `order[+backfill[/depth][:order]][@placement[:option]]`, parsed here and nowhere else."""
+"""Policy names: `order[+backfill[/depth][:order]][@placement[:option]]`, parsed here and nowhere else.
+
+`FILE.py:NAME` may stand for an order or a placement: a function of the user's own (see `user`).
+"""
 
 from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
 
+import numpy as np
+
 from queuewise.errors import InputError, unknown_name
 from queuewise.policies.backfill import BACKFILLS
-from queuewise.policies.ordering import ORDERS, Jobs, order_rule
+from queuewise.policies.ordering import ORDERS, Jobs, OrderRule, order_rule
 from queuewise.policies.placing import PLACEMENTS, parse_placement
 from queuewise.policies.preemptive import PREEMPTIVE, parse_option
+from queuewise.policies.scores import OwnScore, check_score, job_score, node_score
+from queuewise.policies.user import JOB_PARAMETERS, NODE_PARAMETERS, Own, find_own, is_reference
 from queuewise.sim.rules import Rules
-from queuewise.sim.state import COMMIT, NO_LIMIT, REORDER
+from queuewise.sim.state import BY_SCORE, COMMIT, NO_LIMIT, REORDER
 
 DISPATCHES = {"reorder": REORDER, "commit": COMMIT}
-GRAMMAR = "order[+backfill[/depth][:order]][@placement], e.g. sjf+easy@pack"
+GRAMMAR = "order[+backfill[/depth][:order]][@placement], e.g. sjf+easy@pack; FILE.py:NAME stands for an order or placement of your own"
 
 
 @dataclass(frozen=True)
@@ -29,23 +36,56 @@ class Policy:
     level: float = 0.0  # option of a preemptive policy
 
     def rules(self, jobs: Jobs, dispatch: str) -> Rules:
-        rule, option = parse_placement(self.placement)
+        own_placement = is_reference(self.placement)
+        rule, option = (BY_SCORE, NO_LIMIT) if own_placement else parse_placement(self.placement)
+        node_scorer = node_score(self.placement).scorer if own_placement else None
+        limit = min((own.time_limit_s for own in self.own), default=np.inf)
         if self.order in PREEMPTIVE:
             if parse_dispatch(dispatch) == COMMIT:
                 raise InputError(f"{self.order} cannot commit to a job: it sorts the queue anew", hint="use --dispatch reorder")
             made = PREEMPTIVE[self.order].make(jobs, self.level)
-            return dataclasses.replace(made, rule=rule, rule_option=option, seed=jobs.seed)
+            return dataclasses.replace(made, rule=rule, rule_option=option, node_scorer=node_scorer, seed=jobs.seed, time_limit_s=limit)
         second = self.backfill_order if self.backfill_order not in ("", self.order) else ""
         return Rules(
-            order=order_rule(self.order).make(jobs),
-            backfill_order=order_rule(second).make(jobs) if second else None,
+            order=_order(self.order).make(jobs),
+            backfill_order=_order(second).make(jobs) if second else None,
             backfill=BACKFILLS[self.backfill].code,
             depth=self.depth,
             rule=rule,
             rule_option=option,
+            node_scorer=node_scorer,
             dispatch=parse_dispatch(dispatch),
             seed=jobs.seed,
+            time_limit_s=limit,
         )
+
+    @property
+    def own(self) -> list[Own]:
+        """The user's own functions in it."""
+        return [find_own(part) for part in (self.order, self.backfill_order, self.placement) if is_reference(part)]
+
+    def compile(self) -> list[OwnScore]:
+        """Compile the user's own functions in it, as the first replay would."""
+        orders = [job_score(part) for part in (self.order, self.backfill_order) if is_reference(part)]
+        return orders + ([node_score(self.placement)] if is_reference(self.placement) else [])
+
+
+def _order(name: str) -> OrderRule | OwnScore:
+    return job_score(name) if is_reference(name) else order_rule(name)
+
+
+def _check_order(name: str) -> None:
+    if is_reference(name):
+        check_score(name, JOB_PARAMETERS)
+    else:
+        order_rule(name)
+
+
+def _check_placement(text: str) -> None:
+    if is_reference(text):
+        check_score(text, NODE_PARAMETERS)
+    else:
+        parse_placement(text)
 
 
 def parse_dispatch(name: str) -> int:
@@ -62,16 +102,16 @@ def parse_policy(name: str) -> Policy:
     order, plus, filling = scheduling.partition("+")
     if not order:
         raise InputError(f"policy {name!r} names no order", hint=GRAMMAR)
-    parse_placement(placement or "pack")
+    _check_placement(placement or "pack")
     first, _, option = scheduling.partition(":")
     if first in PREEMPTIVE:
         return Policy(first, placement=placement or "pack", level=parse_option(first, option))
     if first.partition("+")[0] in PREEMPTIVE:
         raise InputError(f"policy {name!r}: a preemptive policy leaves nothing to backfill", hint=f"write {order}, or {order}@pack")
     if first == "defrag":
-        order_rule(option or "fcfs")
+        _check_order(option or "fcfs")
         return Policy(option or "fcfs", "defrag", placement=placement or "pack")
-    order_rule(order)
+    _check_order(order)
     filling, _, second = filling.partition(":")
     backfill, slash, depth = filling.partition("/")
     if not plus:
@@ -81,7 +121,7 @@ def parse_policy(name: str) -> Policy:
     if slash and not (depth.isdigit() and int(depth) > 0):
         raise InputError(f"policy {name!r}: depth {depth!r} is no positive number", hint="for example fcfs+easy/32")
     if second:
-        order_rule(second)
+        _check_order(second)
     return Policy(order, backfill, int(depth) if slash else NO_LIMIT, second, placement or "pack")
 
 

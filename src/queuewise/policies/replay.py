@@ -9,6 +9,7 @@ from queuewise.cluster.spec import Cluster
 from queuewise.errors import InputError
 from queuewise.policies.names import parse_policy
 from queuewise.policies.ordering import Jobs
+from queuewise.policies.user import explained
 from queuewise.sim import engine
 from queuewise.sim.schedule import Schedule
 from queuewise.sim.setup import PERFECT
@@ -31,10 +32,20 @@ def simulate(
     parsed = parse_policy(policy)
     name = estimates if isinstance(estimates, str) else "given"
     known = estimate(workload, estimates, seed).values if isinstance(estimates, str) else _checked(workload, estimates)
-    rules = parsed.rules(Jobs(workload, known, seed), dispatch)
-    return engine.simulate(
-        workload, cluster, rules, estimate=known, policy=policy, estimates=name, kill_at_limit=kill_at_limit, conditions=conditions
-    )
+    jobs = Jobs(workload, known, seed)
+    predicted = jobs.predicted if any(own.uses_predictions for own in parsed.own) else None
+    with explained(parsed.own):
+        return engine.simulate(
+            workload,
+            cluster,
+            parsed.rules(jobs, dispatch),
+            estimate=known,
+            predicted=predicted,
+            policy=policy,
+            estimates=name,
+            kill_at_limit=kill_at_limit,
+            conditions=conditions,
+        )
 
 
 def _checked(workload: Workload, estimates: Floats) -> Floats:

@@ -276,7 +276,7 @@ def _orders(rules: Rules, classes: Classes, trees: Trees) -> dict[str, NDArray[A
 
 def _scores(num_jobs: int, rules: Rules, facts: Records) -> dict[str, NDArray[Any]]:
     fields: dict[str, NDArray[Any]] = {
-        "facts": facts, "fixed_score": NONE,
+        "facts": facts if rules.dynamic else facts[:1], "fixed_score": NONE,
         "params": _padded(rules.orders[0].params), "second_params": _padded(rules.orders[-1].params),
         "scored_by": np.array([int(order.fixed is None) for order in rules.orders] + [0]),
     }  # fmt: skip

@@ -1,0 +1,73 @@
+"""What a user's own functions are given: read-only records, equal in compiled code and in plain Python.
+
+`Job` is a job of the queue, `Queue` all jobs that wait, `Cluster` the machine as a whole; a function that places jobs gets a `Node` and
+the `Demand` of the job in question. Nothing here tells the true runtime. Every field has a default, so that tests can
+write `Job(estimate=60)`. docs/policies.md describes the same fields.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+INF = float("inf")
+
+
+class Job(NamedTuple):
+    submit: float = 0.0  # seconds on the log's clock
+    estimate: float = 0.0  # seconds: what is known of the runtime (--estimates)
+    predicted: float = 0.0  # seconds: predicted from jobs that had finished before
+    width: float = 1.0  # GPUs, or cores of a job without GPUs
+    num_tasks: float = 1.0  # equal tasks that start together
+    gpus: float = 0.0  # of the whole job
+    cpus: float = 0.0  # cores of the whole job
+    mem_mib: float = 0.0  # memory of the whole job
+    priority: float = 0.0  # the log's; higher is more urgent
+    deadline: float = INF  # seconds on the log's clock, inf without one
+    watts: float = 1.0  # peak − idle of one GPU of the cheapest kind it may use, 1 without GPUs
+    user: int = -1  # number of the user, −1 unknown
+    group: int = -1  # number of the account or virtual cluster, −1 unknown
+    index: int = 0  # type: ignore[assignment]  # position in the log, by submission; hides tuple.index
+
+
+class Queue(NamedTuple):
+    length: int = 1  # jobs that wait
+    width: float = 1.0  # Σ width
+    work: float = 0.0  # Σ width × estimate
+    oldest_submit: float = 0.0  # submission of the one that has waited longest
+
+
+class Cluster(NamedTuple):
+    nodes: float = 1.0
+    gpus: float = 0.0
+    free_gpus: float = 0.0  # partly used ones count for what is left of them
+    cores: float = INF  # inf where a node leaves its cores open
+    free_cores: float = INF
+    mem_mib: float = INF  # inf where a node leaves its memory open
+    free_mem_mib: float = INF
+    running_jobs: float = 0.0
+    utilisation: float = 0.0  # used share of the GPUs, or of the cores without GPUs, or of the memory
+
+
+class Node(NamedTuple):
+    index: int = 0  # type: ignore[assignment]  # hides tuple.index
+    gpus: float = 0.0
+    free_gpus: float = 0.0  # partly used ones count for what is left of them
+    whole_gpus: float = 0.0  # wholly free
+    cores: float = INF  # inf where the cluster leaves them open
+    free_cores: float = INF
+    mem_mib: float = INF  # inf where the cluster leaves it open
+    free_mem_mib: float = INF
+    slots: float = 1.0  # tasks of the job that it can take now, at least 1
+    kind: int = -1  # position of its GPU kind in the cluster's list of kinds, −1 without GPUs
+    speed: float = 1.0  # of its GPU kind
+    watts: float = 0.0  # peak − idle of one GPU
+    core_watts: float = 0.0  # of one core in use
+    rack: int = 0
+
+
+class Demand(NamedTuple):
+    num_tasks: float = 1.0  # of the whole job
+    remaining: float = 1.0  # tasks that have no node yet
+    gpus: float = 0.0  # of one task
+    cpus: float = 0.0  # cores of one task
+    mem_mib: float = 0.0  # of one task

@@ -1,0 +1,224 @@
+"""A user's own score functions, compiled: the wrappers by which the kernels call them.
+
+The engine knows one signature for all functions that score jobs and one for those that score nodes, so a new function costs its own
+compilation, a second or so, and leaves the engine as it is. A function of `job` alone never changes its mind: it is asked once for every
+job and then sorts like a built-in order. Division by zero gives inf, as in NumPy; an index outside `state` is an error.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from types import FunctionType, ModuleType
+from typing import Any
+
+import numpy as np
+from numba import njit, typeof, types
+
+from queuewise.errors import InputError
+from queuewise.policies.ordering import Jobs
+from queuewise.policies.records import Cluster, Demand, Job, Node, Queue
+from queuewise.policies.user import JOB_PARAMETERS, NODE_PARAMETERS, NotANumber, Own, check_function, find_own, uncompilable
+from queuewise.sim.compilation import JIT_DISABLED
+from queuewise.sim.rules import NODE_SCORING_SIGNATURE, SCORING_SIGNATURE, Order, scoring_function
+from queuewise.sim.state import (
+    CORES,
+    COUNT_SIZE,
+    F64,
+    FREE_CORES,
+    FREE_GPUS,
+    FREE_MEM_MIB,
+    GPUS,
+    MEM_MIB,
+    NODES,
+    OUTLOOK_SIZE,
+    PARAMS_SIZE,
+    RUNNING_NOW,
+    USER_CALLS,
+    Records,
+)
+from queuewise.sim.watch import run_watched
+
+OPTIONS = {"error_model": "numpy", "nogil": True, "boundscheck": True}
+
+# {call} is the user's function with the parameters it asks for. Records that it does not ask for are not built.
+SCORE_JOBS = """
+def score(facts, pending, number, now, outlook, params, out):
+    {queue}
+    {cluster}
+    state = outlook[{outlook_size}:]
+    for i in range(number):
+        row = facts[pending[i]]
+        job = Job({job})
+        value = {call}
+        if value != value:
+            raise NotANumber({reference!r}, row.index)
+        out[i] = value
+"""
+SCORE_NODES = """
+def score(facts, nodes, number, demand, out):
+    job = Demand({demand})
+    for i in range(number):
+        row = facts[nodes[i]]
+        node = Node({node})
+        value = {call}
+        if value != value:
+            raise NotANumber({reference!r}, row.index)
+        out[i] = value
+"""
+EXAMPLES: Mapping[str, Any] = {"now": 0.0, "state": np.zeros(1)}  # of parameters that are no records
+
+
+@dataclass(frozen=True, eq=False)
+class OwnScore:
+    """A score function that is ready to be used."""
+
+    own: Own
+    scorer: Callable[..., None]
+    compile_s: float
+
+    def make(self, jobs: Jobs) -> Order:
+        """The order that it gives; see OrderRule.make."""
+        if set(self.own.parameters) <= {"job"}:
+            return Order(once=self._score_once)
+        looks_around = "cluster" in self.own.parameters
+        return Order(function=self.scorer, looks_around=looks_around, memory=self.own.state_size)
+
+    def _score_once(self, facts: Records) -> F64:
+        scores = np.empty(len(facts))
+        count = np.zeros(COUNT_SIZE, np.int64)
+
+        def work() -> None:
+            count[USER_CALLS] += 1
+            with np.errstate(all="ignore"):
+                everybody = np.arange(len(facts), dtype=np.int32)
+                self.scorer(facts, everybody, len(facts), 0.0, np.zeros(OUTLOOK_SIZE), np.zeros(PARAMS_SIZE), scores)
+            count[USER_CALLS] += 1
+
+        run_watched(work, count, self.own.time_limit_s)
+        return scores
+
+
+def check_score(reference: str, parameters: Mapping[str, type | None]) -> Own:
+    """The function behind a reference, checked but not compiled."""
+    own = find_own(reference)
+    if own.is_class:
+        raise InputError(f"{own.name} is a class", where=own.where, hint="a class is a whole policy; an order or a placement is a function")
+    check_function(own, parameters)
+    return own
+
+
+def job_score(reference: str) -> OwnScore:
+    """A function of job, now, queue, cluster and state, compiled."""
+    own = check_score(reference, JOB_PARAMETERS)
+    return _compiled(own.reference, own.module, SCORE_JOBS)
+
+
+def node_score(reference: str) -> OwnScore:
+    """A function of node and job, compiled."""
+    own = check_score(reference, NODE_PARAMETERS)
+    return _compiled(own.reference, own.module, SCORE_NODES)
+
+
+@lru_cache(maxsize=64)
+def _compiled(reference: str, module: ModuleType, template: str) -> OwnScore:
+    """Compile once for each text of the file: a changed file is another module."""
+    own = find_own(reference)
+    began = time.perf_counter()
+    function = _compile_function(own, JOB_PARAMETERS if template is SCORE_JOBS else NODE_PARAMETERS)
+    scope = {
+        "function": function,
+        "NotANumber": NotANumber,
+        "Job": Job,
+        "Node": Node,
+        "Demand": Demand,
+        "sum_up": _sum_up,
+        "glance": _glance,
+    }
+    exec(_source(own, template), scope)
+    signature = SCORING_SIGNATURE if template is SCORE_JOBS else NODE_SCORING_SIGNATURE
+    scorer = scoring_function(scope["score"], signature=signature, cache=False)
+    return OwnScore(own, scorer, time.perf_counter() - began)
+
+
+def _source(own: Own, template: str) -> str:
+    def from_row(record: type[tuple[Any, ...]]) -> str:
+        return ", ".join(f"row.{field}" for field in record._fields)  # type: ignore[attr-defined]
+
+    return template.format(
+        queue="queue = sum_up(facts, pending, number, now)" if "queue" in own.parameters else "",
+        cluster="cluster = glance(outlook)" if "cluster" in own.parameters else "",
+        outlook_size=OUTLOOK_SIZE,
+        job=from_row(Job),
+        node=from_row(Node),
+        demand=", ".join(f"demand[{i}]" for i in range(len(Demand._fields))),
+        call=f"function({', '.join(own.parameters)})",
+        reference=own.reference,
+    )
+
+
+@njit(error_model="numpy", nogil=True)
+def _sum_up(facts: Any, pending: Any, number: int, now: float) -> Any:
+    """What there is to know of the jobs that wait."""
+    width = 0.0
+    work = 0.0
+    oldest = now
+    for i in range(number):
+        job = facts[pending[i]]
+        width += job.width
+        work += job.width * job.estimate
+        oldest = min(oldest, job.submit)
+    return Queue(number, width, work, oldest)
+
+
+@njit(error_model="numpy", nogil=True)
+def _glance(outlook: Any) -> Any:
+    """What there is to know of the cluster."""
+    if outlook[GPUS] > 0:
+        used = 1.0 - outlook[FREE_GPUS] / outlook[GPUS]
+    elif outlook[CORES] < np.inf:
+        used = 1.0 - outlook[FREE_CORES] / outlook[CORES]
+    else:
+        used = 1.0 - outlook[FREE_MEM_MIB] / outlook[MEM_MIB]
+    return Cluster(
+        outlook[NODES],
+        outlook[GPUS],
+        outlook[FREE_GPUS],
+        outlook[CORES],
+        outlook[FREE_CORES],
+        outlook[MEM_MIB],
+        outlook[FREE_MEM_MIB],
+        outlook[RUNNING_NOW],
+        used,
+    )
+
+
+def _compile_function(own: Own, parameters: Mapping[str, type | None]) -> Any:
+    function = _with_compiled_neighbours(own.value)
+    if JIT_DISABLED:
+        return function
+    examples = [EXAMPLES[name] if parameters[name] is None else parameters[name]() for name in own.parameters]  # type: ignore[misc]
+    try:
+        function.compile(tuple(typeof(example) for example in examples))
+    except Exception as error:  # the compiler has many ways to say no
+        raise uncompilable(own, error) from None
+    (signature,) = function.nopython_signatures
+    if not isinstance(signature.return_type, types.Number | types.Boolean):
+        found = "None on some way through it" if isinstance(signature.return_type, types.Optional) else str(signature.return_type)
+        raise InputError(f"{own.name} returns {found}, not a number", where=own.where, hint="return one number: the least goes first")
+    return function
+
+
+def _with_compiled_neighbours(function: FunctionType) -> Any:
+    """The function compiled, in a scope in which the other functions of its file are compiled too, so that it can call them."""
+    scope = dict(function.__globals__)
+
+    def compiled(plain: FunctionType) -> Any:
+        return njit(**OPTIONS)(FunctionType(plain.__code__, scope, plain.__name__, plain.__defaults__, plain.__closure__))  # type: ignore[call-overload]
+
+    for name, value in function.__globals__.items():
+        if isinstance(value, FunctionType) and value.__module__ == function.__module__:
+            scope[name] = compiled(value)
+    return compiled(function)

@@ -1,0 +1,245 @@
+"""Policies of a user's own: `mine.py:name` names a function or a class in a file.
+
+`find_own` loads the file, `check_function` checks what can be checked without running the function: that its parameters and the fields it
+reads are ones there are, and that it changes nothing it must not. What is wrong is told with the file and the line, and so
+is what goes wrong later, when it is compiled (`uncompilable`) or run (`explained`). Files are read anew when they have changed.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import inspect
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from types import FunctionType, ModuleType
+from typing import Any
+
+from queuewise.errors import InputError, unknown_name
+from queuewise.policies.records import Cluster, Demand, Job, Node, Queue
+
+SUFFIX = ".py"
+TIME_LIMIT_S = 20.0  # for one scoring of the queue; a file may set its own TIME_LIMIT_S
+JOB_PARAMETERS: Mapping[str, type | None] = {"job": Job, "now": None, "queue": Queue, "cluster": Cluster, "state": None}
+NODE_PARAMETERS: Mapping[str, type | None] = {"node": Node, "job": Demand}
+
+
+class NotANumber(ArithmeticError):
+    """(reference, index): the function returned NaN for this job or node."""
+
+
+@dataclass(frozen=True, eq=False)
+class Own:
+    """A function or a class that a user wrote."""
+
+    reference: str  # as the user names it
+    path: str
+    module: ModuleType
+    value: Any  # a function or a class
+    tree: ast.Module
+
+    @property
+    def name(self) -> str:
+        return self.reference.rpartition(":")[2]
+
+    @property
+    def is_class(self) -> bool:
+        return isinstance(self.value, type)
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        return tuple(inspect.signature(self.value).parameters)
+
+    @property
+    def where(self) -> str:
+        """The line at which it is defined."""
+        line = self.definition.lineno if self.definition is not None else self.value.__code__.co_firstlineno
+        return f"{self.path}:{line}"
+
+    @property
+    def definition(self) -> ast.FunctionDef | ast.ClassDef | None:
+        named = (node for node in self.tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name == self.name)
+        return next(named, None)
+
+    @property
+    def time_limit_s(self) -> float:
+        return float(self.setting("TIME_LIMIT_S", TIME_LIMIT_S, "a number of seconds above 0", lambda value: value > 0))
+
+    @property
+    def state_size(self) -> int:
+        return int(self.setting("STATE_SIZE", 0, "a whole number of 0 or more", lambda value: value >= 0 and value == int(value)))
+
+    @property
+    def uses_predictions(self) -> bool:
+        return any(isinstance(node, ast.Attribute) and node.attr == "predicted" for node in ast.walk(self.tree))
+
+    def setting(self, name: str, default: float, wanted: str, valid: Callable[[float], bool]) -> float:
+        """A number that the file may set."""
+        value = getattr(self.module, name, default)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not valid(value):
+            raise InputError(f"{name} is {value!r}", where=self.path, hint=f"make it {wanted}")
+        return value
+
+
+def is_reference(name: str) -> bool:
+    """Whether a part of a policy's name is `FILE.py:NAME`."""
+    return SUFFIX + ":" in name or name.endswith(SUFFIX)
+
+
+def find_own(reference: str) -> Own:
+    """The function or class that a reference names."""
+    file, _, name = reference.rpartition(":")
+    if not file.endswith(SUFFIX) or not name.isidentifier():
+        raise InputError(f"{reference!r} names no function", hint="write FILE.py:NAME, for example mine.py:my_score")
+    path = Path(file)
+    try:
+        source = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        problem = error.strerror if isinstance(error, OSError) else "it is not text"
+        raise InputError(
+            f"cannot be read: {problem}", where=file, hint=f"queuewise new-policy {path.stem} writes one to begin with"
+        ) from None
+    module, tree = _load(file, source)
+    public = [key for key, value in vars(module).items() if isinstance(value, type | FunctionType) and value.__module__ == module.__name__]
+    if not hasattr(module, name):
+        raise InputError(f"has no {name!r}", where=file, hint=unknown_name("name", name, public).hint)
+    value = getattr(module, name)
+    value = getattr(value, "py_func", value)  # a function that is compiled already
+    if not isinstance(value, type | FunctionType):
+        raise InputError(f"{name} is a {type(value).__name__}, neither a function nor a class", where=file, hint=f"known: {public}")
+    return Own(reference, file, module, value, tree)
+
+
+@lru_cache(maxsize=64)
+def _load(file: str, source: str) -> tuple[ModuleType, ast.Module]:
+    """Run the file, once for each text it has had."""
+    module = ModuleType("queuewise_own_" + hashlib.sha256(f"{file}\n{source}".encode()).hexdigest()[:16])
+    module.__file__ = file
+    sys.modules[module.__name__] = module  # where pickle and dataclasses look for it
+    sys.path.insert(0, str(Path(file).resolve().parent))  # it may import its neighbours
+    try:
+        tree = ast.parse(source, file)
+        exec(compile(tree, file, "exec"), vars(module))
+    except SyntaxError as error:
+        raise InputError(f"is no Python: {error.msg}", where=f"{file}:{error.lineno}", hint="mend the line") from None
+    except Exception as error:
+        raise InputError(
+            f"cannot be loaded: {type(error).__name__}: {error}", where=_place(error, file) or file, hint="run it with python to see more"
+        ) from None
+    finally:
+        sys.path.pop(0)
+    return module, tree
+
+
+# --- checks
+
+
+def check_function(own: Own, known: Mapping[str, type | None]) -> None:
+    """Check parameters, the fields read of them, and that none is changed."""
+    for name, parameter in inspect.signature(own.value).parameters.items():
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD) or name not in known:
+            raise InputError(
+                f"{own.name} has a parameter {str(parameter).split('=', maxsplit=1)[0].strip()!r}, which nothing is known for",
+                where=own.where,
+                hint=f"{unknown_name('parameter', name, known).hint}; take any of them, in any order",
+            )
+    if "state" in own.parameters and not own.state_size:
+        raise InputError(
+            f"{own.name} keeps a state, but the file does not say how large",
+            where=own.where,
+            hint="add STATE_SIZE = 4 for four numbers",
+        )
+    if isinstance(own.definition, ast.FunctionDef):
+        for node in ast.walk(own.definition):
+            _check_access(own, node, known)
+
+
+def _check_access(own: Own, node: ast.AST, known: Mapping[str, type | None]) -> None:
+    if not isinstance(node, ast.Attribute):
+        return
+    where = f"{own.path}:{node.lineno}"
+    if not isinstance(node.ctx, ast.Load):
+        raise InputError(f"{own.name} changes {ast.unparse(node)}", where=where, hint="records are read-only; keep numbers in state")
+    name = node.value.id if isinstance(node.value, ast.Name) else ""
+    record = known.get(name) if name in own.parameters else None
+    fields: Sequence[str] = record._fields if record is not None else (node.attr,)  # type: ignore[attr-defined]
+    if node.attr not in fields:
+        raise InputError(f"{name} has no field {node.attr!r}", where=where, hint=unknown_name("field", node.attr, fields).hint)
+
+
+# --- what goes wrong later
+
+
+@contextmanager
+def explained(own: Sequence[Own]) -> Iterator[None]:
+    """Turn what a user's code raises into an InputError that names the file and the line."""
+    try:
+        yield
+    except InputError:
+        raise
+    except TimeoutError:
+        names = " or ".join(o.name for o in own)
+        raise InputError(
+            f"{names} has not returned within {min(o.time_limit_s for o in own):g} s",
+            where=own[0].where,
+            hint="does it loop for ever? If it only is slow, set TIME_LIMIT_S in the file",
+        ) from None
+    except NotANumber as error:
+        reference, index = error.args
+        culprit = next(o for o in own if o.reference == reference)
+        thing = "node" if "node" in culprit.parameters else "job"
+        raise InputError(
+            f"{culprit.name} returned NaN for {thing} {index} (counted from 0)",
+            where=culprit.where,
+            hint="return a number, or inf to go last; 0/0 and inf−inf are NaN",
+        ) from None
+    except Exception as error:
+        places = [place for o in own if (place := _place(error, o.path))]
+        if not places and isinstance(error, IndexError) and own:
+            places = [own[0].where]  # compiled code does not tell the line of an index out of bounds
+        if not places:
+            raise
+        raise InputError(
+            f"{type(error).__name__}: {error}" if str(error) else type(error).__name__,
+            where=places[0],
+            hint="the policy raised this while it was running",
+        ) from None
+
+
+def uncompilable(own: Own, error: Exception) -> InputError:
+    """What the compiler said, in one line, at the line it said it of."""
+    text = str(error)
+    lines = re.findall(rf'File "[^"]*{re.escape(Path(own.path).name)}", line (\d+)', text)
+    undefined = re.search(r"name '(\w+)' is not defined", text)  # for these the compiler does not tell the line
+    if undefined:
+        lines += [node.lineno for node in ast.walk(own.tree) if isinstance(node, ast.Name) and node.id == undefined[1]]
+    where = f"{own.path}:{lines[-1]}" if lines else own.where
+    return InputError(
+        f"{own.name} cannot be compiled: {_gist(text)}",
+        where=where,
+        hint="use numbers, the records' fields, math, NumPy on arrays and functions of the same file; a class may do anything, slowly",
+    )
+
+
+def _gist(text: str) -> str:
+    """The one line of a compiler's message that says most."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    telling = [line for line in lines if re.match(r"(Unknown attribute|Untyped global|NameError|No implementation|Cannot |Invalid )", line)]
+    chosen = telling[0] if telling else next((line for line in lines if not line.startswith("Failed in")), "it says no more")
+    return chosen if len(chosen) <= 200 else chosen[:200] + " …"
+
+
+def _place(error: BaseException, file: str) -> str | None:
+    """FILE:LINE of the last line of the file that the error went through."""
+    place = None
+    trace = error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename == file:
+            place = f"{file}:{trace.tb_lineno}"
+        trace = trace.tb_next
+    return place
