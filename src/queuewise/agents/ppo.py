@@ -36,6 +36,7 @@ from queuewise.envs.building import Arena
 from queuewise.errors import InputError
 
 KL_SLACK = 1.5  # an update ends when the divergence is this many times the target
+UNLIKELY = -80.0  # log of a probability of nothing; the exponential of far lower numbers is slow
 LOSSES = ("loss/policy", "loss/value", "policy/entropy", "policy/kl", "policy/clip_fraction")
 
 
@@ -97,8 +98,7 @@ class Ppo:
         for t in range(len(rollout.actions)):
             logits, values = worker.network.policy(rollout.observations[t], rollout.masks[t])
             log_probs = (logits / self.temperature).log_softmax(1)
-            noise = torch.empty_like(log_probs).exponential_(generator=worker.random)
-            actions = (log_probs.exp() / noise).argmax(1)  # an exponential race: each action wins as often as its probability says
+            actions = draw(log_probs, rollout.masks[t], worker.random)
             step = stage.step(actions, rollout.observations[t + 1], rollout.masks[t + 1])
             rollout.actions[t] = actions
             rollout.log_probs[t] = log_probs.gather(1, actions.unsqueeze(1)).squeeze(1)
@@ -148,7 +148,7 @@ class Ppo:
                 losses = self._differentiate([piece[number] for piece in pieces], entropy, epoch, number)
                 if ppo.target_kl is not None and losses[3] > KL_SLACK * ppo.target_kl:
                     return self._statistics(sums, norm, steps, rate, entropy)
-                norm += float(nn.utils.clip_grad_norm_(self.network.parameters(), ppo.max_gradient))
+                norm += float(nn.utils.clip_grad_norm_(self.crew.workers[0].parameters, ppo.max_gradient))
                 self.optimiser.step()
                 sums += losses
                 steps += 1
@@ -190,7 +190,8 @@ class Ppo:
             old = self._in_outputs(old_values)
             errors = torch.max(errors, (old + (values - old).clamp(-ppo.clip_value, ppo.clip_value) - targets).square())
         value_loss = 0.5 * errors.mean()
-        entropy = -(log_probs.exp() * log_probs).sum(1).mean()  # an illegal action has probability 0 and adds 0
+        likely = log_probs.clamp(min=UNLIKELY)  # an illegal action adds nothing either way
+        entropy = -(likely.exp() * likely).sum(1).mean()
         loss = policy_loss + ppo.value_weight * value_loss - entropy_weight * entropy
         with torch.no_grad():
             divergence = (ratio - 1.0 - log_ratio).mean()  # never negative, low variance (Schulman, 2020)
@@ -243,6 +244,15 @@ class Ppo:
 
     def close(self) -> None:
         self.crew.close()
+
+
+def draw(log_probs: Tensor, mask: Tensor, random: torch.Generator) -> Tensor:
+    """[B] legal actions, each as often as its probability says: where a uniform number falls in the cumulated probabilities."""
+    heights = (log_probs.clamp(min=UNLIKELY).exp() * mask).cumsum(1)
+    level = torch.rand(len(mask), 1, generator=random) * heights[:, -1:]
+    actions = (heights <= level).sum(1)
+    rounded_up = actions == mask.shape[1]  # the product may round to the whole height
+    return torch.where(rounded_up, log_probs.argmax(1), actions)
 
 
 def check_split(ppo: PpoSettings) -> None:

@@ -2,7 +2,8 @@
 
 Mean and deviation of every feature are taken once, before training, from play by chance, and then stay: a network never sees the same
 state in two ways. They are kept with the weights. One pair of numbers a feature, shared by all rows of jobs and of hosts and by the whole
-lookahead, so that they fit any number of those. What says that a row is used stays as it is, and unused rows stay zero.
+lookahead, so that they fit any number of those. What says that a row is used, or that its job is being placed, stays as it is; unused rows
+stay zero.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from queuewise.envs.table import F32
 
 CONSTANT = 1e-4  # a feature that deviates less was constant in play: it is shifted and not stretched
 LEAST = 0.01  # smallest deviation that is divided by
+FLAGS = ("present", "host_present", "current")  # their zero means no
 PARTS = ("global", "lookahead", "jobs", "hosts")
 
 
@@ -47,15 +49,16 @@ def identity(layout: Layout) -> Scaling:
 def measure_scaling(layout: Layout, observations: F32) -> Scaling:
     """From [N, F] observations as the environment gives them."""
     means, scales = {}, {}
+    names = {"jobs": layout.job_features, "hosts": layout.host_features}
     for part, values in layout.parts(observations).items():
         rows = values.reshape(-1, 1) if part == "lookahead" else values.reshape(-1, values.shape[-1])
-        tokens = part in ("jobs", "hosts")
-        rows = rows[rows[:, 0] > 0] if tokens else rows
+        rows = rows[rows[:, 0] > 0] if part in names else rows
         mean = rows.mean(0, dtype=np.float64) if len(rows) else np.zeros(rows.shape[1])
         deviation = rows.std(0, dtype=np.float64) if len(rows) else np.zeros(rows.shape[1])
         scale = np.where(deviation < CONSTANT, 1.0, 1.0 / np.maximum(deviation, LEAST))
-        if tokens:
-            mean[0], scale[0] = 0.0, 1.0
+        for index, name in enumerate(names.get(part, ())):
+            if name in FLAGS:
+                mean[index], scale[index] = 0.0, 1.0
         means[part], scales[part] = torch.from_numpy(mean).float(), torch.from_numpy(scale).float()
     return Scaling(means, scales)
 

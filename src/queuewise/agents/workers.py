@@ -43,7 +43,7 @@ class Rollout:
     def rows(self, chosen: Tensor) -> tuple[Tensor, ...]:
         """Observations, masks, actions, log probabilities, advantages, targets and values of these frames."""
         columns = (self.observations[:-1], self.masks[:-1], self.actions, self.log_probs, self.advantages, self.targets, self.values[:-1])
-        return tuple(column.flatten(0, 1)[chosen] for column in columns)
+        return tuple(column.flatten(0, 1).index_select(0, chosen) for column in columns)
 
 
 class Worker:
@@ -51,6 +51,7 @@ class Worker:
         self.stage, self.network = stage, network
         self.rollout = Rollout(steps, stage.num_envs, stage.spec.observation_size, stage.spec.num_actions)
         self.random = torch.Generator().manual_seed(seed)
+        self.parameters = list(network.parameters())
 
     def look(self) -> None:
         """Put the present state where the next rollout begins from."""
@@ -73,7 +74,7 @@ class Crew:
 
     def add_gradients(self) -> None:
         """The mean of the workers' gradients, into those of the first."""
-        for shared, *others in zip(*(worker.network.parameters() for worker in self.workers), strict=True):
+        for shared, *others in zip(*(worker.parameters for worker in self.workers), strict=True):
             if shared.grad is not None:
                 for other in others:
                     shared.grad += other.grad
@@ -81,7 +82,8 @@ class Crew:
 
     def forget_gradients(self) -> None:
         for worker in self.workers:
-            worker.network.zero_grad(set_to_none=True)
+            for parameter in worker.parameters:
+                parameter.grad = None
 
     def close(self) -> None:
         if self._pool is not None:

@@ -37,9 +37,8 @@ class Hosts(Network):
     def forward(self, observations: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
         parts = self.parts(observations)
         rows, columns = mask[:, :-1].nonzero(as_tuple=True)
-        placed = parts.jobs[
-            torch.arange(len(mask)), parts.jobs[:, :, self.current].argmax(1)
-        ]  # the job being placed is the one with tasks left
+        being_placed = parts.jobs[:, :, self.current : self.current + 1] > 0  # one job, or none while all wait
+        placed = (parts.jobs * being_placed).sum(1)
         job = self.job(torch.cat([placed, summarise(parts)], dim=1)).relu()
         hosts = self.host(parts.hosts)
         context = job + self.found(self._look(job, hosts.relu(), parts.hosts[:, :, 0] == 0))

@@ -1,0 +1,143 @@
+"""Networks: masks are kept, rows may be permuted, and sizes may change."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from agents_setup import small_arena
+from queuewise.agents.networks import NETWORKS, build_network, network_class
+from queuewise.agents.networks.base import ILLEGAL, Network
+from queuewise.agents.settings import NetworkSettings
+from queuewise.agents.spec import Spec
+from queuewise.agents.stage import Stage
+from queuewise.agents.warmup import play_by_chance
+from queuewise.envs.features import NUM_GLOBAL, Layout
+from queuewise.errors import InputError
+
+PAIRS = [(name, problem) for name in NETWORKS for problem in sorted(network_class(name).problems)]
+TOKEN_PAIRS = [pair for pair in PAIRS if pair[0] != "mlp"]
+SIZES = NetworkSettings(width=16, heads=2)
+
+
+def played(problem: str) -> tuple[Spec, Tensor, Tensor]:
+    """States met in play, with their masks."""
+    stage = Stage(small_arena(problem), 3, seed=1)
+    play_by_chance(stage, 1)
+    rows, masks = [], []
+    for _ in range(12):
+        row, mask = torch.zeros(3, stage.spec.observation_size), torch.zeros(3, stage.spec.num_actions, dtype=torch.bool)
+        stage.write(row, mask)
+        stage.step(torch.multinomial(mask.float(), 1).squeeze(1), torch.zeros_like(row), torch.zeros_like(mask))
+        rows.append(row)
+        masks.append(mask)
+    return stage.spec, torch.cat(rows), torch.cat(masks)
+
+
+def network_for(name: str, spec: Spec, outputs: int = 1) -> Network:
+    """With weights large enough that scores differ."""
+    network = build_network(name, spec, SIZES, seed=3, outputs=outputs)
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter.add_(torch.randn(parameter.shape, generator=torch.Generator().manual_seed(parameter.numel())), alpha=0.2)
+    return network
+
+
+@pytest.mark.parametrize(("name", "problem"), PAIRS)
+@pytest.mark.parametrize("outputs", [1, 5])
+def test_shapes_and_masks(name: str, problem: str, outputs: int) -> None:
+    spec, rows, masks = played(problem)
+    scores, values = network_for(name, spec, outputs)(rows, masks)
+    assert scores.shape == (len(rows), spec.num_actions, outputs)
+    assert values.shape == (len(rows), outputs)
+    assert (scores[~masks] == ILLEGAL).all()
+    assert (scores[masks].abs() < 1e3).all()
+    assert scores[masks].std() > 0.01
+
+
+@pytest.mark.parametrize(("name", "problem"), PAIRS)
+def test_every_weight_learns(name: str, problem: str) -> None:
+    spec, rows, masks = played(problem)
+    network = network_for(name, spec)
+    logits, values = network.policy(rows, masks)
+    (logits[masks].square().sum() + values.square().sum()).backward()  # type: ignore[no-untyped-call]
+    assert [name for name, weight in network.named_parameters() if weight.grad is None or not weight.grad.any()] == []
+
+
+@pytest.mark.parametrize(("name", "problem"), TOKEN_PAIRS)
+def test_permuting_jobs_and_hosts_permutes_the_scores(name: str, problem: str) -> None:
+    spec, rows, masks = played(problem)
+    network = network_for(name, spec)
+    window, hosts = spec.layout.window, spec.layout.hosts
+    jobs, places = torch.randperm(window), torch.arange(hosts).flip(0)
+    scores, values = network.policy(rows, masks)
+    order = {
+        "job": jobs,
+        "host": places,
+        "joint": (jobs.unsqueeze(1) * hosts + places).flatten(),
+    }[problem]
+    actions = torch.cat([order, torch.tensor([spec.num_actions - 1])])
+    moved, moved_values = network.policy(permuted(rows, spec.layout, jobs, places), masks[:, actions])
+    assert torch.allclose(moved, scores[:, actions], atol=1e-5)
+    assert torch.allclose(moved_values, values, atol=1e-5)
+    assert not torch.allclose(moved, scores, atol=1e-3)
+
+
+def permuted(rows: Tensor, layout: Layout, jobs: Tensor, hosts: Tensor) -> Tensor:
+    first = NUM_GLOBAL + layout.units
+    (window, fj), (number, fh) = layout.shapes["jobs"], layout.shapes["hosts"]
+    middle = first + window * fj
+    shown = rows[:, first:middle].view(-1, window, fj)[:, jobs].flatten(1)
+    places = rows[:, middle:].view(-1, number, fh)[:, hosts].flatten(1)
+    return torch.cat([rows[:, :first], shown, places], dim=1)
+
+
+@pytest.mark.parametrize(("name", "problem"), TOKEN_PAIRS)
+def test_weights_serve_other_windows_and_numbers_of_hosts(name: str, problem: str) -> None:
+    """Empty slots and hosts that are not there change nothing: the same weights score the same choices."""
+    spec, rows, masks = played(problem)
+    network = network_for(name, spec)
+    layout = Layout(spec.layout.window + 3, spec.layout.hosts + 2, spec.layout.units)
+    larger = build_network(name, Spec(problem, layout), SIZES, seed=0)
+    larger.load_state_dict(network.state_dict())
+    (window, fj), (number, fh) = spec.layout.shapes["jobs"], spec.layout.shapes["hosts"]
+    first = NUM_GLOBAL + spec.layout.units
+    parts = [rows[:, :first], rows[:, first : first + window * fj], torch.zeros(len(rows), 3 * fj)]
+    wide = torch.cat([*parts, rows[:, first + window * fj :], torch.zeros(len(rows), 2 * fh)], dim=1)
+    grids = {"job": (window, 1, 3, 0), "host": (1, number, 0, 2), "joint": (window, number, 3, 2)}
+    slots, hosts, more_slots, more_hosts = grids[problem]
+    pad = torch.nn.functional.pad
+    choices = pad(masks[:, :-1].view(-1, slots, hosts), (0, more_hosts, 0, more_slots)).flatten(1)
+    wide_masks = torch.cat([choices, masks[:, -1:]], dim=1)
+    scores, values = network.policy(rows, masks)
+    wide_scores, wide_values = larger.policy(wide, wide_masks)
+    assert torch.allclose(wide_scores[wide_masks], scores[masks], atol=1e-5)
+    assert torch.allclose(wide_values, values, atol=1e-5)
+
+
+def test_equal_seeds_build_equal_weights_and_leave_the_random_stream_alone() -> None:
+    spec = Spec("job", Layout(4, 2, 8))
+    torch.manual_seed(9)
+    expected = torch.rand(1)
+    torch.manual_seed(9)
+    first, again, other = (build_network("kernel", spec, SIZES, seed=seed).state_dict() for seed in (1, 1, 2))
+    assert torch.equal(torch.rand(1), expected)
+    assert all(torch.equal(first[name], again[name]) for name in first)
+    assert not torch.equal(first["job.weight"], other["job.weight"])
+
+
+@pytest.mark.parametrize("problem", ["host", "joint"])
+def test_a_network_for_another_problem_is_refused(problem: str) -> None:
+    with pytest.raises(InputError, match=f"cannot decide the {problem} problem .*--net mlp or"):
+        build_network("kernel", Spec(problem, Layout(4, 2, 8)), SIZES, seed=0)
+
+
+def test_heads_divide_the_width() -> None:
+    with pytest.raises(InputError, match="3 heads do not divide a width of 16"):
+        build_network("attn", Spec("job", Layout(4, 2, 8)), NetworkSettings(width=16, heads=3), seed=0)
+
+
+def test_unknown_network() -> None:
+    with pytest.raises(InputError, match="did you mean 'kernel'"):
+        build_network("kernl", Spec("job", Layout(4, 2, 8)), SIZES, seed=0)
