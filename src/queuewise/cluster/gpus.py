@@ -1,7 +1,7 @@
 """The catalogue of GPU kinds: what a GPU of each kind holds, computes and draws, and where the figures come from.
 
 A kind has one name here and any number of spellings in logs; `gpu_kind` resolves all of them. Figures are per GPU
-as a scheduler sees it (half of a two-chip board). `fp16_tflops` is the dense half-precision peak with fp32
+as a scheduler sees it (a K80 board is two; an MI250 module is given as one). `fp16_tflops` is the dense half-precision peak with fp32
 accumulation on the matrix units where there are any, and the fp32 peak on cards whose half precision is not faster.
 Adding a kind is one line in `CATALOGUE` (and one in docs/clusters.md; a test compares them).
 """
@@ -50,7 +50,7 @@ CATALOGUE: tuple[GpuKind, ...] = (
     _kind("H200", 141, 989.4, 66.9, 700, "NVIDIA H200 data sheet, SXM"),
     _kind("RTX3090", 24, 71.0, 35.6, 350, "NVIDIA Ampere GA102 architecture paper"),
     _kind("RTX4090", 24, 165.2, 82.6, 450, "NVIDIA Ada architecture paper"),
-    _kind("MI250", 128, 362.1, 45.3, 500, "AMD Instinct MI250 data sheet, both chips of a module"),
+    _kind("MI250", 128, 362.1, 45.3, 500, "AMD Instinct MI250 data sheet, the whole module, whose two chips may appear as two GPUs"),
     _kind("MISC", 12, 4.4, 4.4, 150, "PAI's name for its older GPUs (K40m, K80, M60); figures of K80"),
     _kind("G2", 24, 125.0, 31.2, 150, "openb hides the model; our guess: figures of A10"),
     _kind("G3", 40, 312.0, 19.5, 400, "openb hides the model; our guess: figures of A100-40"),
