@@ -37,7 +37,7 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, left: int = 
 
 def machine(results: Results) -> str:
     facts = results["rates"]["machine"]
-    busiest = max(part["machine"]["load_average"] for part in results.values())
+    busiest = max(part["machine"]["load_average"] for name, part in results.items() if name not in ("reading", "drawing"))
     return (
         f"{facts['cpu']}, {facts['cores']} cores, {facts['system']}, Python {facts['python']}, Numba {facts['numba']}, "
         f"NumPy {facts['numpy']}. Load average at the start of a part: at most {busiest:.1f}."
@@ -86,6 +86,30 @@ def lublin(results: Results) -> str:
         for row in results["lublin"]["replays"]
     ]
     return table(["policy", "mean wait, s", "Queuewise, jobs/s", "others, jobs/s"], rows)
+
+
+def reading(results: Results) -> str:
+    part = results["reading"]
+    large, info = part["large"], part["info"]
+    rows = [
+        [f"SWF of {large['rows']:,} rows, {large['file_mib']:,.0f} MiB", *_took(large)],
+        ["`queuewise workload info HPC2N-2002-2.2-cln.swf.gz` (202,871 jobs), whole command", *_took(info)],
+    ]
+    return table(["", "seconds", "processor s", "peak memory, GiB"], rows) + _busy(part)
+
+
+def drawing(results: Results) -> str:
+    part = results["drawing"]
+    rows = [[f"`{row['model']}`", f"{row['jobs']:,}", *_took(row)] for row in part["models"]]
+    return table(["model", "jobs", "seconds", "processor s", "peak memory, GiB"], rows) + _busy(part)
+
+
+def _took(row: Row) -> list[str]:
+    return [f"{row['seconds']:.2f}", f"{row['cpu_s']:.2f}", f"{row['peak_memory_mib'] / 1024:.2f}"]
+
+
+def _busy(part: Results) -> str:
+    return f"\n\nLoad average at the start: {part['machine']['load_average']:.1f} on {part['machine']['cores']} cores."
 
 
 def growth_by_jobs(results: Results) -> str:
@@ -138,7 +162,7 @@ def _cost_chart(key: str, title: str, rows: list[Row], x: str, x_label: str, *, 
 
 
 TABLES: dict[str, Callable[[Results], str]] = {
-    make.__name__: make for make in (machine, rates, start_up, memory, baselines, lublin, growth_by_jobs, growth_by_queue)
+    make.__name__: make for make in (machine, rates, start_up, memory, baselines, lublin, growth_by_jobs, growth_by_queue, reading, drawing)
 }
 
 

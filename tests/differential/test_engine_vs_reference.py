@@ -131,6 +131,18 @@ def test_long_queues_of_gangs(seed: int) -> None:
         assert_same_schedule(case, f"{order}+{backfill}@{placement}", DISPATCHES[seed % 2])
 
 
+@pytest.mark.parametrize("jobs", [30, pytest.param(60, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("seed", range(12))
+def test_backlogs_under_conservative_backfill(seed: int, jobs: int) -> None:
+    """Deep queues: planning ends early when the jobs left are too long for the gaps, and that must cost nobody a start."""
+    case = queue_of_gangs(seed)
+    first = case.workload.take(slice(0, jobs))
+    case = dataclasses.replace(case, workload=first.replace(submit=np.floor(first.submit / 4)), estimate=case.estimate[:jobs])
+    order = ("fcfs", "sjf", "largest", "wfp3")[seed % 4]
+    for backfill, placement in (("conservative", "pack"), ("conservative:sjf", ("first", "spread", "random", "tier")[seed % 4])):
+        assert_same_schedule(case, f"{order}+{backfill}@{placement}", DISPATCHES[seed % 2])
+
+
 def test_a_job_that_overtakes_the_head_ends_its_reservation() -> None:
     submit, runtime, known, tasks, gpus = np.array(
         [

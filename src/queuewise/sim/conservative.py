@@ -12,15 +12,17 @@ import numpy as np
 from queuewise.sim.compilation import inline, kernel
 from queuewise.sim.keys import estimate_left
 from queuewise.sim.lifecycle import start_placed
-from queuewise.sim.machine import WHOLE, has_room, rebuild, take_exactly
+from queuewise.sim.machine import WHOLE, copy_machine, has_room, rebuild, take_exactly
 from queuewise.sim.placement import place, runtime_factor
-from queuewise.sim.queue import SECONDARY, dequeue, enqueue, first_in_order
+from queuewise.sim.queue import SECONDARY, dequeue, enqueue, first_in_order, shortest_queued
 from queuewise.sim.reserve import order_by_expected_end
 from queuewise.sim.state import (
     DEPTH,
+    DYNAMIC,
     GPU_STRIDE,
     NO_LIMIT,
     NOW,
+    NUM_CLASSES,
     NUM_NODES,
     PENDING_JOBS,
     PLACED,
@@ -38,34 +40,41 @@ from queuewise.sim.tables import view
 
 @inline
 def _bits_in(word: int) -> int:
-    number = 0
-    while word:
-        word &= word - 1
-        number += 1
-    return number
+    """How many bits are set: sums of neighbours, in parallel within the word."""
+    word -= (word >> 1) & 0x5555555555555555
+    word = (word & 0x3333333333333333) + ((word >> 2) & 0x3333333333333333)
+    word = (word + (word >> 4)) & 0x0F0F0F0F0F0F0F0F
+    word += word >> 8
+    word += word >> 16
+    word += word >> 32
+    return word & 0x7F
 
 
-@inline
-def _keep_least(w: World, n: int, row, at: int, others, other: int) -> None:  # type: ignore[no-untyped-def]
-    """Let moment `at` of the profile `row` hold, for node n, the least of itself and of moment `other` of `others`."""
+@kernel
+def _keep_least(w: World, least, row, at: int) -> None:  # type: ignore[no-untyped-def]
+    """Let `least` hold the least of itself and of moment `at` of the profile."""
     mask, share, cpu, mem = row
-    other_mask, other_share, other_cpu, other_mem = others
-    cpu[at, n] = min(cpu[at, n], other_cpu[other, n])
-    mem[at, n] = min(mem[at, n], other_mem[other, n])
-    both = mask[at, n] & other_mask[other, n]
-    if w.sizes[SHARES]:
-        base = n * w.sizes[GPU_STRIDE]
+    least_mask, least_share, least_cpu, least_mem = least
+    for n in range(w.sizes[NUM_NODES] if share.shape[1] else 0):
         for g in range(w.node_gpus[n]):
-            mine = WHOLE if (mask[at, n] >> g) & 1 else share[at, base + g]
-            its = WHOLE if (other_mask[other, n] >> g) & 1 else other_share[other, base + g]
-            share[at, base + g] = 0 if (both >> g) & 1 else min(mine, its)
-    mask[at, n] = both
+            slot = n * w.sizes[GPU_STRIDE] + g
+            mine = WHOLE if (least_mask[0, n] >> g) & 1 else least_share[0, slot]
+            its = WHOLE if (mask[at, n] >> g) & 1 else share[at, slot]
+            least_share[0, slot] = 0 if (least_mask[0, n] & mask[at, n]) >> g & 1 else min(mine, its)
+    for n in range(mask.shape[1]):
+        least_mask[0, n] &= mask[at, n]
+    for n in range(cpu.shape[1]):
+        least_cpu[0, n] = min(least_cpu[0, n], cpu[at, n])
+    for n in range(mem.shape[1]):
+        least_mem[0, n] = min(least_mem[0, n], mem[at, n])
 
 
 @kernel
 def _copy_moment(row, at: int, others, other: int) -> None:  # type: ignore[no-untyped-def]
     for field in range(4):
-        row[field][at] = others[field][other]
+        target, source = row[field], others[field]
+        for i in range(target.shape[1]):
+            target[at, i] = source[other, i]
 
 
 @kernel
@@ -101,8 +110,10 @@ def _room(w: World, c: int, row, at: int) -> int:  # type: ignore[no-untyped-def
 def _change(w: World, row, at: int, c: int, n: int, tasks: int, gpus: int, sign: int) -> None:  # type: ignore[no-untyped-def]
     """Give a piece back to a moment (sign 1) or take it (sign -1)."""
     mask, share, cpu, mem = row
-    cpu[at, n] += sign * tasks * w.class_cpu[c]
-    mem[at, n] += sign * tasks * w.class_mem[c]
+    if w.class_cpu[c] > 0:
+        cpu[at, n] += sign * tasks * w.class_cpu[c]
+    if w.class_mem[c] > 0:
+        mem[at, n] += sign * tasks * w.class_mem[c]
     if w.class_gpus[c] > 0:
         mask[at, n] ^= gpus
     elif w.class_milli[c] > 0:
@@ -121,10 +132,9 @@ def _profile_of_running(w: World, m: Machine, s: State, times, row) -> int:  # t
     mask, share, cpu, mem = row
     times[0] = s.clock[NOW]
     mask[0] = view(m.free_mask, mask.shape[1])
+    share[0] = view(m.share_free, share.shape[1])
     cpu[0] = view(m.free_cpu, cpu.shape[1])
     mem[0] = view(m.free_mem, mem.shape[1])
-    if w.sizes[SHARES]:
-        share[0] = view(m.share_free, share.shape[1])
     order = order_by_expected_end(s)
     ends = s.scratch
     last = 0
@@ -142,14 +152,28 @@ def _profile_of_running(w: World, m: Machine, s: State, times, row) -> int:  # t
 
 @kernel
 def _load(w: World, z: Machine, row, at: int) -> None:  # type: ignore[no-untyped-def]
-    """Make z the machine of one moment."""
+    """Make z the machine of one moment; what no job asks for it has already."""
     mask, share, cpu, mem = row
     view(z.free_mask, mask.shape[1])[:] = mask[at]
+    view(z.share_free, share.shape[1])[:] = share[at]
     view(z.free_cpu, cpu.shape[1])[:] = cpu[at]
     view(z.free_mem, mem.shape[1])[:] = mem[at]
-    if w.sizes[SHARES]:
-        view(z.share_free, share.shape[1])[:] = share[at]
     rebuild(w, z)
+
+
+@kernel
+def _moments(w: World, number: int):  # type: ignore[no-untyped-def]
+    """Room for `number` moments: wholly free GPUs, shares, CPU and memory, each only where some job asks for it."""
+    nodes = w.sizes[NUM_NODES]
+    shares = nodes * w.sizes[GPU_STRIDE] if w.sizes[SHARES] else 0
+    cpus = nodes if view(w.class_cpu, w.sizes[NUM_CLASSES]).max() > 0 else 0
+    mems = nodes if view(w.class_mem, w.sizes[NUM_CLASSES]).max() > 0 else 0
+    return (
+        np.empty((number, nodes), np.int64),
+        np.empty((number, shares), np.int64),
+        np.empty((number, cpus), np.int64),
+        np.empty((number, mems), np.int64),
+    )
 
 
 @inline
@@ -168,24 +192,46 @@ def _earliest(w: World, s: State, c: int, length: float) -> float:
     return earliest
 
 
+@inline
+def _could_start(s: State, length: float, latest: float) -> bool:
+    """Whether a job of this length, started now, ends before its class meets what stood in its way before."""
+    return s.clock[NOW] < latest and s.clock[NOW] + length <= latest
+
+
 @kernel
-def _somebody_could_start(w: World, m: Machine, s: State, q: int) -> bool:
-    """Whether any job that is not planned yet is of a class with room on the machine as it is now."""
-    found = False
+def _somebody_could_start(w: World, m: Machine, s: State, q: int, latest) -> bool:  # type: ignore[no-untyped-def]
+    """Whether any job that is not planned yet has room on the machine as it is now, and is short enough for it."""
+    if w.policy[DYNAMIC]:
+        for i in range(s.count[PENDING_JOBS]):
+            j = s.pending[i]
+            c = w.job_class[j]
+            if w.class_queue[c] == q and _could_start(s, estimate_left(w, s, j) * w.class_worst[c], latest[c]) and has_room(w, m, c):
+                return True
+        return False
     for slot in range(s.queue_first[q], s.queue_first[q] + s.queue_active[q]):
-        found = found or has_room(w, m, s.active[slot])
-    return found
+        c = s.active[slot]
+        if _could_start(s, shortest_queued(w, s, c) * w.class_worst[c], latest[c]) and has_room(w, m, c):
+            return True
+    return False
+
+
+@inline
+def _note_obstacle(w: World, c: int, start: int, time: float, latest) -> None:  # type: ignore[no-untyped-def]
+    """Class c cannot start now and run beyond `time`. That stays so while the profile fills up; tiers may open by that."""
+    if start == 0 and w.policy[RULE] != TIER:
+        latest[c] = min(latest[c], time)
 
 
 @kernel
-def _find_start(w: World, z: Machine, s: State, c: int, length: float, times, where, number: int, row, least) -> int:  # type: ignore[no-untyped-def]
+def _find_start(w: World, z: Machine, s: State, c: int, length: float, times, where, number: int, row, least, latest) -> int:  # type: ignore[no-untyped-def]
     """The first moment from which class c has a place for `length`; the place is left in State.place_*. -1 if there is none."""
-    start = 0
+    start = 0 if _could_start(s, length, latest[c]) else 1
     earliest = _earliest(w, s, c, length)
     while start < number and times[where[start]] < earliest:
         start += 1
     while start < number:
         if _room(w, c, row, where[start]) < w.class_tasks[c]:
+            _note_obstacle(w, c, start, times[where[start]], latest)
             start += 1
             continue
         _copy_moment(least, 0, row, where[start])
@@ -196,16 +242,19 @@ def _find_start(w: World, z: Machine, s: State, c: int, length: float, times, wh
             if _room(w, c, row, where[at]) < w.class_tasks[c]:
                 blocked = at
                 break
-            for n in range(w.sizes[NUM_NODES]):
-                _keep_least(w, n, least, 0, row, where[at])
+            _keep_least(w, least, row, where[at])
             at += 1
+            if _room(w, c, least, 0) < w.class_tasks[c]:
+                break
         if blocked >= 0:
+            _note_obstacle(w, c, start, times[where[blocked]], latest)
             start = blocked + 1  # every start up to there meets the same obstacle
             continue
         if _room(w, c, least, 0) >= w.class_tasks[c]:
             _load(w, z, least, 0)
             if place(w, z, s, c):
                 return start
+        _note_obstacle(w, c, start, times[where[at - 1]], latest)
         start += 1
     return -1
 
@@ -235,29 +284,18 @@ def plan_queue(w: World, m: Machine, z: Machine, s: State, q: int) -> None:
 
     Plans are made for the sake of who starts now, so planning ends when nobody is left who could.
     """
-    if not _somebody_could_start(w, m, s, q):
+    latest = np.full(w.sizes[NUM_CLASSES], np.inf)  # by class: jobs that would run beyond it cannot start now
+    if not _somebody_could_start(w, m, s, q, latest):
         return
     for slot in range(s.queue_first[q], s.queue_first[q] + s.queue_active[q]):
         for band in range(PLAN_BANDS):
             s.planned[s.active[slot] * PLAN_BANDS + band] = -np.inf
-    nodes = w.sizes[NUM_NODES]
+    copy_machine(w, m, z)
     waiting = s.count[PENDING_JOBS]
     most = s.count[RUNNING_JOBS] + 2 * waiting + 3
-    shares = nodes * w.sizes[GPU_STRIDE] if w.sizes[SHARES] else 1
     times = np.empty(most)
     where = np.arange(most)
-    row = (
-        np.empty((most, nodes), np.int64),
-        np.empty((most, shares), np.int64),
-        np.empty((most, nodes), np.int64),
-        np.empty((most, nodes), np.int64),
-    )
-    least = (
-        np.empty((1, nodes), np.int64),
-        np.empty((1, shares), np.int64),
-        np.empty((1, nodes), np.int64),
-        np.empty((1, nodes), np.int64),
-    )
+    row, least = _moments(w, most), _moments(w, 1)
     number = _profile_of_running(w, m, s, times, row)
     left = waiting if w.policy[DEPTH] == NO_LIMIT else w.policy[DEPTH]
     deferred = np.empty(waiting, np.int64)
@@ -266,7 +304,7 @@ def plan_queue(w: World, m: Machine, z: Machine, s: State, q: int) -> None:
     while j >= 0:
         c = w.job_class[j]
         length = estimate_left(w, s, j) * w.class_worst[c]
-        start = _find_start(w, z, s, c, length, times, where, number, row, least)
+        start = _find_start(w, z, s, c, length, times, where, number, row, least, latest)
         if start == 0:
             for k in range(s.count[PLACED]):
                 take_exactly(w, m, c, s.place_node[k], s.place_tasks[k], s.place_gpus[k])
@@ -280,7 +318,7 @@ def plan_queue(w: World, m: Machine, z: Machine, s: State, q: int) -> None:
             dequeue(w, s, j)
             deferred[deferrals] = j
             deferrals += 1
-        j = first_in_order(w, s, q, SECONDARY, False) if left > 0 and _somebody_could_start(w, m, s, q) else -1
+        j = first_in_order(w, s, q, SECONDARY, False) if left > 0 and _somebody_could_start(w, m, s, q, latest) else -1
         left -= 1
     for i in range(deferrals):
         enqueue(w, s, deferred[i])

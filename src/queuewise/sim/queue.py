@@ -148,6 +148,16 @@ def _find_head(w: World, s: State, c: int, order: int) -> None:
         s.head_rank[at] = w.rank[jobs + w.leaf_job[jobs + w.class_first[c] + leaf]]
 
 
+@inline
+def shortest_queued(w: World, s: State, c: int) -> float:
+    """The least estimate among the queued jobs of a class, inf if there is none; for static orders."""
+    top = w.tree_level[c * MAX_LEVELS + w.tree_levels[c] - 1]
+    least = np.inf
+    for child in range(FAN_OUT):
+        least = min(least, s.tree[top + child])
+    return least
+
+
 @kernel
 def enqueue(w: World, s: State, j: int) -> None:
     c = w.job_class[j]

@@ -77,49 +77,57 @@ def _changes(cap: int, free: int, used: int) -> tuple[int, int, int]:
 
 @kernel
 def _search(w: World, m: Machine, s: State, c: int, number: int, nodes: int, second_tier: bool) -> bool:
-    """Find the best placement on exactly `nodes` of the candidates and put it on the machine."""
-    tasks = w.class_tasks[c]
-    width = 2 * nodes + 1  # change of frag, from -nodes to +nodes
-    shape = (number + 1, nodes + 1, tasks + 1, width)
+    """Find the best placement on exactly `nodes` of the candidates and put it on the machine.
+
+    The tables hold, for the candidates from i on, the best way to fill k nodes so that counts add up to x and frag changes by d - half.
+    What is counted is tasks, or slots left unused in comparison with the largest node, whichever is less: a gang on the fewest
+    possible nodes leaves hardly any. Frag does not change where none is left, which bounds it likewise.
+    """
+    largest = 0
+    for i in range(number):
+        largest = max(largest, _empty_slots(w, c, s.scratch_nodes[i]))
+    unused = nodes * largest - w.class_tasks[c]
+    by_unused = unused < w.class_tasks[c]
+    total = unused if by_unused else w.class_tasks[c]
+    half = min(nodes, unused) if by_unused else nodes
+    shape = (number + 1, nodes + 1, total + 1, 2 * half + 1)
     lead = np.full(shape, IMPOSSIBLE)  # waste, or balance when that comes first
     trail = np.full(shape, IMPOSSIBLE)
-    lead[number, 0, 0, nodes] = 0
-    trail[number, 0, 0, nodes] = 0
+    lead[number, 0, 0, half] = 0
+    trail[number, 0, 0, half] = 0
     balance_first = w.policy[RULE_OPTION] == BALANCE
     for i in range(number - 1, -1, -1):
         n = s.scratch_nodes[i]
         cap, free = _empty_slots(w, c, n), slots(w, m, c, n)
-        for k in range(nodes + 1):
-            for t in range(tasks + 1):
-                for d in range(width):
-                    lead[i, k, t, d] = lead[i + 1, k, t, d]
-                    trail[i, k, t, d] = trail[i + 1, k, t, d]
-        for used in range(1, min(free, tasks) + 1):
+        lead[i] = lead[i + 1]
+        trail[i] = trail[i + 1]
+        for used in range(1, min(free, w.class_tasks[c]) + 1):
+            count = largest - used if by_unused else used
             frag, waste, balance = _changes(cap, free, used)
             first, second = (balance, waste) if balance_first else (waste, balance)
             for k in range(1, nodes + 1):
-                for t in range(used, tasks + 1):
-                    for d in range(max(0, frag), min(width, width + frag)):
-                        below = lead[i + 1, k - 1, t - used, d - frag]
+                for x in range(count, total + 1):
+                    for d in range(max(0, frag), min(2 * half + 1, 2 * half + 1 + frag)):
+                        below = lead[i + 1, k - 1, x - count, d - frag]
                         if below == IMPOSSIBLE:
                             continue
-                        one, two = below + first, trail[i + 1, k - 1, t - used, d - frag] + second
-                        if one < lead[i, k, t, d] or (one == lead[i, k, t, d] and two < trail[i, k, t, d]):
-                            lead[i, k, t, d] = one
-                            trail[i, k, t, d] = two
-    goal = _best_frag(lead[0, nodes, tasks], trail[0, nodes, tasks], nodes, second_tier, balance_first)
+                        one, two = below + first, trail[i + 1, k - 1, x - count, d - frag] + second
+                        if one < lead[i, k, x, d] or (one == lead[i, k, x, d] and two < trail[i, k, x, d]):
+                            lead[i, k, x, d] = one
+                            trail[i, k, x, d] = two
+    goal = _best_frag(lead[0, nodes, total], half, second_tier, balance_first)
     if goal < 0:
         return False
-    _put_best(w, m, s, c, number, nodes, goal, lead, trail, balance_first)
+    _put_best(w, m, s, c, number, nodes, total, goal, lead, trail, largest if by_unused else 0)
     return True
 
 
 @kernel
-def _best_frag(lead, trail, nodes: int, second_tier: bool, balance_first: bool) -> int:  # type: ignore[no-untyped-def]
-    """The change of frag (offset by nodes) of the best placement, -1 if there is none."""
+def _best_frag(lead, half: int, second_tier: bool, balance_first: bool) -> int:  # type: ignore[no-untyped-def]
+    """The change of frag (offset by half) of the best placement, -1 if there is none."""
     best = -1
     for d in range(len(lead)):
-        if lead[d] == IMPOSSIBLE or (second_tier and d > nodes):
+        if lead[d] == IMPOSSIBLE or (second_tier and d > half):
             continue
         if best < 0 or (balance_first and (lead[d] < lead[best])):
             best = d
@@ -127,25 +135,27 @@ def _best_frag(lead, trail, nodes: int, second_tier: bool, balance_first: bool) 
 
 
 @kernel
-def _put_best(w: World, m: Machine, s: State, c: int, number: int, nodes: int, goal: int, lead, trail, balance_first: bool) -> None:  # type: ignore[no-untyped-def]
-    """Walk the table again and take, node by node, the lowest node and fewest tasks that keep to the optimum."""
-    k, t, d = nodes, w.class_tasks[c], goal
+def _put_best(w: World, m: Machine, s: State, c: int, number: int, nodes: int, total: int, goal: int, lead, trail, largest: int) -> None:  # type: ignore[no-untyped-def]
+    """Walk the tables again and take, node by node, the lowest node and fewest tasks that keep to the optimum."""
+    balance_first = w.policy[RULE_OPTION] == BALANCE
+    k, x, d = nodes, total, goal
     for i in range(number):
         if k == 0:
             return
         n = s.scratch_nodes[i]
         cap, free = _empty_slots(w, c, n), slots(w, m, c, n)
-        for used in range(1, min(free, t) + 1):
+        for used in range(1, min(free, w.class_tasks[c]) + 1):
+            count = largest - used if largest > 0 else used
             frag, waste, balance = _changes(cap, free, used)
             first, second = (balance, waste) if balance_first else (waste, balance)
-            if not 0 <= d - frag < 2 * nodes + 1:
+            if count > x or not 0 <= d - frag < lead.shape[3]:
                 continue
-            below = lead[i + 1, k - 1, t - used, d - frag]
+            below = lead[i + 1, k - 1, x - count, d - frag]
             if below == IMPOSSIBLE:
                 continue
-            if below + first == lead[i, k, t, d] and trail[i + 1, k - 1, t - used, d - frag] + second == trail[i, k, t, d]:
+            if below + first == lead[i, k, x, d] and trail[i + 1, k - 1, x - count, d - frag] + second == trail[i, k, x, d]:
                 put_tasks(w, m, s, c, n, used, False)
-                k, t, d = k - 1, t - used, d - frag
+                k, x, d = k - 1, x - count, d - frag
                 break
 
 
