@@ -150,7 +150,9 @@ def _find_head(w: World, s: State, c: int, order: int) -> None:
 
 @inline
 def shortest_queued(w: World, s: State, c: int) -> float:
-    """The least estimate among the queued jobs of a class, inf if there is none; for static orders."""
+    """The least estimate among the queued jobs of a class, inf if there is none; a bound below it where they are in no tree."""
+    if w.policy[KEYS] or w.policy[DYNAMIC]:
+        return 0.0
     top = w.tree_level[c * MAX_LEVELS + w.tree_levels[c] - 1]
     least = np.inf
     for child in range(FAN_OUT):
