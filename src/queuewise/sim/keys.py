@@ -1,12 +1,18 @@
-"""Keys of preemptive policies, and the queues sorted by them: one heap for each class, since only the first of a class can matter.
+"""Keys of preemptive policies, and jobs sorted by them.
 
-A class's heap lies at class_first[c] in State.heap_job and heap_key; `pending_slot` tells a job's place in it, from the class's first slot.
+Queued jobs stand in one heap for each class, since only the first of a class can matter; running jobs in one heap, the greatest key first.
+All heaps lie in State.heap_key and heap_job: class c's from class_first[c] on, that of running jobs from NUM_JOBS on. A job is in one of
+them at most, and `heap_slot` tells its place from the heap's first slot.
 """
 
 from __future__ import annotations
 
+import numpy as np
+
 from queuewise.sim.compilation import inline, kernel
-from queuewise.sim.state import BY_FIXED, BY_REMAINING, KEYS, NOW, RESTARTS, UNIFORM, State, World
+from queuewise.sim.state import BY_FIXED, BY_REMAINING, KEYS, NOW, NUM_JOBS, RESTARTS, RUNNING_JOBS, UNIFORM, State, World
+
+ROUNDING = 1e-14  # more than the relative error of a sum of three times
 
 
 @inline
@@ -25,21 +31,31 @@ def waiting_key(w: World, s: State, j: int) -> float:
 
 
 @inline
-def note_running_key(w: World, s: State, j: int) -> None:
-    """Keep what the key of a running job is made of beside its place in State.running."""
-    slot = s.running_slot[j]
-    s.run_key[slot] = waiting_key(w, s, j)
-    s.run_begin[slot] = s.begin[j]
-    s.run_factor[slot] = s.factor[j]
+def running_key(w: World, s: State, j: int) -> float:
+    if w.policy[KEYS] != BY_REMAINING:
+        return waiting_key(w, s, j)
+    worked = max(s.clock[NOW] - s.begin[j], 0.0)
+    return max(s.remaining_estimate[j] - worked / s.factor[j], 0.0)
 
 
 @inline
-def running_key(w: World, s: State, slot: int) -> float:
-    """The key of the running job at a position of State.running."""
+def _bound(w: World, s: State, j: int) -> float:
+    """By what running jobs are sorted: their keys, BY_REMAINING the time at which the key would reach 0, which does not change.
+
+    Where jobs run at different speeds no such order lasts, and all are alike.
+    """
     if w.policy[KEYS] != BY_REMAINING:
-        return s.run_key[slot]
-    worked = max(s.clock[NOW] - s.run_begin[slot], 0.0)
-    return max(s.run_key[slot] - (worked if w.sizes[UNIFORM] else worked / s.run_factor[slot]), 0.0)
+        return waiting_key(w, s, j)
+    return s.remaining_estimate[j] + s.begin[j] if w.sizes[UNIFORM] else np.inf
+
+
+@inline
+def bound_exceeds(w: World, s: State, slot: int, key: float) -> bool:
+    """Whether the running job at a slot of the heap, or any below it, may have a greater key than this one."""
+    bound = -s.heap_key[w.sizes[NUM_JOBS] + slot]
+    if w.policy[KEYS] != BY_REMAINING:
+        return bound > key
+    return bound - s.clock[NOW] > key - ROUNDING * (abs(bound) + key)
 
 
 @inline
@@ -48,25 +64,25 @@ def comes_before(key: float, j: int, other_key: float, other: int) -> bool:
 
 
 @inline
-def _put(w: World, s: State, base: int, slot: int, key: float, j: int) -> None:
+def _put(s: State, base: int, slot: int, key: float, j: int) -> None:
     s.heap_key[base + slot] = key
     s.heap_job[base + slot] = j
-    s.pending_slot[j] = slot
+    s.heap_slot[j] = slot
 
 
 @kernel
-def _sift_up(w: World, s: State, base: int, slot: int, key: float, j: int) -> None:
+def _sift_up(s: State, base: int, slot: int, key: float, j: int) -> None:
     while slot > 0:
         parent = (slot - 1) >> 1
         if not comes_before(key, j, s.heap_key[base + parent], s.heap_job[base + parent]):
             break
-        _put(w, s, base, slot, s.heap_key[base + parent], s.heap_job[base + parent])
+        _put(s, base, slot, s.heap_key[base + parent], s.heap_job[base + parent])
         slot = parent
-    _put(w, s, base, slot, key, j)
+    _put(s, base, slot, key, j)
 
 
 @kernel
-def _sift_down(w: World, s: State, base: int, slot: int, size: int, key: float, j: int) -> None:
+def _sift_down(s: State, base: int, slot: int, size: int, key: float, j: int) -> None:
     while True:
         child = 2 * slot + 1
         if child >= size:
@@ -77,26 +93,51 @@ def _sift_down(w: World, s: State, base: int, slot: int, size: int, key: float, 
             child += 1
         if comes_before(key, j, s.heap_key[base + child], s.heap_job[base + child]):
             break
-        _put(w, s, base, slot, s.heap_key[base + child], s.heap_job[base + child])
+        _put(s, base, slot, s.heap_key[base + child], s.heap_job[base + child])
         slot = child
-    _put(w, s, base, slot, key, j)
+    _put(s, base, slot, key, j)
+
+
+@kernel
+def _remove(s: State, base: int, last: int, j: int) -> None:
+    """Take a job out of the heap whose last slot is `last`."""
+    slot = s.heap_slot[j]
+    if slot == last:
+        return
+    key = s.heap_key[base + last]
+    moved = s.heap_job[base + last]
+    _sift_down(s, base, slot, last, key, moved)
+    _sift_up(s, base, s.heap_slot[moved], key, moved)
 
 
 @kernel
 def enter_heap(w: World, s: State, c: int, j: int) -> None:
     """Class c already counts the job as pending."""
-    _sift_up(w, s, w.class_first[c], s.class_pending[c] - 1, waiting_key(w, s, j), j)
+    _sift_up(s, w.class_first[c], s.class_pending[c] - 1, waiting_key(w, s, j), j)
 
 
 @kernel
 def leave_heap(w: World, s: State, c: int, j: int) -> None:
     """Class c no longer counts the job as pending."""
-    base = w.class_first[c]
-    slot = s.pending_slot[j]
-    last = s.class_pending[c]
-    if slot == last:
-        return
-    key = s.heap_key[base + last]
-    moved = s.heap_job[base + last]
-    _sift_down(w, s, base, slot, last, key, moved)
-    _sift_up(w, s, base, s.pending_slot[moved], key, moved)
+    _remove(s, w.class_first[c], s.class_pending[c], j)
+
+
+@kernel
+def rank_running(w: World, s: State, j: int) -> None:
+    """The job is already counted as running."""
+    _sift_up(s, w.sizes[NUM_JOBS], s.count[RUNNING_JOBS] - 1, -_bound(w, s, j), j)
+
+
+@kernel
+def unrank_running(w: World, s: State, j: int) -> None:
+    """The job is no longer counted as running."""
+    _remove(s, w.sizes[NUM_JOBS], s.count[RUNNING_JOBS], j)
+
+
+@kernel
+def rerank_running(w: World, s: State, j: int) -> None:
+    """The key of a running job has changed."""
+    base = w.sizes[NUM_JOBS]
+    key = -_bound(w, s, j)
+    _sift_down(s, base, s.heap_slot[j], s.count[RUNNING_JOBS], key, j)
+    _sift_up(s, base, s.heap_slot[j], key, j)

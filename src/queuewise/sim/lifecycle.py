@@ -6,7 +6,7 @@ import numpy as np
 
 from queuewise.sim.compilation import inline, kernel
 from queuewise.sim.events import cancel_completion, cancel_timer, push_event
-from queuewise.sim.keys import note_running_key
+from queuewise.sim.keys import rank_running, unrank_running
 from queuewise.sim.machine import amount_for, give, take_exactly
 from queuewise.sim.queue import dequeue, enqueue
 from queuewise.sim.reserve import book_gpus, unbook_gpus
@@ -93,7 +93,7 @@ def start_placed(w: World, s: State, j: int, factor: float) -> None:
     s.count[STARTS] += 1
     push_event(s, s.end[j], j)
     if w.policy[KEYS]:
-        note_running_key(w, s, j)
+        rank_running(w, s, j)
     if w.policy[KEYS] or w.policy[BACKFILL] == DEFRAG:
         set_next_timer(w, s, j)
 
@@ -128,9 +128,7 @@ def _leave_running(w: World, s: State, j: int) -> None:
     s.running[slot] = last
     s.running_slot[last] = slot
     if w.policy[KEYS]:
-        s.run_key[slot] = s.run_key[tail]
-        s.run_begin[slot] = s.run_begin[tail]
-        s.run_factor[slot] = s.run_factor[tail]
+        unrank_running(w, s, j)
 
 
 @kernel

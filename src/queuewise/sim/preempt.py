@@ -8,7 +8,7 @@ jobs that may be stopped, it is not tried again.
 from __future__ import annotations
 
 from queuewise.sim.compilation import inline, kernel
-from queuewise.sim.keys import comes_before, note_running_key, running_key
+from queuewise.sim.keys import bound_exceeds, comes_before, rerank_running, running_key
 from queuewise.sim.lifecycle import ease_shortages, end_run, put_back, queue_again, start_placed, take_off
 from queuewise.sim.machine import amount_for, free_for, piece_is_free
 from queuewise.sim.placement import fits, place, runtime_factor
@@ -20,6 +20,7 @@ from queuewise.sim.state import (
     LOG_SIZE,
     MOST_PIECES,
     NOW,
+    NUM_JOBS,
     NUM_POOLS,
     PIECES,
     QUANTUM,
@@ -92,13 +93,21 @@ def _gather_victims(w: World, m: Machine, s: State, c: int, key: float) -> int:
     number = 0
     q = w.class_queue[c]
     missing = w.class_tasks[c] * amount_of_task(w, c) - free_for(w, m, c)
-    for slot in range(s.count[RUNNING_JOBS]):
-        its_key = running_key(w, s, slot)
-        if its_key <= key:
+    looked_at = 0
+    found = 1
+    s.frontier[0] = 0
+    while looked_at < found:
+        slot = s.frontier[looked_at]
+        looked_at += 1
+        if slot >= s.count[RUNNING_JOBS] or not bound_exceeds(w, s, slot, key):
             continue
-        j = s.running[slot]
+        s.frontier[found] = 2 * slot + 1
+        s.frontier[found + 1] = 2 * slot + 2
+        found += 2
+        j = s.heap_job[w.sizes[NUM_JOBS] + slot]
+        its_key = running_key(w, s, j)
         held = w.job_class[j]
-        if w.class_queue[held] == q and may_be_stopped(w, s, j) and _stands_where(w, s, j, c):
+        if its_key > key and w.class_queue[held] == q and may_be_stopped(w, s, j) and _stands_where(w, s, j, c):
             s.victim_key[number] = its_key
             s.victim_job[number] = j
             number += 1
@@ -200,17 +209,28 @@ def preempt_in_queue(w: World, m: Machine, s: State, q: int) -> None:
 
 
 @kernel
+def _somebody_waits_before(w: World, s: State, q: int, key: float) -> bool:
+    found = False
+    for slot in range(s.queue_first[q], s.queue_first[q] + s.queue_active[q]):
+        found = found or s.heap_key[w.class_first[s.active[slot]]] < key
+    return found
+
+
+@kernel
 def ring_timer(w: World, s: State, j: int) -> None:
     """A running job has reached the end of its level or quantum, or a queued one has waited long enough to be promoted."""
     c = w.job_class[j]
-    s.dirty[w.class_queue[c]] = 1
+    q = w.class_queue[c]
     if is_running(s, j):
         if w.policy[KEYS]:
             pass_levels(w, s, j)
-            note_running_key(w, s, j)
-            ease_shortages(w, s, c)
+            rerank_running(w, s, j)
+            if _somebody_waits_before(w, s, q, running_key(w, s, j)):
+                s.dirty[q] = 1
+                ease_shortages(w, s, c)
         set_next_timer(w, s, j)
     else:
+        s.dirty[q] = 1
         dequeue(w, s, j)
         s.level[j] = 0
         s.attained[j] = 0.0

@@ -273,16 +273,15 @@ class State(NamedTuple):
     outlook: F64  # [O*OUTLOOK_ROW] what an order's function may know of the cluster, then what it keeps between calls
     score: F64  # [J or 1] by position in `pending`
     second_score: F64  # [J or 1]
-    heap_job: I64  # [J or 1] preemptive queues: a heap for each class, from class_first[c] on, by (key, job)
+    heap_job: I64  # [2J or 1] heaps of preemptive policies: see keys.py
     heap_key: F64
+    heap_slot: I32  # [J or 1]
     aside: I64  # [C] 1: the class's first job was tried in this pass and cannot start
     shortage: F64  # [C] at least so much of its primary resource is missing for a class's jobs with keys from shortage_key on
     shortage_key: F64
     victim_key: F64  # [J or 1] running jobs chosen to be stopped
     victim_job: I64
-    run_key: F64  # [J or 1] by position in `running`: the key, BY_REMAINING what it was at the start of the run
-    run_begin: F64  # [J or 1] by position in `running`, as is run_factor
-    run_factor: F64
+    frontier: I64  # [2J+1 or 3] slots of the heap of running jobs that are still to be looked at
     stretch: F64  # [C] which jobs of a class may start now: see queue.py
     running: I32  # [R] running jobs, unordered
     running_slot: I32  # [J]
