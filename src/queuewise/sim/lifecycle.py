@@ -6,11 +6,12 @@ import numpy as np
 
 from queuewise.sim.compilation import inline, kernel
 from queuewise.sim.events import cancel_completion, cancel_timer, push_event
-from queuewise.sim.keys import rank_running, unrank_running
-from queuewise.sim.machine import amount_for, give, take_exactly
+from queuewise.sim.keys import rank_running, running_key, unrank_running
+from queuewise.sim.machine import give, take_exactly
 from queuewise.sim.queue import dequeue, enqueue
 from queuewise.sim.reserve import book_gpus, unbook_gpus
 from queuewise.sim.restart import await_promotion, begin_run, set_next_timer, settle_run
+from queuewise.sim.room import room_released, room_taken
 from queuewise.sim.schedule import DONE, NEVER, QUEUED, REJECTED, RUNNING
 from queuewise.sim.state import (
     BACKFILL,
@@ -94,6 +95,7 @@ def start_placed(w: World, s: State, j: int, factor: float) -> None:
     push_event(s, s.end[j], j)
     if w.policy[KEYS]:
         rank_running(w, s, j)
+        room_taken(w, s, j, running_key(w, s, j))
     if w.policy[KEYS] or w.policy[BACKFILL] == DEFRAG:
         set_next_timer(w, s, j)
 
@@ -107,7 +109,7 @@ def finish(w: World, m: Machine, s: State, j: int) -> None:
     if w.policy[RESTARTS]:
         cancel_timer(s, j)
     if w.policy[KEYS]:
-        ease_shortages(w, s, c)
+        room_released(w, s, j)
     for k in range(s.first_piece[j], s.first_piece[j] + s.num_pieces[j]):
         give(w, m, c, s.piece_node[k], s.piece_tasks[k], s.piece_gpus[k])
         s.piece_end[k] = now
@@ -156,8 +158,6 @@ def end_run(w: World, s: State, j: int, saves: bool) -> None:
     s.end[j] = NEVER
     s.count[EARLY_ENDS] += 1
     s.dirty[w.class_queue[w.job_class[j]]] = 1
-    if w.policy[KEYS]:
-        ease_shortages(w, s, w.job_class[j])
     _leave_running(w, s, j)
 
 
@@ -168,12 +168,3 @@ def queue_again(w: World, s: State, j: int) -> None:
     enqueue(w, s, j)
     note_arrival(w, s, j)
     await_promotion(w, s, j)
-
-
-@kernel
-def ease_shortages(w: World, s: State, held: int) -> None:
-    """What a job of class `held` has is free now, or may be taken from it: shortages are less by so much."""
-    q = w.class_queue[held]
-    for slot in range(s.queue_first[q], s.queue_first[q] + s.queue_active[q]):
-        c = s.active[slot]
-        s.shortage[c] -= amount_for(w, held, c)

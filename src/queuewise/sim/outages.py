@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from queuewise.sim.compilation import kernel
 from queuewise.sim.lifecycle import end_run, queue_again, take_off
 from queuewise.sim.machine import close_node, open_node, take_exactly
@@ -87,4 +89,4 @@ def handle_outages(w: World, m: Machine, s: State, time: float, most: int) -> No
         s.dirty[q] = 1
         s.shadow_head[q] = -1
     for c in range(w.sizes[NUM_CLASSES]):
-        s.shortage[c] = 0.0
+        s.room_key[c] = np.inf

@@ -1,19 +1,21 @@
 """The pass of a preemptive policy: whoever comes first by key gets its place, from running jobs that come later if need be.
 
-Only the first job of each class is ever tried: the others of the class come later, so they have fewer victims to choose from. A class that
-failed for want of its primary resource remembers how much was missing (State.shortage); until so much has become free, or belongs to
-jobs that may be stopped, it is not tried again.
+Only the first job of each class is ever tried: the others of the class come later, so they have fewer victims to choose from; and it is
+not tried while there cannot be room for it (room.py).
 """
 
 from __future__ import annotations
 
+import numpy as np
+
 from queuewise.sim.compilation import inline, kernel
 from queuewise.sim.keys import bound_exceeds, comes_before, rerank_running, running_key
-from queuewise.sim.lifecycle import ease_shortages, end_run, put_back, queue_again, start_placed, take_off
-from queuewise.sim.machine import amount_for, free_for, piece_is_free
+from queuewise.sim.lifecycle import end_run, put_back, queue_again, start_placed, take_off
+from queuewise.sim.machine import piece_is_free
 from queuewise.sim.placement import fits, place, runtime_factor
 from queuewise.sim.queue import dequeue, enqueue
 from queuewise.sim.restart import is_running, pass_levels, policy_saves, run_started, set_next_timer
+from queuewise.sim.room import count_free_room, count_held_room, lacks_room, room_offered, room_vacated
 from queuewise.sim.state import (
     KEYS,
     LOG_FULL,
@@ -88,11 +90,11 @@ def _sink(s: State, slot: int, size: int) -> None:
 def _gather_victims(w: World, m: Machine, s: State, c: int, key: float) -> int:
     """Note in State.victim_* the jobs that may be stopped for one of class c with this key; returns their number.
 
-    0 if even all of them do not leave enough; how much is missing is noted.
+    0 if even all of them do not hold enough. What they hold is counted as room of the class.
     """
     number = 0
     q = w.class_queue[c]
-    missing = w.class_tasks[c] * amount_of_task(w, c) - free_for(w, m, c)
+    count_free_room(w, m, s, c, key)
     looked_at = 0
     found = 1
     s.frontier[0] = 0
@@ -111,15 +113,8 @@ def _gather_victims(w: World, m: Machine, s: State, c: int, key: float) -> int:
             s.victim_key[number] = its_key
             s.victim_job[number] = j
             number += 1
-            missing -= amount_for(w, held, c)
-    s.shortage[c] = missing
-    s.shortage_key[c] = key
-    return number if missing <= 0 else 0
-
-
-@inline
-def amount_of_task(w: World, c: int) -> int:
-    return amount_for(w, c, c) // w.class_tasks[c]
+            count_held_room(w, s, c, j)
+    return 0 if lacks_room(w, s, c, key) else number
 
 
 @kernel
@@ -170,6 +165,7 @@ def _make_room(w: World, m: Machine, s: State, c: int, key: float) -> bool:
     for slot in range(number - 1, left - 1, -1):
         j = s.victim_job[slot]
         if j >= 0:
+            room_vacated(w, s, j, running_key(w, s, j))
             end_run(w, s, j, policy_saves(w))
             queue_again(w, s, j)
     return True
@@ -197,7 +193,7 @@ def preempt_in_queue(w: World, m: Machine, s: State, q: int) -> None:
             return
         j = s.heap_job[w.class_first[c]]
         key = s.heap_key[w.class_first[c]]
-        if s.shortage[c] > 0 and key >= s.shortage_key[c]:
+        if lacks_room(w, s, c, key):
             s.aside[c] = 1
         elif place(w, m, s, c):
             start_placed(w, s, j, runtime_factor(w, s, c))
@@ -223,11 +219,13 @@ def ring_timer(w: World, s: State, j: int) -> None:
     q = w.class_queue[c]
     if is_running(s, j):
         if w.policy[KEYS]:
+            old_key = running_key(w, s, j) if w.costs[QUANTUM] == 0.0 else -np.inf  # young jobs are counted nowhere
             pass_levels(w, s, j)
             rerank_running(w, s, j)
-            if _somebody_waits_before(w, s, q, running_key(w, s, j)):
+            key = running_key(w, s, j)
+            room_offered(w, s, j, old_key, key)
+            if _somebody_waits_before(w, s, q, key):
                 s.dirty[q] = 1
-                ease_shortages(w, s, c)
         set_next_timer(w, s, j)
     else:
         s.dirty[q] = 1

@@ -97,7 +97,7 @@ def _first_leaf(w: World, s: State, c: int, shift: int, now: float, stretch: flo
 @inline
 def _activate(w: World, s: State, c: int) -> None:
     if s.class_pending[c] == 0:
-        s.shortage[c] = 0.0
+        s.room_key[c] = np.inf
         q = w.class_queue[c]
         slot = s.queue_first[q] + s.queue_active[q]
         s.active[slot] = c

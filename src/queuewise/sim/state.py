@@ -277,8 +277,9 @@ class State(NamedTuple):
     heap_key: F64
     heap_slot: I32  # [J or 1]
     aside: I64  # [C] 1: the class's first job was tried in this pass and cannot start
-    shortage: F64  # [C] at least so much of its primary resource is missing for a class's jobs with keys from shortage_key on
-    shortage_key: F64
+    room: I64  # [C*N or 1] see room.py
+    room_slots: I64  # [C]
+    room_key: F64  # [C]
     victim_key: F64  # [J or 1] running jobs chosen to be stopped
     victim_job: I64
     frontier: I64  # [2J+1 or 3] slots of the heap of running jobs that are still to be looked at
