@@ -11,7 +11,7 @@ import numpy as np
 from queuewise.sim.compilation import inline, kernel
 from queuewise.sim.keys import bound_exceeds, comes_before, rerank_running, running_key
 from queuewise.sim.lifecycle import end_run, put_back, queue_again, start_placed, take_off
-from queuewise.sim.machine import piece_is_free
+from queuewise.sim.machine import give, piece_is_free, take_exactly
 from queuewise.sim.placement import fits, place, runtime_factor
 from queuewise.sim.queue import dequeue, enqueue
 from queuewise.sim.restart import is_running, pass_levels, policy_saves, run_started, set_next_timer
@@ -140,10 +140,16 @@ def _take_off_until_fits(w: World, m: Machine, s: State, c: int, number: int) ->
 
 
 @kernel
-def _is_in_nobodys_way(w: World, m: Machine, s: State, j: int) -> bool:
-    for k in range(s.first_piece[j], s.first_piece[j] + s.num_pieces[j]):
-        if not piece_is_free(w, m, w.job_class[j], s.piece_node[k], s.piece_tasks[k], s.piece_gpus[k]):
+def _spare(w: World, m: Machine, s: State, j: int) -> bool:
+    """Put a victim back where it was, unless it is in the way."""
+    c = w.job_class[j]
+    first = s.first_piece[j]
+    for k in range(first, first + s.num_pieces[j]):
+        if not piece_is_free(w, m, c, s.piece_node[k], s.piece_tasks[k], s.piece_gpus[k]):
+            for back in range(first, k):
+                give(w, m, c, s.piece_node[back], s.piece_tasks[back], s.piece_gpus[back])
             return False
+        take_exactly(w, m, c, s.piece_node[k], s.piece_tasks[k], s.piece_gpus[k])
     return True
 
 
@@ -158,9 +164,7 @@ def _make_room(w: World, m: Machine, s: State, c: int, key: float) -> bool:
         return False
     place(w, m, s, c)
     for slot in range(left, number):
-        j = s.victim_job[slot]
-        if _is_in_nobodys_way(w, m, s, j):
-            put_back(w, m, s, j)
+        if _spare(w, m, s, s.victim_job[slot]):
             s.victim_job[slot] = -1
     for slot in range(number - 1, left - 1, -1):
         j = s.victim_job[slot]
