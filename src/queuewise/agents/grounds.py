@@ -24,7 +24,7 @@ from queuewise.workload import Workload, load_workload
 from queuewise.workload.models import generate, is_model
 
 MODEL_CLUSTER = "1x8:V100-16"  # for models, which tell of no cluster
-# Where the user names no published scheme: a queue longer than the window shows its shortest jobs, and instants without a choice are passed over.
+# Without a published scheme: a queue longer than the window shows its shortest jobs, and instants without a choice are passed over.
 OWN_TASK: dict[str, Any] = {"window_order": "sjf", "skip_forced": True}
 NEVER_CUT = {"horizon_factor": 1e6, "max_steps": None}  # a judged episode goes on until every job has ended
 
