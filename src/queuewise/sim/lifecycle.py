@@ -6,6 +6,7 @@ import numpy as np
 
 from queuewise.sim.compilation import inline, kernel
 from queuewise.sim.events import cancel_completion, cancel_timer, push_event
+from queuewise.sim.fairness import charge
 from queuewise.sim.keys import note_running_key
 from queuewise.sim.machine import amount_for, give, take_exactly
 from queuewise.sim.queue import dequeue, enqueue
@@ -96,6 +97,7 @@ def start_placed(w: World, s: State, j: int, factor: float) -> None:
         note_running_key(w, s, j)
     if w.policy[KEYS] or w.policy[BACKFILL] == DEFRAG:
         set_next_timer(w, s, j)
+    charge(w, s, j, +1)
 
 
 @kernel
@@ -121,6 +123,7 @@ def finish(w: World, m: Machine, s: State, j: int) -> None:
 
 @inline
 def _leave_running(w: World, s: State, j: int) -> None:
+    charge(w, s, j, -1)
     s.count[RUNNING_JOBS] -= 1
     tail = s.count[RUNNING_JOBS]
     slot = s.running_slot[j]

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from queuewise.cluster.conditions import Conditions
 from queuewise.cluster.spec import UNLIMITED, Cluster
-from queuewise.sim import layout
+from queuewise.sim import accounts, layout
 from queuewise.sim.compilation import JIT_DISABLED, address_of
 from queuewise.sim.layout import Classes, Pools, Trees
 from queuewise.sim.rules import Rules
@@ -37,6 +37,7 @@ from queuewise.sim.state import (
     F64,
     FACTS,
     FAILED_NODE,
+    FIXED,
     GPU_STRIDE,
     GPUS,
     I64,
@@ -53,6 +54,7 @@ from queuewise.sim.state import (
     NODE_SCORER,
     NODES,
     NOT_PREEMPTIVE,
+    NUM_ACCOUNTS,
     NUM_CLASSES,
     NUM_JOBS,
     NUM_LEVELS,
@@ -126,6 +128,7 @@ def lay_out(
     fields |= _classes(workload, cluster, pools, classes)
     fields |= _orders(rules, classes, trees)
     fields |= _scores(len(workload), rules, facts)
+    fields |= accounts.world_columns(rules.accounts)
     fields |= _task_types(workload, cluster, classes)
     fields |= _stopping(workload, cluster, rules, conditions)
     fields["sizes"] = _sizes(workload, cluster, rules, pools, classes, trees, fields)
@@ -163,6 +166,7 @@ def _sizes(
     sizes[NUM_OUTAGES] = len(fields["outage_time"])
     sizes[MOST_PIECES] = _pieces_of(classes, pools)[classes.feasible].max(initial=1)
     sizes[OUTLOOK_ROW] = OUTLOOK_SIZE + max(order.memory for order in rules.orders)
+    sizes[NUM_ACCOUNTS] = len(fields["account_parent"])
     return sizes
 
 
@@ -278,7 +282,7 @@ def _scores(num_jobs: int, rules: Rules, facts: Records) -> dict[str, NDArray[An
     fields: dict[str, NDArray[Any]] = {
         "facts": facts if rules.dynamic else facts[:1], "fixed_score": NONE,
         "params": _padded(rules.orders[0].params), "second_params": _padded(rules.orders[-1].params),
-        "scored_by": np.array([int(order.fixed is None) for order in rules.orders] + [0]),
+        "scored_by": np.array([order.fair or int(order.fixed is None) for order in rules.orders] + [FIXED]),
     }  # fmt: skip
     if rules.keys == BY_FIXED and rules.order.fixed is not None:
         fields["fixed_score"] = rules.order.fixed
@@ -416,6 +420,7 @@ def _state(
         count=np.zeros(COUNT_SIZE, np.int64),
         **_life_rows(num_jobs),
         **_run_rows(stoppable, runtime, estimate),
+        **accounts.state_columns(rules.accounts, float(workload.submit[0])),
         event_time=np.empty(num_jobs + stoppable),
         event_code=np.empty(num_jobs + stoppable, np.int64),
         tree=np.full(trees.size * len(rules.orders) if planted else 1, np.inf),

@@ -44,10 +44,14 @@ NOT_PREEMPTIVE, BY_REMAINING, BY_FIXED, BY_LEVEL = range(4)  # KEYS: what a pree
 FIRST, PACK, SPREAD, RANDOM, FASTEST, CHEAPEST, TIER, FGD, BY_SCORE = range(9)
 # Entries of World.sizes
 NUM_JOBS, NUM_NODES, NUM_POOLS, NUM_CLASSES, NUM_QUEUES, NUM_TYPES, NUM_WORDS, GPU_STRIDE, TREE_SIZE, SHARES, UNIFORM = range(11)
-NUM_LEVELS, NUM_OUTAGES, MOST_PIECES, LOG_SIZE, OUTLOOK_ROW, SIZES = range(11, 17)
+NUM_LEVELS, NUM_OUTAGES, MOST_PIECES, LOG_SIZE, OUTLOOK_ROW, NUM_ACCOUNTS, SIZES = range(11, 18)
 #   NUM_LEVELS: bounds between levels. MOST_PIECES: of one run. LOG_SIZE: room in the log of pieces.
 #   GPU_STRIDE: GM + 1. TREE_SIZE: length of one order's trees. SHARES: 1 if a class takes shares of GPUs. UNIFORM: 1 if all factors are 1.
 #   OUTLOOK_ROW: length of one order's row of State.outlook.
+# World.scored_by: a score that never changes, a compiled function, or what owners have had (fairness.py)
+FIXED, FUNCTION, FAIRSHARE, MULTIFACTOR, DRF = range(5)
+# Entries of World.fairness; totals are inf where a resource does not count
+FADING, AGE_WEIGHT, MAX_AGE, FAIRSHARE_WEIGHT, GPU_TOTAL, CPU_TOTAL, MEM_TOTAL, FAIRNESS_SIZE = range(8)
 # First entries of a row of State.outlook; after them comes what the order's function keeps between calls
 NODES, GPUS, FREE_GPUS, CORES, FREE_CORES, MEM_MIB, FREE_MEM_MIB, RUNNING_NOW, OUTLOOK_SIZE = range(9)
 PARAMS_SIZE = 8
@@ -197,9 +201,15 @@ class World(NamedTuple):
     # scores (dynamic queues only)
     facts: Records  # [J] what a scoring function may know of a job
     fixed_score: F64  # [O*J] scores of orders that never change; NaN: ask the order's function
-    scored_by: I64  # [O] 0 fixed_score, 1 the order's function
+    scored_by: I64  # [2] of each order
     params: F64  # [PARAMS_SIZE] numbers for the scoring function of the first order
     second_params: F64  # [PARAMS_SIZE] and of the second
+    # accounts (fair orders; otherwise one that nobody asks for): see accounts.py
+    owner: I32  # [J or 1] leaf of the account tree
+    account_parent: I64  # [A]
+    account_fraction: F64  # [A]
+    account_share: F64  # [A]
+    fairness: F64  # [FAIRNESS_SIZE]
     # fgd
     type_gpu: I64  # [T] task types: milli
     type_cpu: I64  # [T]
@@ -283,6 +293,13 @@ class State(NamedTuple):
     run_key: F64  # [J or 1] by position in `running`: the key, BY_REMAINING what it was at the start of the run
     run_begin: F64  # [J or 1] by position in `running`, as is run_factor
     run_factor: F64
+    # accounts: see fairness.py
+    usage: F64  # [A] decayed milli-GPU-seconds as of usage_time
+    usage_rate: I64  # [A] milli GPUs of running jobs
+    usage_time: F64  # [A]
+    effective: F64  # [A] effective usage, good for the decision with this number:
+    effective_at: I64  # [A]
+    held: I64  # [A*3] GPU milli, CPU milli and MiB of running jobs, of leaves
     stretch: F64  # [C] which jobs of a class may start now: see queue.py
     running: I32  # [R] running jobs, unordered
     running_slot: I32  # [J]
