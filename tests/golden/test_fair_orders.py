@@ -90,7 +90,11 @@ def waiting_jobs() -> Workload:
 
 def order_of_starts(policy: str) -> list[int]:
     schedule = simulate(
-        waiting_jobs(), build("node", [NodeGroup(1, gpus=8, kind="V100-16")]), policy, estimates="oracle", fairness=SETTINGS
+        waiting_jobs(),
+        build("node", [NodeGroup(1, gpus=8, kind="V100-16")]),
+        policy,
+        estimates="oracle",
+        conditions=Conditions(fairness=SETTINGS),
     )
     assert (schedule.start[len(HISTORY) :] == 3000.0).all()
     return [j - len(HISTORY) for j in schedule.piece_job[len(HISTORY) :].tolist()]

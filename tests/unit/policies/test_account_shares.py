@@ -51,9 +51,8 @@ def test_usage_is_forgotten_with_its_half_life() -> None:
     workload = one_gpu_jobs([0, 1, 0, 1]).replace(
         submit=np.array([0.0, 10_000.0, 10_000.5, 10_000.5]), runtime=np.array([10.0, 1.0, 1.0, 1.0])
     )
-    forgotten, remembered = (
-        simulate(workload, CLUSTER, "fairshare", conditions=Conditions(fairness=Fairness(half_life_s=h))).start for h in (100.0, 0.0)
-    )
+    settings = [Conditions(fairness=Fairness(half_life_s=half_life)) for half_life in (100.0, 0.0)]
+    forgotten, remembered = (simulate(workload, CLUSTER, "fairshare", conditions=given).start for given in settings)
     assert forgotten[2] < forgotten[3]
     assert remembered[3] < remembered[2]
 
