@@ -11,11 +11,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import reference
+from agreement import assert_same_schedule
 from queuewise.cluster import load_cluster
 from queuewise.cluster.accounts import Account, Fairness, Weights
 from queuewise.cluster.conditions import Conditions
-from queuewise.policies import simulate
 from queuewise.workload import load_workload
 from queuewise.workload.jobs import UNKNOWN
 from reference.fairness import FAIR_ORDERS
@@ -23,18 +22,6 @@ from strategies import BACKFILLS, DISPATCHES, PLACEMENTS, Case, cases, column
 
 GROUPS = ("physics", "biology", "idle")
 USERS = ("ada", "ben", "cy")
-
-
-def assert_same_schedule(case: Case, fairness: Fairness, policy: str, dispatch: str) -> None:
-    options = {"dispatch": dispatch, "seed": case.seed, "kill_at_limit": case.kill_at_limit, "conditions": Conditions(fairness=fairness)}
-    expected = reference.simulate(case.workload, case.cluster, policy, estimate=case.estimate, **options)
-    found = simulate(case.workload, case.cluster, policy, estimates=case.estimate, **options)
-    label = f"{policy} {dispatch} {fairness}"
-    np.testing.assert_array_equal(found.status, expected.status, err_msg=label)
-    np.testing.assert_array_equal(found.start, expected.start, err_msg=label)
-    np.testing.assert_array_equal(found.end, expected.end, err_msg=label)
-    columns = (found.piece_job, found.piece_node, found.piece_tasks, found.piece_gpus)
-    assert sorted(zip(*(values.tolist() for values in columns), strict=True)) == expected.pieces, label
 
 
 @st.composite
@@ -93,7 +80,7 @@ def fair_policies(draw: st.DrawFn) -> str:
 @given(fair_cases(), shares(), st.lists(fair_policies(), min_size=3, max_size=3), st.sampled_from(DISPATCHES))
 def test_any_fair_policy_on_any_workload(case: Case, fairness: Fairness, names: list[str], dispatch: str) -> None:
     for policy in names:
-        assert_same_schedule(case, fairness, policy, dispatch)
+        assert_same_schedule(case, policy, dispatch, Conditions(fairness=fairness))
 
 
 @pytest.mark.parametrize("backfill", ["none", "greedy", "easy"])
@@ -102,4 +89,4 @@ def test_a_log_with_users_and_groups(traces: Path, backfill: str) -> None:
     assert len(np.unique(workload.user)) >= 10
     case = Case(workload, load_cluster("flat:120"), np.where(np.isnan(workload.requested), workload.runtime, workload.requested), 3, False)
     for order, dispatch in itertools.product(FAIR_ORDERS, DISPATCHES):
-        assert_same_schedule(case, Fairness(), f"{order}+{backfill}", dispatch)
+        assert_same_schedule(case, f"{order}+{backfill}", dispatch, Conditions())

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from queuewise.cluster.accounts import Account, Fairness, Weights
+from queuewise.cluster.conditions import Conditions
 from queuewise.cluster.spec import NodeGroup, build
 from queuewise.policies import simulate
 from queuewise.workload.jobs import ANY_PARTITION, Workload

@@ -19,6 +19,7 @@ from reference import backfill, defrag, preemption, stopping
 from reference.fairness import FAIR_ORDERS, Owners
 from reference.orders import Facts, in_order
 from reference.placement import Placer, task_types
+from reference.quotas import Quotas
 from reference.state import Job, Machine, Piece, Run, make_jobs, nodes_of
 
 QUEUED, DONE, REJECTED, KILLED, FAILED = 1, 3, 4, 5, 6  # the numbers of queuewise.sim.schedule, which this must not import
@@ -114,9 +115,10 @@ class Simulator:
         self.facts = Facts(workload, self.jobs, predicted, seed)
         types = task_types(workload, machine) if self.policy.placement == "fgd" else []
         self.placer = Placer(machine, self.policy.placement, self.policy.option, seed, types)
-        self.owners = Owners(workload, cluster, conditions.fairness)
-        self.state = machine.empty()
         self.running: dict[int, Job] = {}
+        self.owners = Owners(workload, cluster, conditions.fairness)
+        self.quotas = Quotas(workload, cluster, self.running) if conditions.quotas else None
+        self.state = machine.empty()
         self.queues: list[set[int]] = [set() for _ in cluster.partitions]
         self.committed: list[int | None] = [None for _ in cluster.partitions]
         self.queue_of_partition = {partition.name: q for q, partition in enumerate(cluster.partitions)}
@@ -151,7 +153,7 @@ class Simulator:
     # --- arrivals and completions
 
     def arrive(self, job: Job) -> None:
-        if job.fewest is None:
+        if job.fewest is None or (self.quotas and self.quotas.never(job.index)):
             self.status[job.index] = REJECTED
         else:
             self.enqueue(job)
@@ -313,14 +315,16 @@ class Simulator:
 
     def in_order(self, order: str, queued: Iterable[int]) -> list[int]:
         """The queued jobs by ascending score, ties by job index."""
-        if order not in FAIR_ORDERS:
-            return in_order(order, self.facts, set(queued), self.now)
         rows = sorted(queued)
-        return [rows[i] for i in np.argsort(self.owners.scores(order, rows, self.now), kind="stable")]
+        if order in FAIR_ORDERS:
+            found = [rows[i] for i in np.argsort(self.owners.scores(order, rows, self.now), kind="stable")]
+        else:
+            found = in_order(order, self.facts, set(rows), self.now)
+        return self.quotas.in_order(found) if self.quotas else found
 
     def in_order_again(self, order: str, queued: list[int]) -> list[int]:
-        """Those still queued after a start, which changes nothing in orders but in that of `drf`."""
-        return self.in_order(order, queued) if order == "drf" else queued
+        """Those still queued after a start, which changes nothing in orders but in that of `drf`, and where there are quotas."""
+        return self.in_order(order, queued) if order == "drf" or self.quotas else queued
 
     def candidates_again(self, candidates: list[Job]) -> list[Job]:
         again = self.in_order_again(self.policy.second_order, [job.index for job in candidates])

@@ -77,6 +77,7 @@ class Conditions(Config):
     failures: Failures | None = None
     maintenance: tuple[Maintenance, ...] = ()
     fairness: Fairness = Fairness()
+    quotas: bool = False  # virtual clusters have what they are guaranteed and no more than their maximum
     requeue: bool = True  # a job hit by a failure is queued again; otherwise it has failed
 
     def outages_on(self, cluster: Cluster, first: float, last: float) -> tuple[Outage, ...]:

@@ -10,6 +10,7 @@ from queuewise.sim.fairness import charge
 from queuewise.sim.keys import note_running_key
 from queuewise.sim.machine import amount_for, give, take_exactly
 from queuewise.sim.queue import dequeue, enqueue
+from queuewise.sim.quotas import use_quota
 from queuewise.sim.reserve import book_gpus, unbook_gpus
 from queuewise.sim.restart import await_promotion, begin_run, set_next_timer, settle_run
 from queuewise.sim.schedule import DONE, NEVER, QUEUED, REJECTED, RUNNING
@@ -98,6 +99,7 @@ def start_placed(w: World, s: State, j: int, factor: float) -> None:
     if w.policy[KEYS] or w.policy[BACKFILL] == DEFRAG:
         set_next_timer(w, s, j)
     charge(w, s, j, +1)
+    use_quota(w, s, c, +1)
 
 
 @kernel
@@ -124,6 +126,7 @@ def finish(w: World, m: Machine, s: State, j: int) -> None:
 @inline
 def _leave_running(w: World, s: State, j: int) -> None:
     charge(w, s, j, -1)
+    use_quota(w, s, w.job_class[j], -1)
     s.count[RUNNING_JOBS] -= 1
     tail = s.count[RUNNING_JOBS]
     slot = s.running_slot[j]

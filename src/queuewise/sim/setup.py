@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from queuewise.cluster.conditions import Conditions
 from queuewise.cluster.spec import UNLIMITED, Cluster
-from queuewise.sim import accounts, layout
+from queuewise.errors import InputError
+from queuewise.sim import accounts, layout, tenants
 from queuewise.sim.compilation import JIT_DISABLED, address_of
 from queuewise.sim.layout import Classes, Pools, Trees
 from queuewise.sim.rules import Rules
@@ -71,6 +72,7 @@ from queuewise.sim.state import (
     POLICY_SIZE,
     PROMOTES,
     QUANTUM,
+    QUOTAS,
     REPAIRED,
     REQUEUES,
     RESTART,
@@ -94,6 +96,7 @@ from queuewise.sim.state import (
     State,
     World,
 )
+from queuewise.sim.tenants import Tenants
 from queuewise.workload.jobs import Workload
 
 NONE = np.zeros(1)
@@ -117,7 +120,8 @@ def lay_out(
 ) -> tuple[World, Machine, State]:
     """The arrays of a simulation that has not begun."""
     pools = Pools.of(cluster)
-    classes = layout.classify(workload, cluster, pools)
+    held_by = _tenants(workload, cluster, rules) if conditions.quotas else Tenants.none(workload)
+    classes = layout.classify(workload, cluster, pools, held_by)
     trees = Trees.of(classes)
     facts = np.zeros(1, FACTS)
     if rules.needs_facts:
@@ -128,7 +132,7 @@ def lay_out(
     fields |= _classes(workload, cluster, pools, classes)
     fields |= _orders(rules, classes, trees)
     fields |= _scores(len(workload), rules, facts)
-    fields |= accounts.world_columns(rules.accounts)
+    fields |= accounts.world_columns(rules.accounts) | tenants.world_columns(held_by)
     fields |= _task_types(workload, cluster, classes)
     fields |= _stopping(workload, cluster, rules, conditions)
     fields["sizes"] = _sizes(workload, cluster, rules, pools, classes, trees, fields)
@@ -143,6 +147,12 @@ def lay_out(
         layout.empty_machine(cluster, pools, world.pool_words, world.pool_bits),
         _state(workload, cluster, rules, classes, pools, trees, world, runtime, estimate),
     )
+
+
+def _tenants(workload: Workload, cluster: Cluster, rules: Rules) -> Tenants:
+    if rules.keys != NOT_PREEMPTIVE or rules.backfill == DEFRAG or rules.depth != NO_LIMIT:
+        raise InputError("quotas are for policies that do not preempt or migrate, without /D", hint="for example fcfs+easy, or no quotas")
+    return Tenants.of(workload, cluster)
 
 
 def _sizes(
@@ -254,6 +264,7 @@ def _classes(workload: Workload, cluster: Cluster, pools: Pools, classes: Classe
         "class_cpu": classes.cpu,
         "class_mem": classes.mem,
         "class_primary": classes.primary,
+        "class_tenant": classes.tenant,
         "class_queue": layout.number_queues(classes, workload, cluster),
         "class_by_pool": layout.answered_by_pool(classes, cluster, pools).astype(np.int64),
         "class_min_nodes": layout.fewest_nodes(classes, pools),
@@ -368,6 +379,7 @@ def _kind_mask(cluster: Cluster, names: tuple[str, ...]) -> int:
 def _policy(rules: Rules, conditions: Conditions, all_by_pool: bool, restarts: bool) -> I64:
     policy = np.zeros(POLICY_SIZE, np.int64)
     policy[DISPATCH] = rules.dispatch
+    policy[QUOTAS] = int(conditions.quotas)
     policy[BACKFILL] = rules.backfill
     policy[RULE] = rules.rule
     policy[RULE_OPTION] = rules.rule_option
@@ -421,6 +433,7 @@ def _state(
         **_life_rows(num_jobs),
         **_run_rows(stoppable, runtime, estimate),
         **accounts.state_columns(rules.accounts, float(workload.submit[0])),
+        tenant_used=np.zeros(len(world.tenant_most), np.int64),
         event_time=np.empty(num_jobs + stoppable),
         event_code=np.empty(num_jobs + stoppable, np.int64),
         tree=np.full(trees.size * len(rules.orders) if planted else 1, np.inf),

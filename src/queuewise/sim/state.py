@@ -32,8 +32,8 @@ BY_GPU, BY_CPU, BY_MEM = range(3)
 # Fixed entries of World.policy
 (
     DISPATCH, BACKFILL, RULE, RULE_OPTION, DYNAMIC, DEPTH, SECOND_ORDER, SEED, TRACK_FREE_TIMES, KEYS, RESTARTS, KILLS, REQUEUES, PROMOTES,
-    LOOKS_AROUND, NODE_SCORER, POLICY_SIZE,
-) = range(17)  # fmt: skip
+    LOOKS_AROUND, NODE_SCORER, QUOTAS, POLICY_SIZE,
+) = range(18)  # fmt: skip
 #   RESTARTS: jobs may be stopped (otherwise State.remaining and its kin are not there). KILLS: a policy's stop keeps checkpoints only.
 #   REQUEUES: a job hit by a failure is queued again. PROMOTES: waiting lowers a job's level to 0 in the end.
 #   DYNAMIC: queues are lists that are scored and scanned, not trees. TRACK_FREE_TIMES: EASY may use State.free_times.
@@ -210,6 +210,10 @@ class World(NamedTuple):
     account_fraction: F64  # [A]
     account_share: F64  # [A]
     fairness: F64  # [FAIRNESS_SIZE]
+    # virtual clusters: see tenants.py
+    class_tenant: I64  # [C]
+    tenant_guaranteed: I64  # [V] GPU milli
+    tenant_most: I64  # [V] GPU milli
     # fgd
     type_gpu: I64  # [T] task types: milli
     type_cpu: I64  # [T]
@@ -300,6 +304,7 @@ class State(NamedTuple):
     effective: F64  # [A] effective usage, good for the decision with this number:
     effective_at: I64  # [A]
     held: I64  # [A*3] GPU milli, CPU milli and MiB of running jobs, of leaves
+    tenant_used: I64  # [V] GPU milli of running jobs (with quotas)
     stretch: F64  # [C] which jobs of a class may start now: see queue.py
     running: I32  # [R] running jobs, unordered
     running_slot: I32  # [J]
