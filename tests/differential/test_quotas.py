@@ -36,15 +36,13 @@ def shared_cases(draw: st.DrawFn) -> Case:
     return replace(case, workload=workload, cluster=replace(case.cluster, virtual_clusters=tenants))
 
 
-names = st.one_of(
-    policies().map(lambda name: name.replace("/1", "").replace("/3", "")), st.sampled_from(("drf+easy", "fairshare", "drf+greedy"))
-)
+full_depth = policies().map(lambda name: name.replace("/1", "").replace("/3", ""))
+fair = st.sampled_from(("drf+easy", "fairshare", "drf+greedy"))
+slow = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
 
 
-@settings(
-    max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
-)
-@given(shared_cases(), st.lists(names, min_size=3, max_size=3), st.sampled_from(DISPATCHES))
+@settings(max_examples=250, deadline=None, suppress_health_check=slow)
+@given(shared_cases(), st.lists(st.one_of(full_depth, fair), min_size=3, max_size=3), st.sampled_from(DISPATCHES))
 def test_any_policy_under_quotas(case: Case, policies: list[str], dispatch: str) -> None:
     for policy in policies:
         assert_same_schedule(case, policy, dispatch, Conditions(quotas=True))

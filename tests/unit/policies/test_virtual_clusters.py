@@ -19,7 +19,10 @@ FOUR_GPUS = build("four", [NodeGroup(1, gpus=4, kind="V100-16")])
 
 
 def replay(
-    jobs: list[tuple[float, float, int, str]], tenants: tuple[VirtualCluster, ...], policy: str = "fcfs+greedy", **options: object
+    jobs: list[tuple[float, float, int, str]],
+    tenants: tuple[VirtualCluster, ...],
+    policy: str = "fcfs+greedy",
+    dispatch: str = "reorder",
 ) -> Schedule:
     """Jobs as (submission, runtime, GPUs, virtual cluster)."""
     submit, runtime, gpus, groups = zip(*jobs, strict=True)
@@ -32,7 +35,8 @@ def replay(
         group=np.array([names.index(name) for name in groups], np.int32),
         groups=names,
     )
-    return simulate(workload, replace(FOUR_GPUS, virtual_clusters=tenants), policy, estimates="oracle", conditions=QUOTAS, **options)  # type: ignore[arg-type]
+    cluster = replace(FOUR_GPUS, virtual_clusters=tenants)
+    return simulate(workload, cluster, policy, estimates="oracle", dispatch=dispatch, conditions=QUOTAS)
 
 
 HALVES = (VirtualCluster("a", 2), VirtualCluster("b", 2))
@@ -56,7 +60,7 @@ def test_those_within_their_guarantee_go_before_those_who_borrow() -> None:
 def test_a_job_over_the_maximum_blocks_nobody(dispatch: str) -> None:
     jobs = [(0, 10, 2, "a"), (1, 10, 2, "a"), (2, 10, 2, "b")]
     tenants = (VirtualCluster("a", 2, 3), VirtualCluster("b", 2))
-    assert replay(jobs, tenants, "fcfs", dispatch=dispatch).start.tolist() == [0, 10, 2]
+    assert replay(jobs, tenants, "fcfs", dispatch).start.tolist() == [0, 10, 2]
 
 
 def test_what_can_never_be_allowed_is_rejected() -> None:
