@@ -17,7 +17,8 @@ from queuewise.cli.console import duration, figure, print_table, tell_compiling
 mpl.use("Agg")
 import matplotlib.pyplot as plt
 
-POLICIES = ("fcfs", "fcfs+easy", "fcfs+greedy", "sjf", "sjf+easy", "saf+greedy", "wfp3+easy", "f1+easy")
+TIMES = {"1 s": 1, "10 s": 10, "1 min": 60, "10 min": 600, "1 h": 3600, "6 h": 21_600, "1 d": 86_400, "3 d": 259_200}
+POLICIES = ("fcfs", "fcfs+easy", "fcfs+conservative", "fcfs+greedy", "sjf", "sjf+easy", "saf+greedy", "wfp3+easy", "f1+easy")
 
 
 def main(folder: Path) -> None:
@@ -44,11 +45,15 @@ def main(folder: Path) -> None:
 def draw_waits(schedules: list[queuewise.Schedule], picture: Path) -> None:
     """Which share of the jobs waited at most how long, one line a policy."""
     fig, axes = plt.subplots(figsize=(8, 5), layout="constrained")
+
     for schedule in schedules:
         waits = np.sort(schedule.wait[schedule.finished])
-        axes.plot(np.maximum(waits, 1.0) / 3600, np.arange(1, waits.size + 1) / waits.size, label=schedule.policy)
+        axes.plot(np.maximum(waits, 1.0), np.arange(1, waits.size + 1) / waits.size, label=schedule.policy)
     axes.set_xscale("log")
-    axes.set_xlabel("wait (hours)")
+    axes.set_xticks([*TIMES.values()], labels=[*TIMES], minor=False)
+    axes.minorticks_off()
+    axes.set_title(f"{schedules[0].workload.name}: {len(schedules[0].workload):,} jobs on {schedules[0].cluster.num_gpus} GPUs", loc="left")
+    axes.set_xlabel("wait")
     axes.set_ylabel("share of jobs that waited at most this long")
     axes.set_ylim(0, 1)
     axes.grid(alpha=0.3)

@@ -24,6 +24,7 @@ class Simulation(Protocol):
     @property
     def now(self) -> float: ...
     def start(self, job: Job, pieces: list[Piece]) -> None: ...
+    def candidates_again(self, candidates: list[Job]) -> list[Job]: ...
 
 
 def none(sim: Simulation, head: Job, candidates: list[Job]) -> None:
@@ -39,6 +40,7 @@ def start_again_and_again(sim: Simulation, candidates: list[Job], may_start: Cal
             if pieces is not None and may_start(job, pieces):
                 sim.start(job, pieces)
                 waiting.remove(job)
+                waiting = sim.candidates_again(waiting)
                 break
         else:
             return
@@ -147,12 +149,15 @@ def conservative(sim: Simulation, head: Job, candidates: list[Job]) -> None:
     plan = Plan(empty)
     for job in sim.running.values():
         plan.add(Hold(job, job.pieces, -math.inf, job.expected_end(sim.now)))
-    for job in [head, *candidates]:
+    waiting = [head, *candidates]
+    while waiting:
+        job = waiting.pop(0)
         length = job.est * job.worst_factor
         pieces = sim.placer.place(job, plan.view(sim.now, sim.now + length).least(sim.state))
         if pieces is not None:
             sim.start(job, pieces)
             plan.add(Hold(job, pieces, sim.now, sim.now + length))
+            waiting = sim.candidates_again(waiting)
         elif (reservation := reserve(sim, plan, job, length)) is not None:
             plan.add(reservation)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,8 +16,10 @@ from queuewise.cluster.conditions import Conditions, Outage
 from queuewise.cluster.spec import Cluster
 from queuewise.workload.jobs import ANY_PARTITION, Workload
 from reference import backfill, defrag, preemption, stopping
+from reference.fairness import FAIR_ORDERS, Owners
 from reference.orders import Facts, in_order
 from reference.placement import Placer, task_types
+from reference.quotas import Quotas
 from reference.state import Job, Machine, Piece, Run, make_jobs, nodes_of
 
 QUEUED, DONE, REJECTED, KILLED, FAILED = 1, 3, 4, 5, 6  # the numbers of queuewise.sim.schedule, which this must not import
@@ -113,8 +115,10 @@ class Simulator:
         self.facts = Facts(workload, self.jobs, predicted, seed)
         types = task_types(workload, machine) if self.policy.placement == "fgd" else []
         self.placer = Placer(machine, self.policy.placement, self.policy.option, seed, types)
-        self.state = machine.empty()
         self.running: dict[int, Job] = {}
+        self.owners = Owners(workload, cluster, conditions.fairness)
+        self.quotas = Quotas(workload, cluster, self.running) if conditions.quotas else None
+        self.state = machine.empty()
         self.queues: list[set[int]] = [set() for _ in cluster.partitions]
         self.committed: list[int | None] = [None for _ in cluster.partitions]
         self.queue_of_partition = {partition.name: q for q, partition in enumerate(cluster.partitions)}
@@ -149,7 +153,7 @@ class Simulator:
     # --- arrivals and completions
 
     def arrive(self, job: Job) -> None:
-        if job.fewest is None:
+        if job.fewest is None or (self.quotas and self.quotas.never(job.index)):
             self.status[job.index] = REJECTED
         else:
             self.enqueue(job)
@@ -186,6 +190,7 @@ class Simulator:
         job.changes += 1
         self.running[job.index] = job
         self.placer.starts += 1
+        self.owners.started(job, self.now)
         self.first_start[job.index] = min(self.first_start[job.index], self.now)
         self.clock.call_at(begin + job.rem * run.factor, COMPLETION, self.placer.starts, lambda: self.complete(job, run))
         if (self.preemptive or self.policy.migrates) and self.costs.quantum_s > 0:
@@ -197,6 +202,7 @@ class Simulator:
         """The present run is over, one way or the other."""
         run = job.stay
         del self.running[job.index]
+        self.owners.stopped(job, self.now)
         self.state.give_back(run.pieces, job.demand)
         pieces = sorted((p.node, p.tasks, sum(1 << g for g in p.gpus)) for p in run.pieces)
         self.runs.append((job.index, run.start, self.now, tuple(pieces)))
@@ -283,12 +289,13 @@ class Simulator:
 
     def start_from_head(self, q: int) -> Job | None:
         """Start jobs in order while they fit; the first that does not is the blocked head."""
-        order = in_order(self.policy.order, self.facts, self.queues[q], self.now)
+        order = self.in_order(self.policy.order, self.queues[q])
         committed = self.committed[q]
         if self.dispatch == "commit" and committed in order:
             order.remove(committed)
             order.insert(0, committed)
-        for j in order:
+        while order:
+            j = order.pop(0)
             pieces = self.placer.place(self.jobs[j], self.state)
             if pieces is None and self.policy.migrates and defrag.make_room(self, self.jobs[j]):
                 pieces = self.placer.place(self.jobs[j], self.state)
@@ -296,14 +303,32 @@ class Simulator:
                 self.committed[q] = j
                 return self.jobs[j]
             self.start(self.jobs[j], pieces)
+            order = self.in_order_again(self.policy.order, order)
         self.committed[q] = None
         return None
 
     def backfill(self, q: int, head: Job) -> None:
         if self.policy.backfill == "none":
             return
-        order = in_order(self.policy.second_order, self.facts, self.queues[q] - {head.index}, self.now)
+        order = self.in_order(self.policy.second_order, self.queues[q] - {head.index})
         backfill.RULES[self.policy.backfill](self, head, [self.jobs[j] for j in order[: self.policy.depth]])
+
+    def in_order(self, order: str, queued: Iterable[int]) -> list[int]:
+        """The queued jobs by ascending score, ties by job index."""
+        rows = sorted(queued)
+        if order in FAIR_ORDERS:
+            found = [rows[i] for i in np.argsort(self.owners.scores(order, rows, self.now), kind="stable")]
+        else:
+            found = in_order(order, self.facts, set(rows), self.now)
+        return self.quotas.in_order(found) if self.quotas else found
+
+    def in_order_again(self, order: str, queued: list[int]) -> list[int]:
+        """Those still queued after a start, which changes nothing in orders but in that of `drf`, and where there are quotas."""
+        return self.in_order(order, queued) if order == "drf" or self.quotas else queued
+
+    def candidates_again(self, candidates: list[Job]) -> list[Job]:
+        again = self.in_order_again(self.policy.second_order, [job.index for job in candidates])
+        return [self.jobs[j] for j in again]
 
 
 def simulate(

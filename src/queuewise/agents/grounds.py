@@ -24,6 +24,8 @@ from queuewise.workload import Workload, load_workload
 from queuewise.workload.models import generate, is_model
 
 MODEL_CLUSTER = "1x8:V100-16"  # for models, which tell of no cluster
+# Without a published scheme: a queue longer than the window shows its shortest jobs, and instants without a choice are passed over.
+OWN_TASK: dict[str, Any] = {"window_order": "sjf", "skip_forced": True}
 NEVER_CUT = {"horizon_factor": 1e6, "max_steps": None}  # a judged episode goes on until every job has ended
 
 
@@ -85,8 +87,8 @@ def make_grounds(settings: TrainSettings) -> Grounds:
 def _task(settings: TrainSettings, workload: Workload) -> dict[str, Any]:
     """The environment's settings: a published scheme's, changed by what the user chose."""
     choices = settings.task.model_dump(exclude={"preset", "reward"}, exclude_none=True)
-    published = preset_settings(settings.task.preset) if settings.task.preset else {}
-    task = published | choices
+    base = preset_settings(settings.task.preset) if settings.task.preset else OWN_TASK
+    task = base | choices
     if settings.task.reward is not None:
         task["reward"] = parse_reward(settings.task.reward)
     elif "reward" not in task:

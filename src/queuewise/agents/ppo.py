@@ -12,6 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from queuewise.agents.filtering import window_filter
+from queuewise.agents.imitation import imitate
 from queuewise.agents.learner import (
     Diverged,
     State,
@@ -46,9 +48,11 @@ class Ppo:
         check_split(ppo)
         torch.set_num_threads(1)  # the workers are the threads
         self.settings, self.total_frames = ppo, settings.frames
-        weights, play, sampling, chance = spawn_seeds(seed, 4)
+        weights, play, sampling, chance, self._lessons = spawn_seeds(seed, 5)
+        self._arena = arena
         share = ppo.num_envs // ppo.workers
-        stages = [Stage(arena, share, seed=play, first_env=number * share) for number in range(ppo.workers)]
+        windows = window_filter(arena, settings.filter, settings.score)
+        stages = [Stage(arena, share, seed=play, first_env=number * share, draw=windows) for number in range(ppo.workers)]
         self.network = build_network(settings.net, stages[0].spec, settings.network, seed=weights)
         networks = [self.network, *(twin(self.network) for _ in stages[1:])]
         streams = spawn_seeds(sampling, ppo.workers)
@@ -72,13 +76,20 @@ class Ppo:
 
     def iterate(self) -> Statistics:
         began = time.perf_counter()
+        learnt = self._imitate() if self.iterations == 0 and self.settings.imitate else {}
         self.crew.each(self._play)
         self._estimate_returns()
         played = time.perf_counter()
         statistics = self._update()
         self.frames += self.settings.num_envs * self.settings.steps
         self.iterations += 1
-        return statistics | self._episodes() | {"time/play_s": played - began, "time/learn_s": time.perf_counter() - played}
+        return statistics | learnt | self._episodes() | {"time/play_s": played - began, "time/learn_s": time.perf_counter() - played}
+
+    def _imitate(self) -> Statistics:
+        ppo, policy = self.settings, self.settings.imitate or ""
+        sizes = {"frames": ppo.imitate_frames, "epochs": ppo.imitate_epochs}
+        same = imitate(self.network, self._arena, self.scaling, policy, **sizes, seed=self._lessons)
+        return {"imitation/same": same}
 
     @property
     def progress(self) -> float:

@@ -13,6 +13,7 @@ from typing import Literal
 import numpy as np
 from pydantic import Field, model_validator
 
+from queuewise.cluster.accounts import Fairness
 from queuewise.cluster.spec import Cluster
 from queuewise.config import Config, read_toml
 from queuewise.errors import InputError
@@ -75,6 +76,8 @@ class Conditions(Config):
     outages: tuple[Outage, ...] = ()
     failures: Failures | None = None
     maintenance: tuple[Maintenance, ...] = ()
+    fairness: Fairness = Fairness()
+    quotas: bool = False  # virtual clusters have what they are guaranteed and no more than their maximum
     requeue: bool = True  # a job hit by a failure is queued again; otherwise it has failed
 
     def outages_on(self, cluster: Cluster, first: float, last: float) -> tuple[Outage, ...]:

@@ -322,6 +322,8 @@ def _scores(workload: Workload, settings: TaskSettings, estimate: F64) -> tuple[
     """Scores of the heuristics that are features: fixed ones as numbers, live ones as facts to score by."""
     jobs = Jobs(workload, estimate, 0)
     rules = [order_rule(name) for name in settings.scores]
+    if unfit := [name for name, rule in zip(settings.scores, rules, strict=True) if rule.fair]:
+        raise InputError(f"the score {unfit[0]!r} depends on what users have had and cannot be a feature", hint="take another order")
     fixed = [rule.fixed(jobs) if rule.fixed is not None else np.zeros(len(workload)) for rule in rules]
     kinds = np.array([-1 if rule.fixed is not None else rule.live for rule in rules] or [-1], np.int64)
     live = (kinds >= 0).any() and len(workload) > 0

@@ -122,6 +122,8 @@ def parse_policy(name: str) -> Policy:
         raise InputError(f"policy {name!r}: depth {depth!r} is no positive number", hint="for example fcfs+easy/32")
     if second:
         _check_order(second)
+    if slash and (second or order) == "drf":
+        raise InputError(f"policy {name!r}: drf sorts the queue anew after each start, so /D has no first D", hint="leave /D out")
     return Policy(order, backfill, int(depth) if slash else NO_LIMIT, second, placement or "pack")
 
 

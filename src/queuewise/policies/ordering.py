@@ -7,16 +7,21 @@ docs/simulator.md to the operation, so that ties fall as in the reference. r est
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from queuewise.errors import unknown_name
+from queuewise.cluster.accounts import Fairness
+from queuewise.cluster.spec import Cluster
+from queuewise.errors import InputError, unknown_name
+from queuewise.policies.fairness import account_tree, static_priority
+from queuewise.sim.accounts import Accounts
 from queuewise.sim.placement import mix
 from queuewise.sim.rules import Order, scoring_function
+from queuewise.sim.state import DRF, FAIRSHARE, FIXED, MULTIFACTOR
 from queuewise.workload.estimates import estimate as estimate_runtimes
 from queuewise.workload.jobs import Floats, Workload
 
@@ -32,6 +37,18 @@ class Jobs:
     workload: Workload
     estimate: Floats
     seed: int
+    cluster: Cluster | None = None  # fair orders need it
+    fairness: Fairness = field(default_factory=Fairness)
+
+    @property
+    def machine(self) -> Cluster:
+        if self.cluster is None:
+            raise InputError("an order that looks at what users have had is for replays only", hint="take another, such as fcfs or sjf")
+        return self.cluster
+
+    @cached_property
+    def accounts(self) -> Accounts:
+        return account_tree(self.workload, self.machine, self.fairness)
 
     @cached_property
     def predicted(self) -> Floats:
@@ -57,8 +74,12 @@ class OrderRule:
     source: str
     fixed: Callable[[Jobs], Floats] | None = None
     live: int = -1  # branch of score_live
+    fair: int = FIXED  # branch of sim.fairness
 
     def make(self, jobs: Jobs) -> Order:
+        if self.fair != FIXED:
+            base = static_priority(jobs.workload, jobs.machine, jobs.fairness) if self.fair == MULTIFACTOR else np.zeros(len(jobs.workload))
+            return Order(fixed=base, fair=self.fair, accounts=jobs.accounts)
         if self.fixed is not None:
             return Order(fixed=np.ascontiguousarray(self.fixed(jobs), np.float64))
         return Order(function=score_live, params=np.array([float(self.live)]))
@@ -103,6 +124,9 @@ ORDERS: dict[str, OrderRule] = {
     ),
     "qssf": OrderRule("predicted·n", "Hu et al. (Helios), SC 2021", lambda jobs: jobs.predicted * jobs.size),
     "power": OrderRule("r·n·watts; oldest first once w ≥ 1 day", "cheapest energy first, with a limit to waiting", live=POWER),
+    "fairshare": OrderRule("effective usage / share, by user and account", "Slurm's classic fair share", fair=FAIRSHARE),
+    "multifactor": OrderRule("−Σ weight·factor: age, fair share, size, …", "Slurm's priority/multifactor", fair=MULTIFACTOR),
+    "drf": OrderRule("greatest share of GPUs, CPU or memory that the user holds", "Ghodsi et al., NSDI 2011", fair=DRF),
     "random": OrderRule("a hash of seed and job", "a random feasible job: implies greedy backfill", _random),
 }
 

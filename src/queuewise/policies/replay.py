@@ -32,7 +32,7 @@ def simulate(
     parsed = parse_policy(policy)
     name = estimates if isinstance(estimates, str) else "given"
     known = estimate(workload, estimates, seed).values if isinstance(estimates, str) else _checked(workload, estimates)
-    jobs = Jobs(workload, known, seed)
+    jobs = Jobs(workload, known, seed, cluster, conditions.fairness)
     predicted = jobs.predicted if any(own.uses_predictions for own in parsed.own) else None
     with explained(parsed.own):
         return engine.simulate(

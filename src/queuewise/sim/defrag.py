@@ -7,7 +7,6 @@ from queuewise.sim.lifecycle import end_run, put_back, start_placed, take_off
 from queuewise.sim.machine import amount_for, close_node, free_for, free_primary, give, open_node, total_primary
 from queuewise.sim.outages import jobs_on_node
 from queuewise.sim.placement import fits, place, runtime_factor
-from queuewise.sim.preempt import may_be_stopped
 from queuewise.sim.queue import enqueue
 from queuewise.sim.schedule import QUEUED
 from queuewise.sim.state import (
@@ -21,6 +20,7 @@ from queuewise.sim.state import (
     State,
     World,
 )
+from queuewise.sim.victims import may_be_stopped
 
 TRIED_NODES = 8  # at most so many nodes are tried for one head
 

@@ -20,6 +20,7 @@ from queuewise.sim.pieces import unplace
 from queuewise.sim.placement import fits, place, runtime_factor
 from queuewise.sim.preempt import preempt_in_queue, ring_timer
 from queuewise.sim.queue import ANY_LENGTH, FORBIDDEN, PRIMARY, SECONDARY, dequeue, enqueue, first_in_order, note_depth
+from queuewise.sim.quotas import OVER, standing
 from queuewise.sim.reserve import head_keeps_place, note_outliving, reserve_head
 from queuewise.sim.scoring import score_pending
 from queuewise.sim.state import (
@@ -49,6 +50,7 @@ from queuewise.sim.state import (
     OUTAGES_SEEN,
     PENDING_JOBS,
     PIECES,
+    QUOTAS,
     REORDER,
     RESTARTS,
     RULE,
@@ -65,11 +67,11 @@ from queuewise.sim.state import (
 @kernel
 def _start_heads(w: World, m: Machine, s: State, q: int) -> None:
     """Start jobs from the front while they fit; leaves the blocked head in State.head, -1 if the queue is empty."""
-    if w.policy[DISPATCH] == REORDER and w.policy[DYNAMIC]:
-        s.head[q] = -1  # scores have changed: look again
+    if w.policy[DISPATCH] == REORDER and (w.policy[DYNAMIC] or w.policy[QUOTAS]):
+        s.head[q] = -1  # the order may have changed: look again
     while True:
         head = s.head[q]
-        if head < 0:
+        if head < 0 or standing(w, s, w.job_class[head]) == OVER:
             head = first_in_order(w, s, q, PRIMARY, False)
             s.head[q] = head
             if head < 0:
@@ -85,7 +87,7 @@ def _start_heads(w: World, m: Machine, s: State, q: int) -> None:
 @kernel
 def _stretch(w: World, m: Machine, z: Machine, s: State, q: int, c: int) -> float:
     """What State.stretch is to hold for class c beside the blocked head."""
-    if not place(w, m, s, c):
+    if standing(w, s, c) == OVER or not place(w, m, s, c):
         return FORBIDDEN
     unplace(w, m, s, c)
     if s.shadow_time[q] == np.inf:  # always under greedy
@@ -146,7 +148,7 @@ def reserve_bound(w: World, m: Machine, z: Machine, s: State, q: int) -> None:
 @inline
 def _time_changes_things(w: World, s: State, q: int) -> bool:
     """Whether a pass may end otherwise than the last one only because the clock has moved."""
-    if w.policy[DYNAMIC] or w.policy[BACKFILL] in (CONSERVATIVE, DEFRAG):
+    if w.policy[DYNAMIC] or w.policy[QUOTAS] or w.policy[BACKFILL] in (CONSERVATIVE, DEFRAG):
         return True
     reserves = w.policy[BACKFILL] in (EASY, EASY_STRICT)
     return reserves and s.clock[NOW] >= s.shadow_time[q]  # running jobs are overdue

@@ -64,6 +64,15 @@ def comes_before(key: float, j: int, other_key: float, other: int) -> bool:
 
 
 @inline
+def _above(w: World, s: State, base: int, key: float, j: int, slot: int) -> bool:
+    """Whether a job belongs above the one at a slot of the heap. Of running jobs with equal keys the greatest index comes first."""
+    other_key, other = s.heap_key[base + slot], s.heap_job[base + slot]
+    if base == w.sizes[NUM_JOBS]:
+        return key < other_key or (key == other_key and j > other)
+    return comes_before(key, j, other_key, other)
+
+
+@inline
 def _put(s: State, base: int, slot: int, key: float, j: int) -> None:
     s.heap_key[base + slot] = key
     s.heap_job[base + slot] = j
@@ -71,10 +80,10 @@ def _put(s: State, base: int, slot: int, key: float, j: int) -> None:
 
 
 @kernel
-def _sift_up(s: State, base: int, slot: int, key: float, j: int) -> None:
+def _sift_up(w: World, s: State, base: int, slot: int, key: float, j: int) -> None:
     while slot > 0:
         parent = (slot - 1) >> 1
-        if not comes_before(key, j, s.heap_key[base + parent], s.heap_job[base + parent]):
+        if not _above(w, s, base, key, j, parent):
             break
         _put(s, base, slot, s.heap_key[base + parent], s.heap_job[base + parent])
         slot = parent
@@ -82,16 +91,14 @@ def _sift_up(s: State, base: int, slot: int, key: float, j: int) -> None:
 
 
 @kernel
-def _sift_down(s: State, base: int, slot: int, size: int, key: float, j: int) -> None:
+def _sift_down(w: World, s: State, base: int, slot: int, size: int, key: float, j: int) -> None:
     while True:
         child = 2 * slot + 1
         if child >= size:
             break
-        if child + 1 < size and comes_before(
-            s.heap_key[base + child + 1], s.heap_job[base + child + 1], s.heap_key[base + child], s.heap_job[base + child]
-        ):
+        if child + 1 < size and _above(w, s, base, s.heap_key[base + child + 1], s.heap_job[base + child + 1], child):
             child += 1
-        if comes_before(key, j, s.heap_key[base + child], s.heap_job[base + child]):
+        if _above(w, s, base, key, j, child):
             break
         _put(s, base, slot, s.heap_key[base + child], s.heap_job[base + child])
         slot = child
@@ -99,39 +106,39 @@ def _sift_down(s: State, base: int, slot: int, size: int, key: float, j: int) ->
 
 
 @kernel
-def _remove(s: State, base: int, last: int, j: int) -> None:
+def _remove(w: World, s: State, base: int, last: int, j: int) -> None:
     """Take a job out of the heap whose last slot is `last`."""
     slot = s.heap_slot[j]
     if slot == last:
         return
     key = s.heap_key[base + last]
     moved = s.heap_job[base + last]
-    _sift_down(s, base, slot, last, key, moved)
-    _sift_up(s, base, s.heap_slot[moved], key, moved)
+    _sift_down(w, s, base, slot, last, key, moved)
+    _sift_up(w, s, base, s.heap_slot[moved], key, moved)
 
 
 @kernel
 def enter_heap(w: World, s: State, c: int, j: int) -> None:
     """Class c already counts the job as pending."""
-    _sift_up(s, w.class_first[c], s.class_pending[c] - 1, waiting_key(w, s, j), j)
+    _sift_up(w, s, w.class_first[c], s.class_pending[c] - 1, waiting_key(w, s, j), j)
 
 
 @kernel
 def leave_heap(w: World, s: State, c: int, j: int) -> None:
     """Class c no longer counts the job as pending."""
-    _remove(s, w.class_first[c], s.class_pending[c], j)
+    _remove(w, s, w.class_first[c], s.class_pending[c], j)
 
 
 @kernel
 def rank_running(w: World, s: State, j: int) -> None:
     """The job is already counted as running."""
-    _sift_up(s, w.sizes[NUM_JOBS], s.count[RUNNING_JOBS] - 1, -_bound(w, s, j), j)
+    _sift_up(w, s, w.sizes[NUM_JOBS], s.count[RUNNING_JOBS] - 1, -_bound(w, s, j), j)
 
 
 @kernel
 def unrank_running(w: World, s: State, j: int) -> None:
     """The job is no longer counted as running."""
-    _remove(s, w.sizes[NUM_JOBS], s.count[RUNNING_JOBS], j)
+    _remove(w, s, w.sizes[NUM_JOBS], s.count[RUNNING_JOBS], j)
 
 
 @kernel
@@ -139,5 +146,5 @@ def rerank_running(w: World, s: State, j: int) -> None:
     """The key of a running job has changed."""
     base = w.sizes[NUM_JOBS]
     key = -_bound(w, s, j)
-    _sift_down(s, base, s.heap_slot[j], s.count[RUNNING_JOBS], key, j)
-    _sift_up(s, base, s.heap_slot[j], key, j)
+    _sift_down(w, s, base, s.heap_slot[j], s.count[RUNNING_JOBS], key, j)
+    _sift_up(w, s, base, s.heap_slot[j], key, j)

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from queuewise.cluster.spec import UNLIMITED, Cluster
 from queuewise.sim.state import BY_CPU, BY_GPU, BY_MEM, F64, I32, I64, MAX_LEVELS, Machine
+from queuewise.sim.tenants import Tenants
 from queuewise.workload.jobs import ANY_PARTITION, WHOLE_GPU, Workload
 from queuewise.workload.sorting import stable_order
 
@@ -56,6 +57,7 @@ class Classes:
     mem: I64  # [C]
     kind_set: I64  # [C]
     partition: I64  # [C]
+    tenant: I64  # [C] virtual cluster
     allows: NDArray[np.bool_]  # [C, P]
     empty_slots: I64  # [C, P] tasks one empty node of the pool can take
     jobs: I64  # [C] how many jobs are of the class, rejected or not
@@ -77,9 +79,10 @@ class Classes:
         return np.where(self.milli > 0, BY_GPU, np.where(self.cpu > 0, BY_CPU, BY_MEM)).astype(np.int64)
 
 
-def _demand_keys(workload: Workload) -> tuple[list[NDArray[np.int32]], I64]:
+def _demand_keys(workload: Workload, tenant: I32) -> tuple[list[NDArray[np.int32]], I64]:
     """Demand columns and one integer a job that is equal for equal demands."""
     columns = [workload.num_tasks, workload.gpu_milli, workload.cpu_milli, workload.mem_mib, workload.kind_set, workload.partition]
+    columns.append(tenant)
     key = np.zeros(len(workload), np.int64)
     width = 1
     for column in columns:
@@ -110,10 +113,10 @@ def _number_keys(key: I64) -> tuple[I64, I32]:
     return first.astype(np.int64), inverse.astype(np.int32)
 
 
-def classify(workload: Workload, cluster: Cluster, pools: Pools) -> Classes:
-    columns, key = _demand_keys(workload)
+def classify(workload: Workload, cluster: Cluster, pools: Pools, tenants: Tenants) -> Classes:
+    columns, key = _demand_keys(workload, tenants.of_job)
     first, of_job = _number_keys(key)
-    tasks, milli, cpu, mem, kind_set, partition = (column[first].astype(np.int64) for column in columns)
+    tasks, milli, cpu, mem, kind_set, partition, tenant = (column[first].astype(np.int64) for column in columns)
     node = pools.example
     allows = _allowed(workload, cluster, pools, kind_set, partition)
     slots = np.full((len(first), len(pools)), UNLIMITED, np.int64)
@@ -126,9 +129,10 @@ def classify(workload: Workload, cluster: Cluster, pools: Pools) -> Classes:
     slots[~allows] = 0
     pool_sizes = np.diff(pools.first)
     feasible = (np.minimum(slots, tasks[:, None]) * pool_sizes).sum(axis=1) >= tasks
+    feasible &= tasks * milli <= tenants.most[tenant]
     jobs = np.bincount(of_job, minlength=len(first)).astype(np.int64)
     of_job = np.where(feasible[of_job], of_job, np.int32(-1)) if not feasible.all() else of_job
-    return Classes(of_job, tasks, milli, cpu, mem, kind_set, partition, allows & (slots > 0), slots, jobs, feasible)
+    return Classes(of_job, tasks, milli, cpu, mem, kind_set, partition, tenant, allows & (slots > 0), slots, jobs, feasible)
 
 
 def _allowed(workload: Workload, cluster: Cluster, pools: Pools, kind_set: I64, partition: I64) -> NDArray[np.bool_]:

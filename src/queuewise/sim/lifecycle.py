@@ -6,9 +6,11 @@ import numpy as np
 
 from queuewise.sim.compilation import inline, kernel
 from queuewise.sim.events import cancel_completion, cancel_timer, push_event
+from queuewise.sim.fairness import charge
 from queuewise.sim.keys import rank_running, running_key, unrank_running
 from queuewise.sim.machine import give, take_exactly
 from queuewise.sim.queue import dequeue, enqueue
+from queuewise.sim.quotas import use_quota
 from queuewise.sim.reserve import book_gpus, unbook_gpus
 from queuewise.sim.restart import await_promotion, begin_run, set_next_timer, settle_run
 from queuewise.sim.room import room_released, room_taken
@@ -98,6 +100,8 @@ def start_placed(w: World, s: State, j: int, factor: float) -> None:
         room_taken(w, s, j, running_key(w, s, j))
     if w.policy[KEYS] or w.policy[BACKFILL] == DEFRAG:
         set_next_timer(w, s, j)
+    charge(w, s, j, +1)
+    use_quota(w, s, c, +1)
 
 
 @kernel
@@ -123,6 +127,8 @@ def finish(w: World, m: Machine, s: State, j: int) -> None:
 
 @inline
 def _leave_running(w: World, s: State, j: int) -> None:
+    charge(w, s, j, -1)
+    use_quota(w, s, w.job_class[j], -1)
     s.count[RUNNING_JOBS] -= 1
     tail = s.count[RUNNING_JOBS]
     slot = s.running_slot[j]

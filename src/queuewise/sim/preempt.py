@@ -8,29 +8,26 @@ from __future__ import annotations
 
 import numpy as np
 
-from queuewise.sim.compilation import inline, kernel
-from queuewise.sim.keys import bound_exceeds, comes_before, rerank_running, running_key
+from queuewise.sim.compilation import kernel
+from queuewise.sim.keys import comes_before, rerank_running, running_key
 from queuewise.sim.lifecycle import end_run, put_back, queue_again, start_placed, take_off
 from queuewise.sim.machine import give, piece_is_free, take_exactly
 from queuewise.sim.placement import fits, place, runtime_factor
 from queuewise.sim.queue import dequeue, enqueue
-from queuewise.sim.restart import is_running, pass_levels, policy_saves, run_started, set_next_timer
+from queuewise.sim.restart import is_running, pass_levels, policy_saves, set_next_timer
 from queuewise.sim.room import count_free_room, count_held_room, lacks_room, room_offered, room_vacated
 from queuewise.sim.state import (
     KEYS,
     LOG_FULL,
     LOG_SIZE,
     MOST_PIECES,
-    NOW,
-    NUM_JOBS,
-    NUM_POOLS,
     PIECES,
     QUANTUM,
-    RUNNING_JOBS,
     Machine,
     State,
     World,
 )
+from queuewise.sim.victims import begin_search, next_victim
 
 
 @kernel
@@ -50,92 +47,27 @@ def _first_class(w: World, s: State, q: int) -> int:
     return best
 
 
-@inline
-def _stands_where(w: World, s: State, j: int, c: int) -> bool:
-    """Whether running job j holds a node that class c allows."""
-    for k in range(s.first_piece[j], s.first_piece[j] + s.num_pieces[j]):
-        if w.class_allows[c * w.sizes[NUM_POOLS] + w.node_pool[s.piece_node[k]]]:
-            return True
-    return False
-
-
-@inline
-def may_be_stopped(w: World, s: State, j: int) -> bool:
-    return s.clock[NOW] >= run_started(s, j) + w.costs[QUANTUM]
-
-
-@inline
-def _later(s: State, slot: int, other: int) -> bool:
-    """Whether the victim noted at a slot goes before the one at the other: greatest key first."""
-    return comes_before(s.victim_key[other], s.victim_job[other], s.victim_key[slot], s.victim_job[slot])
-
-
 @kernel
-def _sink(s: State, slot: int, size: int) -> None:
-    """Mend the heap of victims below a slot."""
-    while True:
-        child = 2 * slot + 1
-        if child >= size:
-            return
-        if child + 1 < size and _later(s, child + 1, child):
-            child += 1
-        if not _later(s, child, slot):
-            return
-        s.victim_key[slot], s.victim_key[child] = s.victim_key[child], s.victim_key[slot]
-        s.victim_job[slot], s.victim_job[child] = s.victim_job[child], s.victim_job[slot]
-        slot = child
+def _take_off_until_fits(w: World, m: Machine, s: State, c: int, key: float) -> int:
+    """Take victims off, greatest key first, until class c fits, and list them in State.taken; returns their number.
 
-
-@kernel
-def _gather_victims(w: World, m: Machine, s: State, c: int, key: float) -> int:
-    """Note in State.victim_* the jobs that may be stopped for one of class c with this key; returns their number.
-
-    0 if even all of them do not hold enough. What they hold is counted as room of the class.
+    If nothing helps all are put back, what they hold is noted as the class's room, and the answer is -1.
     """
     number = 0
-    q = w.class_queue[c]
-    count_free_room(w, m, s, c, key)
-    looked_at = 0
-    found = 1
-    s.frontier[0] = 0
-    while looked_at < found:
-        slot = s.frontier[looked_at]
-        looked_at += 1
-        if slot >= s.count[RUNNING_JOBS] or not bound_exceeds(w, s, slot, key):
-            continue
-        s.frontier[found] = 2 * slot + 1
-        s.frontier[found + 1] = 2 * slot + 2
-        found += 2
-        j = s.heap_job[w.sizes[NUM_JOBS] + slot]
-        its_key = running_key(w, s, j)
-        held = w.job_class[j]
-        if its_key > key and w.class_queue[held] == q and may_be_stopped(w, s, j) and _stands_where(w, s, j, c):
-            s.victim_key[number] = its_key
-            s.victim_job[number] = j
-            number += 1
-            count_held_room(w, s, c, j)
-    return 0 if lacks_room(w, s, c, key) else number
-
-
-@kernel
-def _take_off_until_fits(w: World, m: Machine, s: State, c: int, number: int) -> int:
-    """Take victims off, greatest key first, until class c fits. They end up behind the others in State.victim_job, the first at number - 1.
-
-    Returns how many are left on the machine, -1 if nothing helped (and all are back).
-    """
-    for slot in range(number // 2 - 1, -1, -1):
-        _sink(s, slot, number)
-    left = number
-    while left > 0:
-        left -= 1
-        s.victim_key[0], s.victim_key[left] = s.victim_key[left], s.victim_key[0]
-        s.victim_job[0], s.victim_job[left] = s.victim_job[left], s.victim_job[0]
-        _sink(s, 0, left)
-        take_off(w, m, s, s.victim_job[left])
+    begin_search(w, s)
+    j = next_victim(w, s, c, key)
+    while j >= 0:
+        s.taken[number] = j
+        number += 1
+        take_off(w, m, s, j)
         if fits(w, m, s, c):
-            return left
-    for slot in range(number):
-        put_back(w, m, s, s.victim_job[slot])
+            return number
+        j = next_victim(w, s, c, key)
+    for i in range(number):
+        put_back(w, m, s, s.taken[i])
+    count_free_room(w, m, s, c, key)
+    for i in range(number):
+        count_held_room(w, s, c, s.taken[i])
     return -1
 
 
@@ -156,18 +88,15 @@ def _spare(w: World, m: Machine, s: State, j: int) -> bool:
 @kernel
 def _make_room(w: World, m: Machine, s: State, c: int, key: float) -> bool:
     """Stop victims so that class c gets a place, which is left in State.place_*; False, and nothing changed, if they do not suffice."""
-    number = _gather_victims(w, m, s, c, key)
-    if number == 0:
-        return False
-    left = _take_off_until_fits(w, m, s, c, number)
-    if left < 0:
+    number = _take_off_until_fits(w, m, s, c, key)
+    if number < 0:
         return False
     place(w, m, s, c)
-    for slot in range(left, number):
-        if _spare(w, m, s, s.victim_job[slot]):
-            s.victim_job[slot] = -1
-    for slot in range(number - 1, left - 1, -1):
-        j = s.victim_job[slot]
+    for i in range(number - 1, -1, -1):
+        if _spare(w, m, s, s.taken[i]):
+            s.taken[i] = -1
+    for i in range(number):
+        j = s.taken[i]
         if j >= 0:
             room_vacated(w, s, j, running_key(w, s, j))
             end_run(w, s, j, policy_saves(w))

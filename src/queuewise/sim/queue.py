@@ -16,6 +16,7 @@ import numpy as np
 
 from queuewise.sim.compilation import inline, kernel
 from queuewise.sim.keys import enter_heap, estimate_left, leave_heap
+from queuewise.sim.quotas import OVER, standing
 from queuewise.sim.state import (
     BOUND,
     DEPTH,
@@ -202,14 +203,16 @@ def _first_by_trees(w: World, s: State, q: int, order: int, limited: bool) -> in
     jobs = order * w.sizes[NUM_JOBS]
     best = -1
     best_rank = w.sizes[NUM_JOBS]
+    best_standing = OVER
     for slot in range(s.queue_first[q], s.queue_first[q] + s.queue_active[q]):
         c = s.active[slot]
         stretch = s.stretch[c] if limited else ANY_LENGTH
-        if stretch == FORBIDDEN:
+        stands = standing(w, s, c)
+        if stretch == FORBIDDEN or stands == OVER or stands > best_standing:
             continue
         _find_head(w, s, c, order)
         at = order * w.sizes[NUM_CLASSES] + c
-        if s.head_rank[at] >= best_rank:
+        if stands == best_standing and s.head_rank[at] >= best_rank:
             continue  # nobody of this class comes before the best so far
         leaf = s.head_leaf[at]
         if stretch != ANY_LENGTH:
@@ -217,9 +220,10 @@ def _first_by_trees(w: World, s: State, q: int, order: int, limited: bool) -> in
             if leaf < 0:
                 continue
         j = w.leaf_job[jobs + w.class_first[c] + leaf]
-        if w.rank[jobs + j] < best_rank:
+        if stands < best_standing or w.rank[jobs + j] < best_rank:
             best = j
             best_rank = w.rank[jobs + j]
+            best_standing = stands
     return best
 
 
@@ -233,6 +237,7 @@ def _first_by_scan(w: World, s: State, q: int, order: int, limited: bool) -> int
     shallow = limited and w.policy[DEPTH] != NO_LIMIT
     best = -1
     best_score = np.inf
+    best_standing = OVER
     for slot in range(s.count[PENDING_JOBS]):
         j = s.pending[slot]
         c = w.job_class[j]
@@ -243,9 +248,11 @@ def _first_by_scan(w: World, s: State, q: int, order: int, limited: bool) -> int
         score = s.score[slot] if order == PRIMARY else s.second_score[slot]
         if shallow and _sooner(s.clock[DEPTH_SCORE], s.count[DEPTH_JOB], score, j):
             continue
-        if best < 0 or _sooner(score, j, best_score, best):
+        stands = standing(w, s, c)
+        if stands < best_standing or (stands == best_standing and stands != OVER and _sooner(score, j, best_score, best)):
             best = j
             best_score = score
+            best_standing = stands
     return best
 
 

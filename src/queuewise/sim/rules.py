@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from numba import from_dtype, njit, types
 
+from queuewise.sim.accounts import NOBODY, Accounts
 from queuewise.sim.compilation import JIT_DISABLED
-from queuewise.sim.state import F64, FACTS, NO_BACKFILL, NO_LIMIT, NODE_FACTS, NOT_PREEMPTIVE, PACK, REORDER, Records
+from queuewise.sim.state import F64, FACTS, FIXED, NO_BACKFILL, NO_LIMIT, NODE_FACTS, NOT_PREEMPTIVE, PACK, REORDER, Records
 
 # void score(facts[J], pending[number], number, now, outlook, params, out[number]): writes out[i] for the job pending[i]; least goes first.
 SCORING_SIGNATURE = types.void(
@@ -37,6 +38,8 @@ class Order:
     params: F64 = field(default_factory=lambda: np.zeros(1))
     looks_around: bool = False  # the function reads the outlook
     memory: int = 0  # numbers that the function keeps between calls, 0 at first
+    fair: int = FIXED  # FAIRSHARE, MULTIFACTOR (`fixed` is what its other factors add up to) or DRF
+    accounts: Accounts = NOBODY  # fair orders only
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,11 +73,15 @@ class Rules:
         return (self.order,) if self.backfill_order is None else (self.order, self.backfill_order)
 
     @property
+    def accounts(self) -> Accounts:
+        return next((order.accounts for order in self.orders if order.fair != FIXED), NOBODY)
+
+    @property
     def dynamic(self) -> bool:
         """Whether queues must be scanned: trees need scores that never change, and do not count jobs."""
         if self.keys != NOT_PREEMPTIVE:
             return False
-        return self.depth != NO_LIMIT or any(order.function is not None for order in self.orders)
+        return self.depth != NO_LIMIT or any(order.function is not None or order.fair != FIXED for order in self.orders)
 
     @property
     def needs_facts(self) -> bool:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from queuewise.sim.compilation import kernel
+from queuewise.sim.fairness import score_fairly
 from queuewise.sim.machine import WHOLE
 from queuewise.sim.state import (
     CORES,
+    FAIRSHARE,
     FREE_CORES,
     FREE_GPUS,
     FREE_MEM_MIB,
@@ -61,13 +63,17 @@ def score_pending(w: World, m: Machine, s: State, scorer, second_scorer) -> None
         _look_around(w, m, s, 0)
         _look_around(w, m, s, row)
     s.count[USER_CALLS] += 1
-    if w.scored_by[0]:
+    if w.scored_by[0] >= FAIRSHARE:
+        score_fairly(w, s, 0, s.score)
+    elif w.scored_by[0]:
         scorer(facts, pending, number, s.clock[NOW], outlook[:row], params, view(s.score, number))
     else:
         for slot in range(number):
             s.score[slot] = w.fixed_score[s.pending[slot]]
     if w.policy[SECOND_ORDER]:
-        if w.scored_by[1]:
+        if w.scored_by[1] >= FAIRSHARE:
+            score_fairly(w, s, 1, s.second_score)
+        elif w.scored_by[1]:
             second_scorer(facts, pending, number, s.clock[NOW], outlook[row:], second_params, view(s.second_score, number))
         else:
             for slot in range(number):

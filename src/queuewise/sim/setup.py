@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from queuewise.cluster.conditions import Conditions
 from queuewise.cluster.spec import UNLIMITED, Cluster
-from queuewise.sim import layout
+from queuewise.errors import InputError
+from queuewise.sim import accounts, layout, tenants
 from queuewise.sim.compilation import JIT_DISABLED, address_of
 from queuewise.sim.layout import Classes, Pools, Trees
 from queuewise.sim.rules import Rules
@@ -37,6 +38,7 @@ from queuewise.sim.state import (
     F64,
     FACTS,
     FAILED_NODE,
+    FIXED,
     GPU_STRIDE,
     GPUS,
     I64,
@@ -53,6 +55,7 @@ from queuewise.sim.state import (
     NODE_SCORER,
     NODES,
     NOT_PREEMPTIVE,
+    NUM_ACCOUNTS,
     NUM_CLASSES,
     NUM_JOBS,
     NUM_LEVELS,
@@ -69,6 +72,7 @@ from queuewise.sim.state import (
     POLICY_SIZE,
     PROMOTES,
     QUANTUM,
+    QUOTAS,
     REPAIRED,
     REQUEUES,
     RESTART,
@@ -92,6 +96,7 @@ from queuewise.sim.state import (
     State,
     World,
 )
+from queuewise.sim.tenants import Tenants
 from queuewise.workload.jobs import Workload
 
 NONE = np.zeros(1)
@@ -115,7 +120,8 @@ def lay_out(
 ) -> tuple[World, Machine, State]:
     """The arrays of a simulation that has not begun."""
     pools = Pools.of(cluster)
-    classes = layout.classify(workload, cluster, pools)
+    held_by = _tenants(workload, cluster, rules) if conditions.quotas else Tenants.none(workload)
+    classes = layout.classify(workload, cluster, pools, held_by)
     trees = Trees.of(classes)
     facts = np.zeros(1, FACTS)
     if rules.needs_facts:
@@ -126,6 +132,7 @@ def lay_out(
     fields |= _classes(workload, cluster, pools, classes)
     fields |= _orders(rules, classes, trees)
     fields |= _scores(len(workload), rules, facts)
+    fields |= accounts.world_columns(rules.accounts) | tenants.world_columns(held_by)
     fields |= _task_types(workload, cluster, classes)
     fields |= _stopping(workload, cluster, rules, conditions)
     fields["sizes"] = _sizes(workload, cluster, rules, pools, classes, trees, fields)
@@ -140,6 +147,12 @@ def lay_out(
         layout.empty_machine(cluster, pools, world.pool_words, world.pool_bits),
         _state(workload, cluster, rules, classes, pools, trees, world, runtime, estimate),
     )
+
+
+def _tenants(workload: Workload, cluster: Cluster, rules: Rules) -> Tenants:
+    if rules.keys != NOT_PREEMPTIVE or rules.backfill == DEFRAG or rules.depth != NO_LIMIT:
+        raise InputError("quotas are for policies that do not preempt or migrate, without /D", hint="for example fcfs+easy, or no quotas")
+    return Tenants.of(workload, cluster)
 
 
 def _sizes(
@@ -163,6 +176,7 @@ def _sizes(
     sizes[NUM_OUTAGES] = len(fields["outage_time"])
     sizes[MOST_PIECES] = _pieces_of(classes, pools)[classes.feasible].max(initial=1)
     sizes[OUTLOOK_ROW] = OUTLOOK_SIZE + max(order.memory for order in rules.orders)
+    sizes[NUM_ACCOUNTS] = len(fields["account_parent"])
     return sizes
 
 
@@ -250,6 +264,7 @@ def _classes(workload: Workload, cluster: Cluster, pools: Pools, classes: Classe
         "class_cpu": classes.cpu,
         "class_mem": classes.mem,
         "class_primary": classes.primary,
+        "class_tenant": classes.tenant,
         "class_queue": layout.number_queues(classes, workload, cluster),
         "class_by_pool": layout.answered_by_pool(classes, cluster, pools).astype(np.int64),
         "class_min_nodes": layout.fewest_nodes(classes, pools),
@@ -278,7 +293,7 @@ def _scores(num_jobs: int, rules: Rules, facts: Records) -> dict[str, NDArray[An
     fields: dict[str, NDArray[Any]] = {
         "facts": facts if rules.dynamic else facts[:1], "fixed_score": NONE,
         "params": _padded(rules.orders[0].params), "second_params": _padded(rules.orders[-1].params),
-        "scored_by": np.array([int(order.fixed is None) for order in rules.orders] + [0]),
+        "scored_by": np.array([order.fair or int(order.fixed is None) for order in rules.orders] + [FIXED]),
     }  # fmt: skip
     if rules.keys == BY_FIXED and rules.order.fixed is not None:
         fields["fixed_score"] = rules.order.fixed
@@ -364,6 +379,7 @@ def _kind_mask(cluster: Cluster, names: tuple[str, ...]) -> int:
 def _policy(rules: Rules, conditions: Conditions, all_by_pool: bool, restarts: bool) -> I64:
     policy = np.zeros(POLICY_SIZE, np.int64)
     policy[DISPATCH] = rules.dispatch
+    policy[QUOTAS] = int(conditions.quotas)
     policy[BACKFILL] = rules.backfill
     policy[RULE] = rules.rule
     policy[RULE_OPTION] = rules.rule_option
@@ -416,6 +432,8 @@ def _state(
         count=np.zeros(COUNT_SIZE, np.int64),
         **_life_rows(num_jobs),
         **_run_rows(stoppable, runtime, estimate),
+        **accounts.state_columns(rules.accounts, float(workload.submit[0])),
+        tenant_used=np.zeros(len(world.tenant_most), np.int64),
         event_time=np.empty(num_jobs + stoppable),
         event_code=np.empty(num_jobs + stoppable, np.int64),
         tree=np.full(trees.size * len(rules.orders) if planted else 1, np.inf),
@@ -443,7 +461,8 @@ def _state(
         room_key=np.full(num_classes, np.inf),
         victim_key=np.empty(stoppable + 1),
         victim_job=np.empty(stoppable, np.int64),
-        frontier=np.empty(2 * keyed + 1, np.int64),
+        taken=np.empty(keyed, np.int64),
+        frontier=np.empty(keyed, np.int64),
         stretch=np.zeros(num_classes),
         running=np.empty(num_jobs, np.int32),
         shadow_head=np.full(num_queues, -1, np.int64),

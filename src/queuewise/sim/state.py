@@ -32,8 +32,8 @@ BY_GPU, BY_CPU, BY_MEM = range(3)
 # Fixed entries of World.policy
 (
     DISPATCH, BACKFILL, RULE, RULE_OPTION, DYNAMIC, DEPTH, SECOND_ORDER, SEED, TRACK_FREE_TIMES, KEYS, RESTARTS, KILLS, REQUEUES, PROMOTES,
-    LOOKS_AROUND, NODE_SCORER, POLICY_SIZE,
-) = range(17)  # fmt: skip
+    LOOKS_AROUND, NODE_SCORER, QUOTAS, POLICY_SIZE,
+) = range(18)  # fmt: skip
 #   RESTARTS: jobs may be stopped (otherwise State.remaining and its kin are not there). KILLS: a policy's stop keeps checkpoints only.
 #   REQUEUES: a job hit by a failure is queued again. PROMOTES: waiting lowers a job's level to 0 in the end.
 #   DYNAMIC: queues are lists that are scored and scanned, not trees. TRACK_FREE_TIMES: EASY may use State.free_times.
@@ -44,10 +44,14 @@ NOT_PREEMPTIVE, BY_REMAINING, BY_FIXED, BY_LEVEL = range(4)  # KEYS: what a pree
 FIRST, PACK, SPREAD, RANDOM, FASTEST, CHEAPEST, TIER, FGD, BY_SCORE = range(9)
 # Entries of World.sizes
 NUM_JOBS, NUM_NODES, NUM_POOLS, NUM_CLASSES, NUM_QUEUES, NUM_TYPES, NUM_WORDS, GPU_STRIDE, TREE_SIZE, SHARES, UNIFORM = range(11)
-NUM_LEVELS, NUM_OUTAGES, MOST_PIECES, LOG_SIZE, OUTLOOK_ROW, SIZES = range(11, 17)
+NUM_LEVELS, NUM_OUTAGES, MOST_PIECES, LOG_SIZE, OUTLOOK_ROW, NUM_ACCOUNTS, SIZES = range(11, 18)
 #   NUM_LEVELS: bounds between levels. MOST_PIECES: of one run. LOG_SIZE: room in the log of pieces.
 #   GPU_STRIDE: GM + 1. TREE_SIZE: length of one order's trees. SHARES: 1 if a class takes shares of GPUs. UNIFORM: 1 if all factors are 1.
 #   OUTLOOK_ROW: length of one order's row of State.outlook.
+# World.scored_by: a score that never changes, a compiled function, or what owners have had (fairness.py)
+FIXED, FUNCTION, FAIRSHARE, MULTIFACTOR, DRF = range(5)
+# Entries of World.fairness; totals are inf where a resource does not count
+FADING, AGE_WEIGHT, MAX_AGE, FAIRSHARE_WEIGHT, GPU_TOTAL, CPU_TOTAL, MEM_TOTAL, FAIRNESS_SIZE = range(8)
 # First entries of a row of State.outlook; after them comes what the order's function keeps between calls
 NODES, GPUS, FREE_GPUS, CORES, FREE_CORES, MEM_MIB, FREE_MEM_MIB, RUNNING_NOW, OUTLOOK_SIZE = range(9)
 PARAMS_SIZE = 8
@@ -62,8 +66,8 @@ NO_LIMIT = -1  # RULE_OPTION of `pack` without a limit on extra nodes; DEPTH wit
 # Entries of State.count (int64 scalars)
 (
     EVENTS, RUNNING_JOBS, ARRIVED, STARTS, PIECES, PLACED, PENDING_JOBS, DECISIONS, EARLY_ENDS, DEPTH_JOB, OUTAGES_SEEN, LOG_FULL,
-    USER_CALLS, COUNT_SIZE,
-) = range(14)  # fmt: skip
+    USER_CALLS, FRONTIER, VICTIMS, COUNT_SIZE,
+) = range(16)  # fmt: skip
 #   LOG_FULL: the pass was left because the log of pieces must grow; it is to be taken up again.
 #   USER_CALLS goes up by one when a policy's own function is entered and when it returns, so it is odd while one runs.
 # Entries of State.clock (float64 scalars)
@@ -197,9 +201,19 @@ class World(NamedTuple):
     # scores (dynamic queues only)
     facts: Records  # [J] what a scoring function may know of a job
     fixed_score: F64  # [O*J] scores of orders that never change; NaN: ask the order's function
-    scored_by: I64  # [O] 0 fixed_score, 1 the order's function
+    scored_by: I64  # [2] of each order
     params: F64  # [PARAMS_SIZE] numbers for the scoring function of the first order
     second_params: F64  # [PARAMS_SIZE] and of the second
+    # accounts (fair orders; otherwise one that nobody asks for): see accounts.py
+    owner: I32  # [J or 1] leaf of the account tree
+    account_parent: I64  # [A]
+    account_fraction: F64  # [A]
+    account_share: F64  # [A]
+    fairness: F64  # [FAIRNESS_SIZE]
+    # virtual clusters: see tenants.py
+    class_tenant: I64  # [C]
+    tenant_guaranteed: I64  # [V] GPU milli
+    tenant_most: I64  # [V] GPU milli
     # fgd
     type_gpu: I64  # [T] task types: milli
     type_cpu: I64  # [T]
@@ -280,9 +294,18 @@ class State(NamedTuple):
     room: I64  # [C*N or 1] see room.py
     room_slots: I64  # [C]
     room_key: F64  # [C]
-    victim_key: F64  # [J or 1] running jobs chosen to be stopped
-    victim_job: I64
-    frontier: I64  # [2J+1 or 3] slots of the heap of running jobs that are still to be looked at
+    victim_key: F64  # [J+1 or 2] running jobs that may be stopped: see victims.py
+    victim_job: I64  # [J or 1]
+    taken: I64  # [J or 1] jobs taken off the machine to see what then fits
+    frontier: I64  # [J or 1] slots of the heap of running jobs that are still to be looked at
+    # accounts: see fairness.py
+    usage: F64  # [A] decayed milli-GPU-seconds as of usage_time
+    usage_rate: I64  # [A] milli GPUs of running jobs
+    usage_time: F64  # [A]
+    effective: F64  # [A] effective usage, good for the decision with this number:
+    effective_at: I64  # [A]
+    held: I64  # [A*3] GPU milli, CPU milli and MiB of running jobs, of leaves
+    tenant_used: I64  # [V] GPU milli of running jobs (with quotas)
     stretch: F64  # [C] which jobs of a class may start now: see queue.py
     running: I32  # [R] running jobs, unordered
     running_slot: I32  # [J]

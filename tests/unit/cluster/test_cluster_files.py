@@ -38,6 +38,8 @@ PUBLISHED = {  # nodes, GPUs: see docs/clusters.md for the sources
     "rltune-philly": (36, 192),
     "rltune-alibaba": (49, 254),
     "hetero56": (10, 56),
+    "farm50": (50, 0),
+    "farm500": (500, 0),
 }
 
 

@@ -1,0 +1,119 @@
+"""From names to numbers: the account tree of a log, and the factors of a priority that never change.
+
+Formulas follow docs/simulator.md, "Fairness", to the operation. The kernels are in `queuewise.sim.fairness`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from queuewise.cluster.accounts import Fairness
+from queuewise.cluster.spec import UNLIMITED, Cluster
+from queuewise.sim.accounts import ROOT, Accounts
+from queuewise.sim.state import (
+    AGE_WEIGHT,
+    CPU_TOTAL,
+    FADING,
+    FAIRNESS_SIZE,
+    FAIRSHARE_WEIGHT,
+    GPU_TOTAL,
+    MAX_AGE,
+    MEM_TOTAL,
+)
+from queuewise.workload.jobs import UNKNOWN, WHOLE_GPU, Floats, Ints, Workload
+
+NAMELESS = ""  # account or user of jobs for which the log names none
+
+
+def account_tree(workload: Workload, cluster: Cluster, fairness: Fairness) -> Accounts:
+    """The root, the accounts of the log and of the settings, and as leaves the users of each."""
+    pairs, leaf = np.unique((workload.group + 1) * np.int64(len(workload.users) + 1) + workload.user + 1, return_inverse=True)
+    codes = [divmod(pair, len(workload.users) + 1) for pair in pairs.tolist()]
+    owners = [(_name(workload.groups, group - 1), _name(workload.users, user - 1)) for group, user in codes]
+    above = fairness.parents(account for account, _ in owners)
+    account_node = {name: number for number, name in enumerate(above, start=1)}
+    named = [(account, user) for account, settings in fairness.accounts.items() for user in settings.users]
+    leaves = list(dict.fromkeys([*owners, *named]))
+    parent = [-1, *(ROOT if up is None else account_node[up] for up in above.values()), *(account_node[account] for account, _ in leaves)]
+    shares = [1, *(_shares_of(fairness, name) for name in above), *(_shares_of(fairness, account, user) for account, user in leaves)]
+    fraction, share = _normalise(np.array(parent), np.array(shares, np.int64))
+    owner = (leaf.ravel() + 1 + len(above)).astype(np.int32)  # leaves begin with the owners, in the order of `pairs`
+    return Accounts(owner, np.array(parent), fraction, share, _numbers(cluster, fairness))
+
+
+def static_priority(workload: Workload, cluster: Cluster, fairness: Fairness) -> Floats:
+    """[J] what the factors of `multifactor` that do not change with time add up to."""
+    weights = fairness.weights
+    account_priority = {name: account.priority for name, account in fairness.accounts.items()}
+    demands = (workload.gpu_milli, workload.cpu_milli, workload.mem_mib)
+    tasks = workload.num_tasks.astype(np.float64)
+    gpu, cpu, mem = (tasks * demand / total for demand, total in zip(demands, _totals(cluster), strict=True))
+    size = np.minimum(np.where(workload.gpu_milli > 0, gpu, cpu), 1.0)
+    parts = (
+        weights.association * _relative(workload.group, workload.groups, account_priority, otherwise=0.0),
+        weights.job_size * (1.0 - size if fairness.favor_small else size),
+        weights.partition * _relative(workload.partition, workload.partitions, fairness.partition_priority, otherwise=1.0),
+        weights.qos * _relative(workload.qos, workload.qos_names, fairness.qos_priority, otherwise=0.0),
+        weights.gpu * gpu,
+        weights.cpu * cpu,
+        weights.mem * mem,
+    )
+    total = workload.priority.astype(np.float64)  # the site factor
+    for part in parts:
+        total = total + part
+    return total
+
+
+def _name(names: tuple[str, ...], code: int) -> str:
+    return NAMELESS if code == UNKNOWN else names[code]
+
+
+def _shares_of(fairness: Fairness, account: str, user: str | None = None) -> int:
+    settings = fairness.accounts.get(account)
+    if settings is None:
+        return 1
+    return settings.shares if user is None else settings.users.get(user, 1)
+
+
+def _normalise(parent: NDArray[np.int64], shares: NDArray[np.int64]) -> tuple[Floats, Floats]:
+    """Each node's fraction of its siblings' shares, and of the whole."""
+    siblings = np.zeros(len(parent), np.int64)
+    np.add.at(siblings, parent[1:], shares[1:])
+    fraction = np.ones(len(parent))
+    fraction[1:] = shares[1:] / np.maximum(siblings[parent[1:]], 1)  # where all have 0 shares, each has 0 of 1
+    up = np.maximum(parent, ROOT)
+    share, line = fraction.copy(), up
+    while (line != ROOT).any():
+        share = share * fraction[line]
+        line = up[line]
+    return fraction, share
+
+
+def _relative(codes: Ints, names: tuple[str, ...], priority: Mapping[str, float], *, otherwise: float) -> Floats:
+    """[J] priority of a name as a part of the greatest one there is."""
+    values = np.array([*(priority.get(name, otherwise) for name in names), otherwise])  # UNKNOWN is -1: the last
+    most = max([*priority.values(), otherwise])
+    return values[codes] / most if most > 0 else np.zeros(len(codes))
+
+
+def _numbers(cluster: Cluster, fairness: Fairness) -> Floats:
+    numbers = np.zeros(FAIRNESS_SIZE)
+    numbers[FADING] = math.log(2.0) / fairness.half_life_s if fairness.half_life_s > 0 else 0.0
+    numbers[AGE_WEIGHT] = fairness.weights.age
+    numbers[MAX_AGE] = fairness.max_age_s
+    numbers[FAIRSHARE_WEIGHT] = fairness.weights.fairshare
+    numbers[[GPU_TOTAL, CPU_TOTAL, MEM_TOTAL]] = _totals(cluster)
+    return numbers
+
+
+def _totals(cluster: Cluster) -> tuple[float, float, float]:
+    """GPU milli, CPU milli and MiB of the cluster; inf where there is nothing or no end of it: such a resource is nobody's share."""
+
+    def total(amounts: NDArray[np.int64]) -> float:
+        return np.inf if (amounts == UNLIMITED).any() or amounts.sum() == 0 else float(amounts.sum())
+
+    return total(cluster.node_gpus * WHOLE_GPU), total(cluster.node_cpu_milli), total(cluster.node_mem_mib)

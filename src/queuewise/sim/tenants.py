@@ -1,0 +1,79 @@
+"""Virtual clusters in arrays: who may hold how many GPUs. docs/simulator.md, "Quotas", says what that does; kernels are in quotas.py."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from queuewise.cluster.spec import Cluster
+from queuewise.errors import InputError
+from queuewise.sim.state import I32, I64
+from queuewise.workload.jobs import WHOLE_GPU, Workload, constant
+
+NO_END = 1 << 60  # milli
+
+
+@dataclass(frozen=True, eq=False)
+class Tenants:
+    """Virtual clusters, the last of which stands for jobs that belong to none."""
+
+    of_job: I32  # [J]
+    guaranteed: I64  # [V] GPU milli
+    most: I64  # [V] GPU milli
+
+    @classmethod
+    def none(cls, workload: Workload) -> Tenants:
+        """Everybody may have everything."""
+        return cls(constant(0, len(workload), np.int32), np.full(1, NO_END), np.full(1, NO_END))
+
+    @classmethod
+    def of(cls, workload: Workload, cluster: Cluster) -> Tenants:
+        _check(workload, cluster)
+        tenants = cluster.virtual_clusters
+        number = {tenant.name: v for v, tenant in enumerate(tenants)}
+        of_group = np.array([number.get(name, len(tenants)) for name in workload.groups] + [len(tenants)], np.int32)
+        return cls(
+            of_job=of_group[workload.group],  # UNKNOWN is -1: the last
+            guaranteed=np.array([_milli(tenant.guaranteed_gpus) for tenant in tenants] + [0]),
+            most=np.array([_milli(tenant.max_gpus) for tenant in tenants] + [NO_END]),
+        )
+
+
+def world_columns(tenants: Tenants) -> dict[str, NDArray[Any]]:
+    return {"tenant_guaranteed": tenants.guaranteed.astype(np.int64), "tenant_most": tenants.most.astype(np.int64)}
+
+
+def _milli(gpus: float) -> int:
+    return NO_END if gpus == float("inf") else round(gpus * WHOLE_GPU)
+
+
+def _check(workload: Workload, cluster: Cluster) -> None:
+    tenants = cluster.virtual_clusters
+    if not tenants:
+        raise InputError(
+            f"cluster {cluster.name!r} has no virtual clusters, so there are no quotas", hint="add [[virtual_clusters]] to its file"
+        )
+    name, times = Counter(tenant.name for tenant in tenants).most_common(1)[0]
+    if times > 1:
+        raise InputError(f"cluster {cluster.name!r} has {times} virtual clusters {name!r}", hint="give each a name of its own")
+    for tenant in tenants:
+        if tenant.max_gpus < tenant.guaranteed_gpus:
+            raise InputError(
+                f"virtual cluster {tenant.name!r} is guaranteed {tenant.guaranteed_gpus:g} GPUs but may have at most {tenant.max_gpus:g}",
+                hint="raise max_gpus, or leave it out",
+            )
+    guaranteed = sum(tenant.guaranteed_gpus for tenant in tenants)
+    if guaranteed > cluster.num_gpus:
+        raise InputError(
+            f"virtual clusters are guaranteed {guaranteed:g} GPUs, cluster {cluster.name!r} has {cluster.num_gpus}",
+            hint="lower guaranteed_gpus; what goes beyond may be borrowed, up to max_gpus",
+        )
+    if not {tenant.name for tenant in tenants} & {workload.groups[g] for g in np.unique(workload.group) if g >= 0}:
+        raise InputError(
+            f"no job belongs to a virtual cluster of {cluster.name!r}: {', '.join(tenant.name for tenant in tenants)}",
+            hint="virtual clusters are matched with the log's groups by name",
+        )

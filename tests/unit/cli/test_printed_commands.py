@@ -1,0 +1,83 @@
+"""Every command and every piece of Python that the README and the pages print works as printed, in a folder with the files they name."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from queuewise.cli import main
+from queuewise.workload.models import generate
+from queuewise.workload.writers import write_workload
+
+PAGES = (
+    "README.md",
+    "docs/clusters.md",
+    "docs/evaluation.md",
+    "docs/formats.md",
+    "docs/policies.md",
+    "docs/workloads.md",
+    "docs/metrics.md",
+)
+TRIED = ("simulate", "evaluate", "compare", "report", "workload", "policies", "clusters")  # others take minutes and have tests of their own
+REPOSITORY = Path(__file__).resolve().parents[3]
+
+
+def blocks(page: str, language: str) -> Iterator[str]:
+    pieces = (REPOSITORY / page).read_text(encoding="utf-8").split("```")[1::2]
+    return (piece.removeprefix(language) for piece in pieces if piece.partition("\n")[0] == language)
+
+
+def commands(page: str) -> list[list[str]]:
+    """The arguments of each `queuewise` line; what is behind # is a comment."""
+    lines = (line for block in blocks(page, "") for line in block.splitlines() if line.startswith("queuewise "))
+    words = (shlex.split(line, comments=True)[1:] for line in lines)
+    return [arguments for arguments in words if arguments[0] in TRIED]
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The logs that the pages speak of."""
+    folder = tmp_path_factory.mktemp("reader")
+    jobs = generate("lublin", 12_000, seed=1)
+    write_workload(jobs, folder / "log.swf")
+    write_workload(jobs.take(slice(0, 2_000)), folder / "my_log.swf.gz")
+    (folder / "mine.csv").write_text(
+        "queued_at,began,finished,cards,owner\n2024-01-01 00:00:00,2024-01-01 00:00:05,2024-01-01 00:01:00,2,ann\n"
+    )
+    rng = np.random.default_rng(1)
+    rows = ["JobID|User|State|Submit|Start|End|NNodes|AllocTRES"]
+    for number, (hour, minute, gpus) in enumerate(zip(*rng.integers(0, [[24], [59], [4]], (3, 300)), strict=True)):
+        day = f"2024-01-{1 + number % 28:02}T{hour:02}:{minute:02}"
+        rows.append(f"{number}|u{number % 5}|COMPLETED|{day}:00|{day}:01|{day}:{2 + number % 57:02}|1|cpu=4,gres/gpu={1 + gpus}")
+    (folder / "sacct.txt").write_text("\n".join(rows) + "\n")
+    return folder
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_printed_commands_work(page: str, files: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(files)
+    for arguments in commands(page):
+        if "runs/b" in arguments and not Path("runs/b").exists():  # a second run, to compare with
+            assert main(["evaluate", "--workload", "log.swf", "--cluster", "flat:256", "--policy", "ljf", "--out", "runs/b"]) == 0
+        code = main(arguments)
+        out, err = capsys.readouterr()
+        assert (code, "error" in err) == (0, False), f"queuewise {shlex.join(arguments)}: {err}"
+        assert out or "written to" in err
+
+
+def test_the_pages_print_commands() -> None:
+    """Else the test above would test nothing."""
+    assert sum(len(commands(page)) for page in PAGES) >= 9
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_printed_python_works(page: str, files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(files)
+    names: dict[str, object] = {}
+    for code in blocks(page, "python"):
+        exec(compile(code, page, "exec"), names)
+    assert names or not list(blocks(page, "python"))
