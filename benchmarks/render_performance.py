@@ -109,7 +109,8 @@ def _took(row: Row) -> list[str]:
 
 
 def _busy(part: Results) -> str:
-    return f"\n\nLoad average at the start: {part['machine']['load_average']:.1f} on {part['machine']['cores']} cores."
+    facts = part["machine"]
+    return f"\n\nLoad average when this part began: {facts['load_average']:.1f} on {facts['cores']} cores."
 
 
 def growth_by_jobs(results: Results) -> str:
