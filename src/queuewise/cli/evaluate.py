@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
-from queuewise.cli.inputs import Reading
+from queuewise.cli.inputs import Reading, load_world
 
 if TYPE_CHECKING:
     from queuewise.evaluation.experiment import Cell, Experiment, Result
@@ -53,6 +53,8 @@ class Evaluate:
     """What policies know of runtimes: oracle, requested (default), noisy:SIGMA or predicted."""
     kill_at_limit: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """End jobs when the time they asked for is over."""
+    conditions: Annotated[str | None, tyro.conf.arg(metavar="FILE")] = None
+    """A .toml file of what befalls the cluster and what stopping costs: outages, failures, maintenance, quotas (docs/simulator.md)."""
     reading: tyro.conf.OmitArgPrefixes[Reading] = field(default_factory=Reading)
     jobs: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
     """Use the first N jobs of a log; make N jobs of a model."""
@@ -140,6 +142,7 @@ class Evaluate:
             seed=self.seed,
             warmup=self.warmup,
             cooldown=self.cooldown,
+            world=load_world(self.conditions),
         )
         return Experiment(loaded.workload, cluster, plan, rules, self._draw if from_model else None)
 

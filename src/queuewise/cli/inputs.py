@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
 if TYPE_CHECKING:
+    from queuewise.cluster.conditions import Conditions
     from queuewise.cluster.spec import Cluster
     from queuewise.workload import Loaded, ReadOptions
 
@@ -51,6 +53,13 @@ class Reading:
         from queuewise.workload import ReadOptions
 
         return ReadOptions(columns=_mapping(self.map), memory=self.memory, partitions=self.partitions)
+
+
+def load_world(path: str | None) -> Conditions:
+    """The conditions in a file; without one, a perfect world."""
+    from queuewise.cluster.conditions import PERFECT, load_conditions
+
+    return PERFECT if path is None else load_conditions(Path(path))
 
 
 def tell_reading(loaded: Loaded) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from queuewise.cli.inputs import Reading
+from queuewise.cli.inputs import Reading, load_world
 
 if TYPE_CHECKING:
     from queuewise.cluster import Cluster
@@ -37,6 +37,8 @@ class Simulate:
     """What policies know of runtimes: oracle, requested, noisy:SIGMA or predicted."""
     kill_at_limit: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """End jobs when the time they asked for is over."""
+    conditions: Annotated[str | None, tyro.conf.arg(metavar="FILE")] = None
+    """A .toml file of what befalls the cluster and what stopping costs: outages, failures, maintenance, quotas (docs/simulator.md)."""
     jobs: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
     """Use the first N jobs of a log; make N jobs of a model."""
     seed: Annotated[int, tyro.conf.arg(metavar="S")] = 0
@@ -89,6 +91,7 @@ class Simulate:
             estimates=self.estimates,
             seed=self.seed,
             kill_at_limit=self.kill_at_limit,
+            conditions=load_world(self.conditions),
         )
 
     def _write(self, schedules: list[Schedule], summaries: list[dict[str, Any]]) -> None:

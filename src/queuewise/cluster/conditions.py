@@ -101,6 +101,9 @@ class Conditions(Config):
         return tuple(sorted(found, key=lambda outage: (outage.start, outage.node)))
 
 
+PERFECT = Conditions()
+
+
 def load_conditions(path: Path) -> Conditions:
     """Conditions from a TOML file."""
     return read_toml(path, Conditions)

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from queuewise.cluster.conditions import PERFECT, Conditions
 from queuewise.cluster.spec import Cluster
 from queuewise.config import parse_toml, to_toml
 from queuewise.errors import InputError
@@ -45,6 +46,7 @@ class Rules:
     seed: int = 0
     warmup: float = 0.0
     cooldown: float = 0.0
+    world: Conditions = PERFECT  # outages, costs of preemption and so on
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +74,8 @@ class Experiment:
             "cluster_digest": digest_cluster(self.cluster),
             "protocol": self.plan.protocol,
             "windows": [[w.start, w.stop] if w.seed is None else [w.start, w.stop, w.seed] for w in self.plan.windows],
-            **{field.name: getattr(self.rules, field.name) for field in fields(self.rules)},
+            **{field.name: getattr(self.rules, field.name) for field in fields(self.rules) if field.name != "world"},
+            "world": self.rules.world.model_dump_json(exclude_defaults=True),
         }
 
 
@@ -144,6 +147,7 @@ def _replay(experiment: Experiment, policy: str, index: int, simulator: Simulato
         estimates=rules.estimates,
         seed=rules.seed,
         kill_at_limit=rules.kill_at_limit,
+        conditions=rules.world,
     )
 
 

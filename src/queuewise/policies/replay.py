@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from queuewise.cluster.conditions import Conditions
+from queuewise.cluster.conditions import PERFECT, Conditions
 from queuewise.cluster.spec import Cluster
 from queuewise.errors import InputError
 from queuewise.policies.names import parse_policy
@@ -12,7 +12,6 @@ from queuewise.policies.ordering import Jobs
 from queuewise.policies.user import explained
 from queuewise.sim import engine
 from queuewise.sim.schedule import Schedule
-from queuewise.sim.setup import PERFECT
 from queuewise.workload.estimates import estimate
 from queuewise.workload.jobs import Floats, Workload
 

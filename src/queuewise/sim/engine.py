@@ -12,14 +12,14 @@ import numpy as np
 from numba import types
 from numpy.typing import NDArray
 
-from queuewise.cluster.conditions import Conditions
+from queuewise.cluster.conditions import PERFECT, Conditions
 from queuewise.cluster.spec import Cluster
 from queuewise.errors import InputError
 from queuewise.sim.compilation import JIT_DISABLED
 from queuewise.sim.kernel import replay
 from queuewise.sim.rules import SCORING_SIGNATURE, Order, Rules, scoring_function
 from queuewise.sim.schedule import DONE, KILLED, Schedule
-from queuewise.sim.setup import PERFECT, lay_out
+from queuewise.sim.setup import lay_out
 from queuewise.sim.state import (
     COMMIT,
     DECISIONS,

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from queuewise.cluster.conditions import Conditions
+from queuewise.cluster.conditions import PERFECT, Conditions
 from queuewise.cluster.spec import UNLIMITED, Cluster
 from queuewise.errors import InputError
 from queuewise.sim import accounts, layout, tenants
@@ -100,7 +100,6 @@ from queuewise.sim.tenants import Tenants
 from queuewise.workload.jobs import Workload
 
 NONE = np.zeros(1)
-PERFECT = Conditions()
 COSTS = {
     QUANTUM: "quantum_s", CHECKPOINT: "checkpoint_s", CHECKPOINT_PER_GPU: "checkpoint_per_gpu_s", RESTART: "restart_s",
     RESTART_PER_GPU: "restart_per_gpu_s", TRANSFER: "transfer_s", TRANSFER_PER_GPU: "transfer_per_gpu_s",
