@@ -12,6 +12,7 @@ import numpy as np
 
 from queuewise.errors import InputError, unknown_name
 from queuewise.policies.backfill import BACKFILLS
+from queuewise.policies.deciding import check_class, listed_order
 from queuewise.policies.ordering import ORDERS, Jobs, OrderRule, order_rule
 from queuewise.policies.placing import PLACEMENTS, parse_placement
 from queuewise.policies.preemptive import PREEMPTIVE, parse_option
@@ -35,6 +36,11 @@ class Policy:
     placement: str = "pack"
     level: float = 0.0  # option of a preemptive policy
 
+    @property
+    def decides_in_python(self) -> bool:
+        """Whether it is a class of the user's own."""
+        return is_reference(self.order) and find_own(self.order).is_class
+
     def rules(self, jobs: Jobs, dispatch: str) -> Rules:
         own_placement = is_reference(self.placement)
         rule, option = (BY_SCORE, NO_LIMIT) if own_placement else parse_placement(self.placement)
@@ -47,7 +53,7 @@ class Policy:
             return dataclasses.replace(made, rule=rule, rule_option=option, node_scorer=node_scorer, seed=jobs.seed, time_limit_s=limit)
         second = self.backfill_order if self.backfill_order not in ("", self.order) else ""
         return Rules(
-            order=_order(self.order).make(jobs),
+            order=listed_order() if self.decides_in_python else _order(self.order).make(jobs),
             backfill_order=_order(second).make(jobs) if second else None,
             backfill=BACKFILLS[self.backfill].code,
             depth=self.depth,
@@ -66,7 +72,8 @@ class Policy:
 
     def compile(self) -> list[OwnScore]:
         """Compile the user's own functions in it, as the first replay would."""
-        orders = [job_score(part) for part in (self.order, self.backfill_order) if is_reference(part)]
+        named = () if self.decides_in_python else (self.order, self.backfill_order)
+        orders = [job_score(part) for part in named if is_reference(part)]
         return orders + ([node_score(self.placement)] if is_reference(self.placement) else [])
 
 
@@ -111,6 +118,11 @@ def parse_policy(name: str) -> Policy:
     if first == "defrag":
         _check_order(option or "fcfs")
         return Policy(option or "fcfs", "defrag", placement=placement or "pack")
+    if is_reference(order) and find_own(order).is_class:
+        check_class(order)
+        if plus:
+            raise InputError(f"policy {name!r}: a class decides itself what to backfill", hint=f"write {order}, or {order}@pack")
+        return Policy(order, placement=placement or "pack")
     _check_order(order)
     filling, _, second = filling.partition(":")
     backfill, slash, depth = filling.partition("/")

@@ -7,6 +7,7 @@ import numpy as np
 from queuewise.cluster.conditions import PERFECT, Conditions
 from queuewise.cluster.spec import Cluster
 from queuewise.errors import InputError
+from queuewise.policies.deciding import driver
 from queuewise.policies.names import parse_policy
 from queuewise.policies.ordering import Jobs
 from queuewise.policies.user import explained
@@ -33,6 +34,7 @@ def simulate(
     known = estimate(workload, estimates, seed).values if isinstance(estimates, str) else _checked(workload, estimates)
     jobs = Jobs(workload, known, seed, cluster, conditions.fairness)
     predicted = jobs.predicted if any(own.uses_predictions for own in parsed.own) else None
+    drive = driver(parsed.own[0], cluster, seed) if parsed.decides_in_python else None
     with explained(parsed.own):
         return engine.simulate(
             workload,
@@ -44,6 +46,7 @@ def simulate(
             estimates=name,
             kill_at_limit=kill_at_limit,
             conditions=conditions,
+            drive=drive,
         )
 
 

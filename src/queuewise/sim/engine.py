@@ -29,7 +29,9 @@ from queuewise.sim.state import (
     MOST_PIECES,
     PENDING_JOBS,
     PIECES,
+    RESTARTS,
     RUNNING_JOBS,
+    Machine,
     State,
     World,
     handle,
@@ -52,8 +54,12 @@ def simulate(
     estimates: str = "",
     kill_at_limit: bool = False,
     conditions: Conditions = PERFECT,
+    drive: Callable[[World, Machine, State], State] | None = None,
 ) -> Schedule:
-    """Replay the workload on the cluster. `estimate` is what the policy knows of runtimes, `predicted` what history says of them."""
+    """Replay the workload on the cluster. `estimate` is what the policy knows of runtimes, `predicted` what history says of them.
+
+    `drive` may take the place of the engine's own loop: it moves the state to the end and returns it (see stepwise).
+    """
     if len(workload) == 0:
         raise InputError("the workload has no jobs", hint="check the file, or the filter that was applied to it")
     began = time.perf_counter()
@@ -62,19 +68,29 @@ def simulate(
         workload, cluster, rules, runtime=runtime, estimate=estimate, predicted=predicted, conditions=conditions
     )
     laid_out = time.perf_counter()
-    run = compiled_replay()
-    spare = clone(machine)
+    if drive is None:
+        drive = partial(_run_kernel, compiled_replay(), rules)
     began_replay = time.perf_counter()
-    functions = _function_of(rules.order), _function_of(rules.backfill_order)
-    while True:
-        tables = handle(world), handle(machine), handle(spare), handle(state)
-        run_watched(partial(run, *tables, *functions), state.count, rules.time_limit_s)
-        if not state.count[LOG_FULL]:
-            break
-        state = _with_longer_log(world, state)
+    state = run_watched(partial(drive, world, machine, state), state.count, rules.time_limit_s)
     engine_s = (laid_out - began) + (time.perf_counter() - began_replay)  # compilation is not the engine's time
     state.status[(state.status == DONE) & killed] = KILLED
     return schedule_of(workload, cluster, rules, state, estimate, policy, estimates, engine_s)
+
+
+def _run_kernel(run: Callable[..., None], rules: Rules, world: World, machine: Machine, state: State) -> State:
+    spare = clone(machine)
+    functions = _function_of(rules.order), _function_of(rules.backfill_order)
+    while True:
+        run(handle(world), handle(machine), handle(spare), handle(state), *functions)
+        if not state.count[LOG_FULL]:
+            return state
+        state = _with_longer_log(world, state)
+
+
+def with_room_in_log(world: World, state: State) -> State:
+    """The state, with room in its log of pieces for a pass that starts all that waits."""
+    full = world.policy[RESTARTS] and state.count[PIECES] + state.count[PENDING_JOBS] * world.sizes[MOST_PIECES] > world.sizes[LOG_SIZE]
+    return _with_longer_log(world, state) if full else state
 
 
 def _with_longer_log(world: World, state: State) -> State:

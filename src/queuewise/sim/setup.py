@@ -342,7 +342,7 @@ def _outlook(cluster: Cluster, row: int) -> F64:
     return rows.ravel()
 
 
-def _node_facts(cluster: Cluster) -> NDArray[np.void]:
+def node_facts(cluster: Cluster) -> NDArray[np.void]:
     """[N] what a function that scores nodes may know; what is free is filled in when it is asked."""
     facts = np.zeros(cluster.num_nodes, NODE_FACTS)
     gpu_watts = np.array([kind.peak_watts - kind.idle_watts for kind in cluster.kinds] + [0.0])
@@ -473,7 +473,7 @@ def _state(
         scratch=np.empty(max(num_jobs, placed, rules.depth)),
         scratch_jobs=np.empty(max(rules.depth, 1), np.int64),
         scratch_nodes=np.empty(num_nodes, np.int64),
-        node_facts=_node_facts(cluster) if rules.rule == BY_SCORE else np.zeros(1, NODE_FACTS),
+        node_facts=node_facts(cluster) if rules.rule == BY_SCORE else np.zeros(1, NODE_FACTS),
         node_score=np.zeros(num_nodes if rules.rule == BY_SCORE else 1),
         demand=np.zeros(DEMAND_SIZE),
         place_node=np.empty(placed, np.int64),

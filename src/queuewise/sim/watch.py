@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from typing import TypeVar
 
 import numpy as np
 
@@ -12,22 +13,23 @@ from queuewise.sim.compilation import JIT_DISABLED
 from queuewise.sim.state import I64, USER_CALLS
 
 POLL_S = 0.2
+T = TypeVar("T")
 
 
-def run_watched(work: Callable[[], None], count: I64, time_limit_s: float = np.inf) -> None:
+def run_watched(work: Callable[[], T], count: I64, time_limit_s: float = np.inf) -> T:
     """Do the work, raise what it raises, and TimeoutError once a policy's own function (`USER_CALLS` of `count`) has not returned in time.
 
     The thread that is given up runs on until the process ends: nothing can stop a function that loops for ever.
     """
     limited = time_limit_s < np.inf
     if not limited and (JIT_DISABLED or threading.current_thread() is not threading.main_thread()):
-        work()
-        return
+        return work()
+    results: list[T] = []
     failures: list[BaseException] = []
 
     def run() -> None:
         try:
-            work()
+            results.append(work())
         except BaseException as failure:
             failures.append(failure)
 
@@ -42,3 +44,4 @@ def run_watched(work: Callable[[], None], count: I64, time_limit_s: float = np.i
             raise TimeoutError
     if failures:
         raise failures[0]
+    return results[0]

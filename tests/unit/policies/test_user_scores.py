@@ -118,10 +118,9 @@ def test_a_changed_file_is_read_anew(tmp_path: Path, workload: Workload, cluster
 
 
 def test_state_is_kept_between_decisions_and_begins_anew_with_every_replay(mine: str, workload: Workload, cluster: Cluster) -> None:
-    few = workload.take(slice(0, 30))  # too few for forty calls at once, enough for them together
-    first = simulate(few, cluster, f"{mine}:last_come", estimates="oracle")
-    second = simulate(few, cluster, f"{mine}:last_come", estimates="oracle")
-    np.testing.assert_array_equal(first.start, second.start)
+    few = workload.take(slice(0, 4))  # too few for forty calls in one replay, enough for them in twenty
+    for _ in range(20):
+        simulate(few, cluster, f"{mine}:last_come", estimates="oracle")
     with pytest.raises(InputError, match="forty calls"):
         simulate(workload, cluster, f"{mine}:last_come")
 

@@ -1,0 +1,185 @@
+"""Replays under a policy that decides in Python: the engine is moved step by step, and illegal decisions are told."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from queuewise.cluster.spec import Cluster
+from queuewise.errors import InputError
+from queuewise.policies.interface import Running, Start
+from queuewise.policies.records import Job, Node
+from queuewise.policies.user import Own, find_own
+from queuewise.sim.engine import with_room_in_log
+from queuewise.sim.rules import Order
+from queuewise.sim.schedule import QUEUED, STATUS_NAMES
+from queuewise.sim.setup import node_facts
+from queuewise.sim.state import NOW, PENDING_JOBS, RUNNING_JOBS, USER_CALLS, Machine, State, World, handle
+from queuewise.sim.stepwise import ASK_FIT, ASK_SLOTS, NEXT_INSTANT, START, START_ON, act
+
+NO_NODES = np.zeros(0, np.int64)
+
+
+def check_class(reference: str) -> Own:
+    """The class behind a reference, if it has what a policy needs."""
+    own = find_own(reference)
+    if not callable(getattr(own.value, "decide", None)):
+        raise InputError(f"{own.name} has no method decide", where=own.where, hint="write def decide(self, view): see docs/policies.md")
+    needed = [
+        p.name
+        for p in inspect.signature(own.value).parameters.values()
+        if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
+    ]
+    if needed:
+        raise InputError(f"{own.name} cannot be made without {', '.join(needed)}", where=own.where, hint="give its __init__ defaults")
+    return own
+
+
+def listed_order() -> Order:
+    """An order that is never asked: it only makes the engine keep the waiting jobs in a list."""
+    return Order(function=lambda *arguments: None)
+
+
+def driver(own: Own, cluster: Cluster, seed: int) -> Callable[[World, Machine, State], State]:
+    """What moves the engine in place of its own loop."""
+
+    def drive(world: World, machine: Machine, state: State) -> State:
+        replay = Replay(own, cluster, world, machine, state)
+        with np.errstate(all="ignore"):
+            replay.run(seed)
+        return replay.state
+
+    return drive
+
+
+class Replay:
+    """One replay, and the View that its policy is given."""
+
+    def __init__(self, own: Own, cluster: Cluster, world: World, machine: Machine, state: State) -> None:
+        self.own, self.cluster, self.world, self.machine, self.state = own, cluster, world, machine, state
+        self._tables = handle(world), handle(machine), handle(state)
+        self._jobs: dict[int, Job] = {}
+        self._nodes = node_facts(cluster)
+
+    def run(self, seed: int) -> None:
+        policy = self.own.value()
+        if hasattr(policy, "reset"):
+            policy.reset(self.cluster, seed)
+        while self._act(NEXT_INSTANT):
+            self._make_room_in_log()
+            for decision in self._decisions(policy):
+                self._carry_out(decision)
+        left = int(self.state.count[PENDING_JOBS])
+        if left:
+            raise self._illegal(f"left {left:,} jobs waiting for ever, job {self.queue[0].index} first", "start every job in the end")
+
+    # --- what the policy sees
+
+    @property
+    def now(self) -> float:
+        return float(self.state.clock[NOW])
+
+    @property
+    def queue(self) -> tuple[Job, ...]:
+        return tuple(self._job(j) for j in np.sort(self.state.pending[: self.state.count[PENDING_JOBS]]).tolist())
+
+    @property
+    def running(self) -> tuple[Running, ...]:
+        return tuple(self._running(j) for j in np.sort(self.state.running[: self.state.count[RUNNING_JOBS]]).tolist())
+
+    def nodes(self, job: Job | None = None) -> tuple[Node, ...]:
+        facts, machine = self._nodes, self.machine
+        facts["free_gpus"] = machine.free_milli / 1000
+        facts["whole_gpus"] = machine.free_gpus
+        facts["free_cores"] = np.where(np.isinf(facts["cores"]), np.inf, machine.free_cpu / 1000)
+        facts["free_mem_mib"] = np.where(np.isinf(facts["mem_mib"]), np.inf, machine.free_mem)
+        slots = np.zeros(len(facts), np.int64)
+        if job is not None:
+            self._act(ASK_SLOTS, self._index(job), tasks=slots)
+        facts["slots"] = slots
+        return tuple(Node(*row) for row in facts.tolist())
+
+    def fits(self, job: Job) -> bool:
+        return self._act(ASK_FIT, self._index(job))
+
+    # --- how the engine is moved
+
+    def _act(self, action: int, j: int = 0, nodes: Any = NO_NODES, tasks: Any = NO_NODES) -> bool:
+        return bool(act(*self._tables, action, j, nodes, tasks))
+
+    def _make_room_in_log(self) -> None:
+        longer = with_room_in_log(self.world, self.state)
+        if longer is not self.state:
+            self.state = longer
+            self._tables = handle(self.world), handle(self.machine), handle(self.state)
+
+    def _job(self, j: int) -> Job:
+        if j not in self._jobs:
+            self._jobs[j] = Job(*self.world.facts[j].tolist())
+        return self._jobs[j]
+
+    def _running(self, j: int) -> Running:
+        state = self.state
+        pieces = range(state.first_piece[j], state.first_piece[j] + state.num_pieces[j])
+        tasks: dict[int, int] = {}
+        for k in pieces:
+            tasks[int(state.piece_node[k])] = tasks.get(int(state.piece_node[k]), 0) + int(state.piece_tasks[k])
+        return Running(self._job(j), float(state.start[j]), max(float(state.expected[j]), self.now), tasks)
+
+    def _decisions(self, policy: Any) -> Iterator[Any]:
+        """What the policy decides, one after the other; the watch sees how long it thinks."""
+        with self._thinking():
+            decided = policy.decide(self)
+        if not isinstance(decided, Iterable):
+            raise self._illegal(f"decide returned {decided!r}, which is no list of decisions", "return a list of Start, or yield them")
+        decisions = iter(decided)
+        while True:
+            with self._thinking():
+                decision = next(decisions, None)
+            if decision is None:
+                return
+            yield decision
+
+    def _carry_out(self, decision: Any) -> None:
+        if not isinstance(decision, Start):
+            raise self._illegal(f"decided {decision!r}, which is no decision", "decide Start(job) or Start(job, nodes)")
+        j = self._index(decision.job)
+        if self.state.status[j] != QUEUED:
+            raise self._illegal(f"starts job {j}, which is {STATUS_NAMES[self.state.status[j]]}", "start jobs of view.queue, each once")
+        if decision.nodes is None:
+            if not self._act(START, j):
+                raise self._illegal(f"starts job {j}, which does not fit", "ask view.fits(job) first")
+            return
+        nodes, tasks = self._checked_nodes(j, decision.nodes)
+        if not self._act(START_ON, j, nodes, tasks):
+            raise self._illegal(f"starts job {j} on nodes {decision.nodes}, where it does not fit", "view.nodes(job) tells the slots")
+
+    def _checked_nodes(self, j: int, chosen: Mapping[int, int]) -> tuple[Any, Any]:
+        """Nodes and tasks as arrays; numbers that make no sense are told."""
+        known = range(self.cluster.num_nodes)
+        if not isinstance(chosen, Mapping) or not all(n in known and tasks >= 1 for n, tasks in chosen.items()):
+            raise self._illegal(f"starts job {j} on nodes {chosen!r}", f"give a dict of node (0 to {known[-1]}) to tasks (1 or more)")
+        wanted = int(self._job(j).num_tasks)
+        if sum(chosen.values()) != wanted:
+            raise self._illegal(f"places {sum(chosen.values())} tasks of job {j}, which has {wanted}", "place all tasks of a job")
+        ordered = sorted(chosen.items())
+        return np.array([n for n, _ in ordered], np.int64), np.array([tasks for _, tasks in ordered], np.int64)
+
+    def _index(self, job: Any) -> int:
+        j = job.index if isinstance(job, Job) else job
+        if not isinstance(j, int | np.integer) or not 0 <= j < len(self.world.submit):
+            raise self._illegal(f"names {job!r}, which is no job", "name jobs of view.queue")
+        return int(j)
+
+    def _illegal(self, problem: str, hint: str) -> InputError:
+        return InputError(f"{self.own.name} {problem} (at {self.now:g} s)", where=self.own.where, hint=hint)
+
+    @contextmanager
+    def _thinking(self) -> Iterator[None]:
+        self.state.count[USER_CALLS] += 1
+        yield
+        self.state.count[USER_CALLS] += 1

@@ -1,0 +1,55 @@
+"""The page on a policy of one's own names exactly the fields that there are, and so do the engine and the starter's comments."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from queuewise.policies.interface import Running, View
+from queuewise.policies.records import Cluster, Demand, Job, Node, Queue
+from queuewise.policies.starter import POLICY
+from queuewise.policies.user import JOB_PARAMETERS, NODE_PARAMETERS, TIME_LIMIT_S
+from queuewise.sim.state import DEMAND_SIZE, FACTS, NODE_FACTS, OUTLOOK_SIZE
+
+PAGE = (Path(__file__).parents[3] / "docs" / "policies.md").read_text(encoding="utf-8").split("\n## A policy of your own\n")[1]
+TITLES = {
+    "Fields of job": Job,
+    "Fields of queue": Queue,
+    "Fields of cluster": Cluster,
+    "Fields of node": Node,
+    "Fields of the job that is placed": Demand,
+}
+
+
+def names_under(title: str) -> list[str]:
+    text = PAGE.split(f"\n#### {title}\n")[1].split("\n#")[0]
+    return re.findall(r"^\| `(\w+)` \|", text, flags=re.MULTILINE)
+
+
+@pytest.mark.parametrize(("title", "record"), TITLES.items())
+def test_the_page_names_the_fields(title: str, record: type) -> None:
+    assert tuple(names_under(title)) == record._fields  # type: ignore[attr-defined]
+
+
+def test_the_page_names_the_members_of_a_view() -> None:
+    assert names_under("Members of view") == [name for name in vars(View) if not name.startswith("_")]
+    assert all(f"`{field}`" in PAGE for field in Running._fields)
+
+
+def test_the_page_names_the_parameters_and_the_limit() -> None:
+    assert all(f"`{name}`" in PAGE for name in (*JOB_PARAMETERS, *NODE_PARAMETERS))
+    assert f"may take {TIME_LIMIT_S:g} s" in PAGE
+
+
+def test_records_are_the_engines() -> None:
+    assert Job._fields == FACTS.names
+    assert Node._fields == NODE_FACTS.names
+    assert len(Demand._fields) == DEMAND_SIZE
+    assert len(Cluster._fields) == OUTLOOK_SIZE + 1  # the utilisation follows from the others
+
+
+@pytest.mark.parametrize("record", [Job, Queue, Cluster, Node, Demand])
+def test_the_starter_names_the_fields(record: type) -> None:
+    assert f" {' '.join(record._fields)}" in POLICY  # type: ignore[attr-defined]
