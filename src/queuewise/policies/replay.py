@@ -30,8 +30,7 @@ def simulate(
 ) -> Schedule:
     """What would have happened. `estimates` names what policies know of runtimes (see workload.estimates) or gives it, [J] seconds."""
     parsed = parse_policy(policy)
-    name = estimates if isinstance(estimates, str) else "given"
-    known = estimate(workload, estimates, seed).values if isinstance(estimates, str) else _checked(workload, estimates)
+    name, known = known_estimates(workload, estimates, seed)
     jobs = Jobs(workload, known, seed, cluster, conditions.fairness)
     predicted = jobs.predicted if any(own.uses_predictions for own in parsed.own) else None
     drive = driver(parsed.own[0], cluster, seed) if parsed.decides_in_python else None
@@ -48,6 +47,13 @@ def simulate(
             conditions=conditions,
             drive=drive,
         )
+
+
+def known_estimates(workload: Workload, estimates: str | Floats, seed: int) -> tuple[str, Floats]:
+    """What policies know of runtimes, and what that is called."""
+    if isinstance(estimates, str):
+        return estimates, estimate(workload, estimates, seed).values
+    return "given", _checked(workload, estimates)
 
 
 def _checked(workload: Workload, estimates: Floats) -> Floats:

@@ -63,13 +63,13 @@ def simulate(
     if len(workload) == 0:
         raise InputError("the workload has no jobs", hint="check the file, or the filter that was applied to it")
     began = time.perf_counter()
-    runtime, killed = _runtime(workload, kill_at_limit)
+    runtime, killed = limited_runtime(workload, kill_at_limit)
     world, machine, state = lay_out(
         workload, cluster, rules, runtime=runtime, estimate=estimate, predicted=predicted, conditions=conditions
     )
     laid_out = time.perf_counter()
     if drive is None:
-        drive = partial(_run_kernel, compiled_replay(), rules)
+        drive = partial(run_kernel, compiled_replay(), rules)
     began_replay = time.perf_counter()
     state = run_watched(partial(drive, world, machine, state), state.count, rules.time_limit_s)
     engine_s = (laid_out - began) + (time.perf_counter() - began_replay)  # compilation is not the engine's time
@@ -77,7 +77,7 @@ def simulate(
     return schedule_of(workload, cluster, rules, state, estimate, policy, estimates, engine_s)
 
 
-def _run_kernel(run: Callable[..., None], rules: Rules, world: World, machine: Machine, state: State) -> State:
+def run_kernel(run: Callable[..., None], rules: Rules, world: World, machine: Machine, state: State) -> State:
     spare = clone(machine)
     functions = _function_of(rules.order), _function_of(rules.backfill_order)
     while True:
@@ -134,7 +134,7 @@ def _function_of(order: Order | None) -> Callable[..., None]:
     return _no_score if order is None or order.function is None else order.function
 
 
-def _runtime(workload: Workload, kill_at_limit: bool) -> tuple[F64, NDArray[np.bool_]]:
+def limited_runtime(workload: Workload, kill_at_limit: bool) -> tuple[F64, NDArray[np.bool_]]:
     """Runtimes, cut at the request if so told, and which jobs that kills."""
     if not kill_at_limit:
         return workload.runtime, np.zeros(len(workload), bool)

@@ -6,6 +6,8 @@ in the heap, so those of a job that is stopped can be taken out. (Arrivals and o
 
 from __future__ import annotations
 
+import numpy as np
+
 from queuewise.sim.compilation import inline, kernel
 from queuewise.sim.state import EVENTS, State
 
@@ -95,7 +97,7 @@ def completion_is_next(s: State, time: float) -> bool:
 @kernel
 def set_timer(s: State, j: int, time: float) -> None:
     """The job has no timer yet."""
-    push_event(s, time, (TIMER << KIND_SHIFT) | j)
+    push_event(s, time, (TIMER << KIND_SHIFT) | np.int64(j))
 
 
 @kernel

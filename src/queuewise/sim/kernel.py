@@ -54,6 +54,7 @@ from queuewise.sim.state import (
     REORDER,
     RESTARTS,
     RULE,
+    STOP_AT,
     TIER,
     Machine,
     State,
@@ -223,7 +224,7 @@ def next_instant(w: World, m: Machine, s: State) -> bool:
     seen = s.count[OUTAGES_SEEN]
     if seen < w.sizes[NUM_OUTAGES] and (time < np.inf or s.count[PENDING_JOBS] > 0):
         time = min(time, w.outage_time[seen])
-    if time == np.inf:
+    if time == np.inf or time > s.clock[STOP_AT]:
         return False
     s.clock[NOW] = time
     if w.policy[BACKFILL] == EASY_STRICT:  # as its paper has it: one event at a time, arrivals first

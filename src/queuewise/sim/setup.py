@@ -85,6 +85,7 @@ from queuewise.sim.state import (
     SEED,
     SHARES,
     SIZES,
+    STOP_AT,
     TIER,
     TRACK_FREE_TIMES,
     TRANSFER,
@@ -427,7 +428,7 @@ def _state(
     per_queue = np.bincount(world.class_queue, minlength=num_queues)
     gpus = int(world.sizes[GPU_STRIDE]) - 1
     return State(
-        clock=np.zeros(CLOCK_SIZE),
+        clock=np.array([np.inf if entry == STOP_AT else 0.0 for entry in range(CLOCK_SIZE)]),
         count=np.zeros(COUNT_SIZE, np.int64),
         **_life_rows(num_jobs),
         **_run_rows(stoppable, runtime, estimate),

@@ -71,7 +71,8 @@ NO_LIMIT = -1  # RULE_OPTION of `pack` without a limit on extra nodes; DEPTH wit
 #   LOG_FULL: the pass was left because the log of pieces must grow; it is to be taken up again.
 #   USER_CALLS goes up by one when a policy's own function is entered and when it returns, so it is odd while one runs.
 # Entries of State.clock (float64 scalars)
-NOW, BOUND, DEPTH_SCORE, CLOCK_SIZE = range(4)
+NOW, BOUND, DEPTH_SCORE, STOP_AT, CLOCK_SIZE = range(5)
+#   STOP_AT: instants after this time are left for another call.
 
 # What a scoring function may know of a job. Nothing here tells the true runtime.
 FACTS = np.dtype(

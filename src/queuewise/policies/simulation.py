@@ -1,0 +1,179 @@
+"""A replay that can be halted at any time, copied, kept in a file, and taken up again: for planning, explanation and "what if".
+
+All that changes lies in one block of memory (but the log of pieces, which only grows), so a snapshot is one copy of it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from queuewise.cluster.conditions import PERFECT, Conditions
+from queuewise.cluster.spec import Cluster
+from queuewise.errors import InputError
+from queuewise.policies.names import parse_policy
+from queuewise.policies.ordering import Jobs
+from queuewise.policies.replay import known_estimates
+from queuewise.runs import replacing
+from queuewise.sim.engine import PIECE_COLUMNS, compiled_replay, limited_runtime, run_kernel, schedule_of
+from queuewise.sim.schedule import DONE, KILLED, Schedule
+from queuewise.sim.setup import lay_out
+from queuewise.sim.state import NOW, PIECES, STOP_AT, Machine, State
+from queuewise.workload.jobs import Floats, Workload
+
+# What holds nothing from one instant to the next. (Of `room` only that it is there: room_key says whether it is known.)
+SCRATCH = (
+    "scratch", "scratch_jobs", "scratch_nodes", "place_node", "place_tasks", "place_gpus", "victim_key", "victim_job", "taken", "frontier",
+    "planned", "aside", "stretch", "node_facts", "node_score", "demand",
+)  # fmt: skip
+ALIGNMENT = 64
+
+
+@dataclass(frozen=True, eq=False)
+class Snapshot:
+    """A simulation at one instant. Good only for simulations of the same jobs, cluster and policy."""
+
+    now: float
+    memory: NDArray[np.uint8]
+    pieces: tuple[NDArray[Any], ...]  # PIECE_COLUMNS, those written so far
+
+    def same_as(self, other: Snapshot) -> bool:
+        """Bit for bit."""
+        same_pieces = all(mine.tobytes() == its.tobytes() for mine, its in zip(self.pieces, other.pieces, strict=True))
+        return np.array_equal(self.memory, other.memory) and same_pieces
+
+
+class Simulation:
+    """One replay, from its begin."""
+
+    def __init__(
+        self,
+        workload: Workload,
+        cluster: Cluster,
+        policy: str,
+        *,
+        dispatch: str = "reorder",
+        estimates: str | Floats = "requested",
+        seed: int = 0,
+        kill_at_limit: bool = False,
+        conditions: Conditions = PERFECT,
+    ) -> None:
+        parsed = parse_policy(policy)
+        if parsed.decides_in_python:
+            raise InputError(f"{policy} keeps what it likes in Python: no snapshot can hold it", hint="use a score function, or simulate")
+        name, known = known_estimates(workload, estimates, seed)
+        jobs = Jobs(workload, known, seed, cluster, conditions.fairness)
+        rules = parsed.rules(jobs, dispatch)
+        predicted = jobs.predicted if any(own.uses_predictions for own in parsed.own) else None
+        runtime, self._killed = limited_runtime(workload, kill_at_limit)
+        world, machine, state = lay_out(
+            workload, cluster, rules, runtime=runtime, estimate=known, predicted=predicted, conditions=conditions
+        )
+        self._memory, (self._machine, self._state) = _into_one_block(machine, state)
+        self._world = world
+        self._drive = partial(run_kernel, compiled_replay(), rules, world, self._machine)
+        self._schedule = partial(schedule_of, workload, cluster, rules, estimate=known, policy=policy, estimates=name, engine_s=0.0)
+
+    @property
+    def now(self) -> float:
+        """The time of the last instant."""
+        return float(self._state.clock[NOW])
+
+    def run(self, until: float = np.inf) -> None:
+        """Go on with all instants up to a time, that time included."""
+        self._state.clock[STOP_AT] = until
+        self._state = self._drive(self._state)
+
+    def snapshot(self) -> Snapshot:
+        used = int(self._state.count[PIECES])
+        return Snapshot(self.now, self._memory.copy(), tuple(getattr(self._state, name)[:used].copy() for name in PIECE_COLUMNS))
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Be again as when the snapshot was taken."""
+        self._check(snapshot)
+        np.copyto(self._memory, snapshot.memory)
+        for name, written in zip(PIECE_COLUMNS, snapshot.pieces, strict=True):
+            getattr(self._state, name)[: len(written)] = written
+
+    def schedule(self) -> Schedule:
+        """What has happened so far."""
+        state = self._state._replace(status=self._state.status.copy())
+        state.status[(state.status == DONE) & self._killed] = KILLED
+        return self._schedule(state=state)
+
+    def save(self, path: Path) -> None:
+        """Keep the present state in a file."""
+        snapshot = self.snapshot()
+        pieces = dict(zip(PIECE_COLUMNS, snapshot.pieces, strict=True))
+        with replacing(path) as temporary, temporary.open("wb") as file:
+            np.savez(file, world=self._fingerprint(), memory=snapshot.memory, **pieces)  # type: ignore[arg-type]
+
+    def load(self, path: Path) -> None:
+        """Be as when `save` was called, in a simulation of the same jobs, cluster and policy."""
+        try:
+            with np.load(path, allow_pickle=False) as stored:
+                kept = {name: stored[name] for name in ("world", "memory", *PIECE_COLUMNS)}
+        except FileNotFoundError:
+            raise InputError("no such file", where=str(path), hint="check the path") from None
+        except Exception as error:  # a zip file may be broken in many ways
+            raise InputError(f"is no snapshot: {error}", where=str(path), hint="take the snapshot again") from None
+        if kept["world"].tobytes() != self._fingerprint().tobytes():
+            raise InputError(
+                "is a snapshot of other jobs, another cluster or another policy",
+                where=str(path),
+                hint="load it into the simulation it was taken of",
+            )
+        self.restore(Snapshot(0.0, kept["memory"], tuple(kept[name] for name in PIECE_COLUMNS)))
+
+    def _check(self, snapshot: Snapshot) -> None:
+        room = len(self._state.piece_job)
+        if len(snapshot.memory) != len(self._memory) or len(snapshot.pieces[0]) > room:
+            raise InputError("the snapshot is of another simulation", hint="restore it into the simulation it was taken of")
+
+    def _fingerprint(self) -> NDArray[np.uint8]:
+        digest = hashlib.sha256()
+        for name, column in zip(self._world._fields, self._world, strict=True):
+            if name != "sizes":  # which tells the length of the log
+                digest.update(np.ascontiguousarray(column).tobytes())
+        return np.frombuffer(digest.digest(), np.uint8)
+
+
+def _into_one_block(machine: Machine, state: State) -> tuple[NDArray[np.uint8], tuple[Machine, State]]:
+    """Copies of both structures whose columns lie one after the other in one block, but for scratch and the log of pieces."""
+    wholes: dict[int, NDArray[Any]] = {}  # columns that lie together in rows count once
+    for structure in (machine, state):
+        for name in structure._fields:
+            if name not in SCRATCH and name not in PIECE_COLUMNS:
+                whole = _whole(getattr(structure, name))
+                wholes[id(whole)] = whole
+    offsets, size = {}, 0
+    for key, whole in wholes.items():
+        offsets[key] = size
+        size += -(-whole.nbytes // ALIGNMENT) * ALIGNMENT
+    memory = np.zeros(size, np.uint8)
+    moved = {}
+    for key, whole in wholes.items():
+        moved[key] = memory[offsets[key] : offsets[key] + whole.nbytes].view(whole.dtype)
+        moved[key][...] = whole
+
+    def place(structure: Machine | State, name: str) -> NDArray[Any]:
+        column: NDArray[Any] = getattr(structure, name)
+        whole = _whole(column)
+        if id(whole) not in moved:
+            return column
+        return moved[id(whole)][name] if whole.dtype.names and whole is not column else moved[id(whole)]
+
+    new_machine = Machine(*(place(machine, name) for name in Machine._fields))
+    return memory, (new_machine, State(*(place(state, name) for name in State._fields)))
+
+
+def _whole(column: NDArray[Any]) -> NDArray[Any]:
+    """The rows a column is a field of, or the column itself."""
+    base = column.base
+    return base if isinstance(base, np.ndarray) and base.dtype.names and not column.dtype.names else column
