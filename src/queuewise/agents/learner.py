@@ -39,6 +39,7 @@ class Learner(Protocol):
     network: Network  # what decides, and is kept as the trained policy
     scaling: Scaling  # of the observations it sees
     frames: int  # steps of environments so far
+    decision: str  # in DECISIONS: how an action is picked from the network's scores
 
     def iterate(self) -> Statistics:
         """Collect some play and learn from it. Raises `Diverged` before a loss that is no number changes any weight."""
@@ -74,11 +75,21 @@ def spawn_seeds(seed: int, number: int) -> list[int]:
     return [int(child.generate_state(1)[0]) for child in np.random.SeedSequence(seed).spawn(number)]
 
 
-def pick_best(network: Network, observations: Tensor, mask: Tensor) -> Tensor:
-    """[B] the legal actions of the highest score, the first of equal ones."""
-    with torch.inference_mode():
-        best: Tensor = network(observations, mask)[0].squeeze(-1).argmax(1)
-        return best
+def pick_best(scores: Tensor) -> Tensor:
+    """[B, A] -> [B] the actions of the highest score, the first of equal ones: for scores that are values."""
+    return scores.argmax(1)
+
+
+def pick_likely(scores: Tensor) -> Tensor:
+    """[B, A] logits -> [B] the likeliest choice; to wait only where that is likelier than all else together.
+
+    Many like jobs share what is likely between them: the wait may be the likeliest single action of a policy that hardly ever waits.
+    """
+    chosen = scores[:, :-1].argmax(1)
+    return torch.where(scores[:, -1] > scores[:, :-1].logsumexp(1), scores.shape[1] - 1, chosen)
+
+
+DECISIONS: dict[str, Callable[[Tensor], Tensor]] = {"best": pick_best, "likely": pick_likely}
 
 
 def module_tensors(module: nn.Module, prefix: str) -> dict[str, Tensor]:

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from queuewise.agents.checkpoint import check_card, read_file
-from queuewise.agents.learner import load_module, pick_best
+from queuewise.agents.learner import DECISIONS, load_module
 from queuewise.agents.networks import build_network
 from queuewise.agents.networks.base import Network
 from queuewise.agents.scaling import Scaling, read_scaling
@@ -26,7 +27,8 @@ class Model:
 
     def act(self, observations: Tensor, mask: Tensor) -> Tensor:
         """[B, F] scaled observations, [B, A] mask -> [B] flat actions."""
-        return pick_best(self.network, observations, mask)
+        with torch.inference_mode():
+            return DECISIONS[self.card["decision"]](self.network.policy(observations, mask)[0])
 
 
 def load_model(path: Path, spec: Spec) -> Model:

@@ -22,7 +22,7 @@ from queuewise.agents.learner import (
     load_optimiser,
     module_tensors,
     optimiser_tensors,
-    pick_best,
+    pick_likely,
     spawn_seeds,
     within,
 )
@@ -43,6 +43,8 @@ LOSSES = ("loss/policy", "loss/value", "policy/entropy", "policy/kl", "policy/cl
 
 
 class Ppo:
+    decision = "likely"
+
     def __init__(self, arena: Arena, settings: TrainSettings, seed: int) -> None:
         ppo = settings.ppo
         check_split(ppo)
@@ -233,7 +235,8 @@ class Ppo:
     # --- what others need
 
     def act(self, observations: Tensor, mask: Tensor) -> Tensor:
-        return pick_best(self.network, observations, mask)
+        with torch.inference_mode():
+            return pick_likely(self.network.policy(observations, mask)[0])
 
     def state(self) -> State:
         tensors = module_tensors(self.network, "network") | optimiser_tensors(self.optimiser, "optimiser")

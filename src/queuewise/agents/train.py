@@ -223,7 +223,12 @@ class _Loop:
         self.folder.write(self.learner.state(), self._card(), self.progress.iteration)
 
     def _card(self) -> dict[str, Any]:
-        facts = {"frames": self.learner.frames, "progress": vars(self.progress), "score": self.one.settings.score}
+        facts = {
+            "frames": self.learner.frames,
+            "progress": vars(self.progress),
+            "score": self.one.settings.score,
+            "decision": self.learner.decision,
+        }
         return make_card(self.one.settings, self.learner.network.spec, self.one.seed, **facts)
 
 

@@ -30,6 +30,7 @@ COMMANDS: dict[str, Command] = {
     "simulate": Command("simulate:Simulate", "replay a workload on a cluster under one or more policies"),
     "evaluate": Command("evaluate:Evaluate", "measure policies on the same windows of a workload, with intervals"),
     "train": Command("train:Train", "train a policy for a workload and judge it on windows it has not seen"),
+    "plot": Command("plot:Plot", "draw learning curves of training runs, with bands over seeds"),
     "compare": Command("compare:Compare", "put the policies of several run folders into one table"),
     "report": Command("report:Report", "write report.html, figures and tables of a run folder"),
     "policies": Command("policies:Policies", "list orders, backfill and placement rules, from which policies are made"),

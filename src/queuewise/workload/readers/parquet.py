@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
 import polars as pl
 
 from queuewise.errors import InputError
@@ -26,14 +32,29 @@ def read(request: Request) -> Loaded:
     collect = Collector(request, "parquet", partitions=True)
     dated = False
     try:
-        scan = pl.scan_parquet(request.path)
-        names = scan.collect_schema().names()
-        fields = generic.mapping(names, request)
-        stored = generic.stored(pl.read_parquet_metadata(request.path).get(generic.METADATA, ""))
-        total = scan.select(pl.len()).collect().item()
-        for offset in range(0, total, _SLICE_ROWS):
-            batch = scan.select(*fields.values()).slice(offset, _SLICE_ROWS).collect()
-            dated |= generic.add(batch, fields, collect)
+        with _without_panic_messages():
+            scan = pl.scan_parquet(request.path)
+            names = scan.collect_schema().names()
+            fields = generic.mapping(names, request)
+            stored = generic.stored(pl.read_parquet_metadata(request.path).get(generic.METADATA, ""))
+            total = scan.select(pl.len()).collect().item()
+            for offset in range(0, total, _SLICE_ROWS):
+                batch = scan.select(*fields.values()).slice(offset, _SLICE_ROWS).collect()
+                dated |= generic.add(batch, fields, collect)
     except (pl.exceptions.PolarsError, OSError, pl.exceptions.PanicException) as error:
         raise InputError(f"damaged Parquet: {one_line(error)}", where=str(request.path), hint="write the file again") from None
     return generic.finish(collect, stored, dated)
+
+
+@contextmanager
+def _without_panic_messages() -> Iterator[None]:
+    """Damaged files can make Polars panic, which becomes an exception but is first printed, trace and all, past Python's stderr."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    try:
+        with Path(os.devnull).open("wb") as nowhere:
+            os.dup2(nowhere.fileno(), 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)

@@ -13,6 +13,23 @@ from queuewise.errors import InputError
 from queuewise.workload import ReadOptions, load_workload
 
 
+def test_panics_of_the_parquet_library_are_not_printed(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Every byte of a small file damaged in turn: errors or tables, and not a word on stderr."""
+    path = tmp_path / "jobs.parquet"
+    pl.DataFrame({"submit": [0.0, 5.0], "runtime": [1.0, 2.0], "gpus": [1, 2]}).write_parquet(path)
+    content = path.read_bytes()
+    refused = 0
+    for at in range(4, len(content) - 4):
+        path.write_bytes(content[:at] + bytes([content[at] ^ 0xFF]) + content[at + 1 :])
+        try:
+            load_workload(path)
+        except InputError as error:
+            refused += 1
+            assert "\n" not in str(error)
+    assert refused > 0
+    assert capfd.readouterr().err == ""
+
+
 def test_columns_named_like_fields(read) -> None:
     header = "submit,runtime,num_tasks,gpu_milli,cpu_milli,mem_mib,requested,kinds,partition,user,group,qos,"
     header += "priority,deadline,recorded_wait,job_id\n"

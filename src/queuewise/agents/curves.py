@@ -1,0 +1,83 @@
+"""Learning curves: VAL over frames for each run, a line for the mean over its seeds and a band from the least to the greatest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from queuewise.agents.recording import read_rows
+from queuewise.agents.runs import read_config
+from queuewise.envs.table import F64
+from queuewise.errors import InputError, MissingExtraError
+from queuewise.runs import replacing
+
+
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """One run: P points, S seeds."""
+
+    run: Path
+    metric: str
+    frames: F64  # [P]
+    values: F64  # [S, P]
+
+    @property
+    def mean(self) -> F64:
+        mean: F64 = self.values.mean(axis=0)
+        return mean
+
+
+def read_curve(run: Path, metric: str) -> Curve:
+    """A column of the run's metrics over frames, at the points that all its seeds have."""
+    _, seeds = read_config(run)
+    per_seed = []
+    for seed in seeds:
+        rows = read_rows(run / f"seed-{seed}")
+        points = {row["frames"]: float(row[metric]) for row in rows if row.get(metric) is not None}
+        if not points:
+            known = sorted({name for row in rows for name in row})
+            raise InputError(
+                f"seed {seed} has no figures called {metric!r}",
+                where=str(run),
+                hint=f"known: {', '.join(known)}" if known else "let it train",
+            )
+        per_seed.append(points)
+    shared = sorted(set.intersection(*(set(points) for points in per_seed)))
+    if not shared:
+        raise InputError("its seeds have no point in common", where=str(run), hint="let all seeds train for as long")
+    return Curve(run, metric, np.array(shared, np.float64), np.array([[points[at] for at in shared] for points in per_seed]))
+
+
+def draw_curves(runs: Sequence[Path], metric: str, path: Path) -> list[Curve]:
+    """Draw the curves of all runs into one figure; the baselines of the first stand beside VAL as dashed lines."""
+    curves = [read_curve(run, metric) for run in runs]
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise MissingExtraError("matplotlib", "report") from None
+    figure = Figure(figsize=(8.0, 4.5), layout="constrained")
+    axes = figure.add_subplot()
+    for curve in curves:
+        (line,) = axes.plot(
+            curve.frames, curve.mean, label=f"{curve.run} ({len(curve.values)} seeds)" if len(curve.values) > 1 else str(curve.run)
+        )
+        axes.fill_between(curve.frames, curve.values.min(axis=0), curve.values.max(axis=0), color=line.get_color(), alpha=0.2, linewidth=0)
+    if metric == "val/agent":
+        for name, value in _baselines(runs[0]).items():
+            axes.axhline(value, linestyle="--", linewidth=0.8, color="grey")
+            axes.annotate(name, (1.0, value), xycoords=("axes fraction", "data"), ha="right", va="bottom", fontsize="small", color="grey")
+    axes.set(xlabel="frames", ylabel=metric)
+    axes.legend(fontsize="small")
+    with replacing(path) as temporary:
+        figure.savefig(temporary, format=path.suffix.removeprefix(".") or "png")
+    return curves
+
+
+def _baselines(run: Path) -> dict[str, float]:
+    settings, seeds = read_config(run)
+    names = {f"val/{name}" for name in settings["baselines"]}
+    row = next(row for row in read_rows(run / f"seed-{seeds[0]}") if names & set(row))
+    return {name.removeprefix("val/"): float(row[name]) for name in sorted(names & set(row))}

@@ -1,0 +1,177 @@
+"""The loop: run folders, resuming after a kill, warm starts, files that cannot be used."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from agents_setup import small_settings
+from queuewise.agents.checkpoint import read_card, read_file
+from queuewise.agents.recording import read_rows
+from queuewise.agents.settings import TrainSettings
+from queuewise.agents.train import Outcome, train
+from queuewise.cli import main
+from queuewise.errors import InputError
+
+QUICK = {"frames": 64 * 6, "eval_every": 2, "checkpoint_every": 1, "baselines": ("fcfs", "sjf+greedy"), "cluster": "2x4:V100-16"}
+KEPT_OUT_OF_COMPARISONS = ("time/", "frames_per_s")
+
+
+class Silent:
+    """A watcher that remembers what it is told."""
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+        self.rows: list[dict[str, Any]] = []
+
+    def begin(self, seed: int, settings: TrainSettings, frames: int) -> None: ...
+
+    def iteration(self, row: dict[str, Any]) -> None:
+        self.rows.append(row)
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+
+def run_small(
+    run: Path, seeds: tuple[int, ...] = (0,), *, watcher: Any = None, resume: bool = False, init_from: Any = None, **changes: Any
+) -> Outcome:
+    return train(small_settings(**QUICK | changes), seeds, run, watcher or Silent(), resume=resume, init_from=init_from)
+
+
+def tensors_of(run: Path, name: str = "") -> dict[str, Tensor]:
+    path = run / name if name else max((run / "seed-0" / "checkpoints").iterdir())
+    return read_file(path)[0]
+
+
+def same(first: dict[str, Tensor], second: dict[str, Tensor]) -> bool:
+    return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
+
+
+def test_a_run_leaves_its_folder(tmp_path: Path) -> None:
+    outcome = run_small(tmp_path / "a", (0, 3), logs=("tensorboard",))
+    assert outcome.frames == 2 * 6 * 64
+    told = outcome.as_json()
+    assert set(told) == {"run", "algo", "frames", "frames_per_s", "val", "report"}
+    assert set(told["val"]) == {"agent", "fcfs", "sjf+greedy"}
+    assert set(told["report"]) == {f"model:{tmp_path / 'a'}", "fcfs", "sjf+greedy"}
+    assert all(entry["ci95"][0] <= entry["mean"] <= entry["ci95"][1] for entry in told["report"].values())
+    summary = json.loads((tmp_path / "a" / "summary.json").read_text())
+    assert summary["report"] == told["report"]
+    rows = read_rows(tmp_path / "a" / "seed-3")
+    assert [row["iteration"] for row in rows] == [1, 2, 3, 4, 5, 6]
+    assert [row["iteration"] for row in rows if "val/agent" in row] == [2, 4, 6]
+    header, *lines = (tmp_path / "a" / "seed-3" / "metrics.csv").read_text().splitlines()
+    assert len(lines) == 6
+    assert set(rows[-1]) <= set(header.split(","))
+    assert list((tmp_path / "a" / "seed-3" / "tensorboard").iterdir())
+    best = {seed: read_card(tmp_path / "a" / f"seed-{seed}" / "best.safetensors")["progress"]["best_score"] for seed in (0, 3)}
+    assert read_card(tmp_path / "a" / "best.safetensors")["progress"]["best_score"] == min(best.values()) == told["val"]["agent"]
+    assert len(list((tmp_path / "a" / "seed-0" / "checkpoints").iterdir())) == 2
+
+
+def test_a_finished_or_begun_run_is_not_written_over(tmp_path: Path) -> None:
+    run_small(tmp_path / "a", frames=64)
+    with pytest.raises(InputError, match="holds a run already"):
+        run_small(tmp_path / "a")
+
+
+def test_a_model_read_back_scores_as_it_did(tmp_path: Path) -> None:
+    """VAL of the best iteration, and a second run that starts from its weights and learns nothing (a learning rate of nearly 0)."""
+    first = run_small(tmp_path / "a")
+    again = run_small(tmp_path / "b", init_from=tmp_path / "a", frames=128, ppo={"learning_rate": 1e-20})
+    assert again.val == first.val
+    assert same(tensors_of(tmp_path / "a", "best.safetensors"), tensors_of(tmp_path / "b", "best.safetensors"))
+
+
+def command(run: Path) -> list[str]:
+    flags = (
+        "--cluster 2x4:V100-16 --jobs 30 --task.window 8 --frames 2560 --eval-every 4 --checkpoint-every 1 --val-windows 2"
+        " --report-windows 2 --network.width 16 --ppo.num-envs 4 --ppo.steps 16 --ppo.minibatch 32 --baselines fcfs --logs --json"
+    )
+    return [sys.executable, "-m", "queuewise", "train", *flags.split(), "--out", str(run)]
+
+
+def test_a_killed_run_resumes_to_the_same_weights(tmp_path: Path) -> None:
+    straight = subprocess.run(command(tmp_path / "straight"), capture_output=True, text=True, check=True)
+    killed = subprocess.Popen(command(tmp_path / "killed"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    checkpoints = tmp_path / "killed" / "seed-0" / "checkpoints"
+    while not checkpoints.exists() or len(list(checkpoints.glob("iteration-*5.safetensors"))) == 0:
+        assert killed.poll() is None, "it ended before it could be killed"
+        time.sleep(0.01)
+    os.kill(killed.pid, signal.SIGKILL)
+    killed.wait()
+    for path in checkpoints.glob("iteration-*.safetensors"):
+        read_file(path)  # whatever is there is whole
+    assert main(["train", "--resume", str(tmp_path / "killed"), "--json"]) == 0
+    assert same(tensors_of(tmp_path / "straight"), tensors_of(tmp_path / "killed"))
+    assert same(tensors_of(tmp_path / "straight", "best.safetensors"), tensors_of(tmp_path / "killed", "best.safetensors"))
+    rows = [read_rows(tmp_path / name / "seed-0") for name in ("straight", "killed")]
+    plain = [[{k: v for k, v in row.items() if not k.startswith(KEPT_OUT_OF_COMPARISONS)} for row in each] for each in rows]
+    assert plain[0] == plain[1]
+    assert json.loads(straight.stdout)["frames"] == 2560
+
+
+def test_files_that_cannot_be_used(tmp_path: Path) -> None:
+    run_small(tmp_path / "a", frames=64)
+    model = tmp_path / "a" / "best.safetensors"
+    with pytest.raises(InputError, match="is of another network: width 16 instead of 8"):
+        run_small(tmp_path / "b", init_from=model, network={"width": 8})
+    with pytest.raises(InputError, match="is of another network: name kernel instead of mlp"):
+        run_small(tmp_path / "c", init_from=model, net="mlp")
+    with pytest.raises(InputError, match="is of another task"):
+        run_small(tmp_path / "d", init_from=model, task={"scores": ("sjf",)})
+    broken = tmp_path / "broken.safetensors"
+    broken.write_bytes(model.read_bytes()[:-100])
+    with pytest.raises(InputError, match="is damaged or truncated"):
+        run_small(tmp_path / "e", init_from=broken)
+    with pytest.raises(InputError, match="no such file"):
+        run_small(tmp_path / "f", init_from=tmp_path / "nothing.safetensors")
+
+
+def test_a_model_of_another_version_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run_small(tmp_path / "a", frames=64)
+    monkeypatch.setattr("queuewise.agents.spec.TASK_VERSION", 2)
+    with pytest.raises(InputError, match="another version of the task: version 1 instead of 2"):
+        run_small(tmp_path / "b", init_from=tmp_path / "a")
+
+
+def test_divergence_keeps_the_last_good_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from queuewise.agents.ppo import Ppo
+
+    play = Ppo._play
+
+    def spoil(self: Ppo, worker: Any) -> None:
+        play(self, worker)
+        if self.iterations == 3:
+            worker.rollout.rewards[0, 0] = torch.nan
+
+    monkeypatch.setattr(Ppo, "_play", spoil)
+    watcher = Silent()
+    outcome = run_small(tmp_path / "a", watcher=watcher)
+    assert any("iteration 4, epoch 1, minibatch" in note for note in watcher.notes)
+    assert any("iteration-00000003.safetensors" in note for note in watcher.notes)
+    assert outcome.frames == 3 * 64
+    assert all(tensor.isfinite().all() for name, tensor in tensors_of(tmp_path / "a").items() if name.startswith("network."))
+
+
+def test_early_stopping(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """VAL improves twice, then only by less than the threshold; two evaluations later it is over, and the best of all is kept."""
+    from queuewise.agents.train import Examiner
+
+    scores = iter([10.0, 8.0, 7.9, 9.0, 1.0])
+    monkeypatch.setattr(Examiner, "val", lambda self, learner: {"agent": next(scores)})
+    outcome = run_small(tmp_path / "a", eval_every=1, stop={"patience": 2, "threshold": 0.1})
+    assert outcome.frames == 4 * 64
+    assert outcome.val == {"agent": 7.9}
+    assert read_card(tmp_path / "a" / "best.safetensors")["progress"]["best_iteration"] == 3
