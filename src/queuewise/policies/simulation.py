@@ -117,7 +117,7 @@ class Simulation:
     def load(self, path: Path) -> None:
         """Be as when `save` was called, in a simulation of the same jobs, cluster and policy."""
         try:
-            with np.load(path, allow_pickle=False) as stored:
+            with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
                 kept = {name: stored[name] for name in ("world", "memory", *PIECE_COLUMNS)}
         except FileNotFoundError:
             raise InputError("no such file", where=str(path), hint="check the path") from None

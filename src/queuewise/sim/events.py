@@ -6,8 +6,6 @@ in the heap, so those of a job that is stopped can be taken out. (Arrivals and o
 
 from __future__ import annotations
 
-import numpy as np
-
 from queuewise.sim.compilation import inline, kernel
 from queuewise.sim.state import EVENTS, State
 
@@ -97,7 +95,7 @@ def completion_is_next(s: State, time: float) -> bool:
 @kernel
 def set_timer(s: State, j: int, time: float) -> None:
     """The job has no timer yet."""
-    push_event(s, time, (TIMER << KIND_SHIFT) | np.int64(j))
+    push_event(s, time, (TIMER << KIND_SHIFT) | int(j))
 
 
 @kernel
