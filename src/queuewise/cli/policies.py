@@ -11,10 +11,10 @@ import tyro
 
 @dataclass(frozen=True)
 class Policies:
-    """List orders, backfill and placement rules. A policy is named order[+backfill[/depth][:order]][@placement]."""
+    """List orders, preemptive policies, backfill and placement rules. A policy is named order[+backfill[/depth][:order]][@placement]."""
 
     json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    """Print JSON: an object with the lists orders, backfills and placements."""
+    """Print JSON: an object with the lists orders, preemptive, backfills and placements."""
 
     def run(self) -> None:
         from queuewise.cli.console import note, print_table
@@ -22,14 +22,18 @@ class Policies:
         from queuewise.policies.names import GRAMMAR
         from queuewise.policies.ordering import ORDERS
         from queuewise.policies.placing import PLACEMENTS
+        from queuewise.policies.preemptive import PREEMPTIVE
 
         orders = [{"name": name, "formula": rule.formula, "source": rule.source} for name, rule in ORDERS.items()]
+        preemptive = [{"name": name, "summary": rule.summary, "source": rule.source} for name, rule in PREEMPTIVE.items()]
         backfills = [{"name": name, "summary": rule.summary} for name, rule in BACKFILLS.items()]
         placements = [{"name": name, "summary": rule.summary} for name, rule in PLACEMENTS.items()]
         if self.json:
-            print(json_text.dumps({"orders": orders, "backfills": backfills, "placements": placements}, indent=2, ensure_ascii=False))
+            parts = {"orders": orders, "preemptive": preemptive, "backfills": backfills, "placements": placements}
+            print(json_text.dumps(parts, indent=2, ensure_ascii=False))
             return
         print_table(["order", "least first", "source"], ([*row.values()] for row in orders), left=3)
+        print_table(["preemptive", "who may take whose place", "source"], ([*row.values()] for row in preemptive), left=3)
         print_table(["+backfill", "what may start while the first job waits"], ([*row.values()] for row in backfills), left=2)
         print_table(["@placement", "where a job goes"], ([*row.values()] for row in placements), left=2)
         note(f"a policy is named {GRAMMAR}")

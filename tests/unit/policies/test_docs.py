@@ -8,6 +8,7 @@ from pathlib import Path
 from queuewise.policies.backfill import BACKFILLS
 from queuewise.policies.ordering import ORDERS
 from queuewise.policies.placing import PLACEMENTS
+from queuewise.policies.preemptive import PREEMPTIVE
 
 PAGE = (Path(__file__).parents[3] / "docs" / "policies.md").read_text(encoding="utf-8")
 
@@ -24,6 +25,10 @@ def test_orders_and_their_formulas_are_documented() -> None:
 
 def test_backfill_rules_are_documented() -> None:
     assert rows("Backfill") == {name: (rule.summary,) for name, rule in BACKFILLS.items()}
+
+
+def test_preemptive_policies_are_documented() -> None:
+    assert rows("Preemptive") == {name: (rule.summary, rule.source) for name, rule in PREEMPTIVE.items()}
 
 
 def test_placement_rules_are_documented() -> None:

@@ -1,0 +1,81 @@
+"""Conditions: what a file may say, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from queuewise.cluster import load_cluster
+from queuewise.cluster.conditions import Conditions, Failures, Maintenance, Outage, load_conditions
+from queuewise.errors import InputError
+
+CLUSTER = load_cluster("4x8:V100-16")
+
+
+def on_cluster(conditions: Conditions) -> tuple[Outage, ...]:
+    return conditions.outages_on(CLUSTER, 0.0, 1000.0)
+
+
+def test_a_file_says_all_of_it(tmp_path: Path) -> None:
+    path = tmp_path / "world.toml"
+    path.write_text(
+        'requeue = false\n[preemption]\nmode = "kill"\nrestart_s = 30\ncheckpoint_every_s = 600\nkind_factor = {T4 = 2.0}\n'
+        '[[outages]]\nnode = 1\nstart = 10\nend = 20\nkind = "drain"\n[failures]\nmtbf_h = 100\nmttr_h = 2\n'
+    )
+    conditions = load_conditions(path)
+    assert conditions.preemption.mode == "kill"
+    assert conditions.preemption.kind_factor == {"T4": 2.0}
+    assert conditions.outages == (Outage(node=1, start=10, end=20, kind="drain"),)
+    assert not conditions.requeue
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[preemption]\nmod = 'kill'\n", "mode"),
+        ("[preemption]\nrestart_s = -1\n", "restart_s"),
+        ("[[outages]]\nnode = 0\nstart = 5\nend = 5\n", "ends at 5"),
+        ("[failures]\nmtbf_h = 0\nmttr_h = 1\n", "mtbf_h"),
+    ],
+)
+def test_nonsense_in_a_file_is_refused_with_its_place(text: str, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "world.toml"
+    path.write_text(text)
+    with pytest.raises(InputError, match=message) as raised:
+        load_conditions(path)
+    assert str(path) in str(raised.value)
+
+
+def test_overlapping_outages_are_refused() -> None:
+    outages = (Outage(node=2, start=0, end=10), Outage(node=2, start=9, end=12, kind="drain"))
+    with pytest.raises(InputError, match="node 2: the outage from 0 to 10 overlaps the one from 9"):
+        on_cluster(Conditions(outages=outages))
+    on_cluster(Conditions(outages=(outages[0], Outage(node=2, start=10, end=12))))  # one after the other is fine
+
+
+def test_a_node_that_is_not_there_is_refused() -> None:
+    with pytest.raises(InputError, match="outage of node 4, but 4x8:V100-16 has 4 nodes"):
+        on_cluster(Conditions(outages=(Outage(node=4, start=0, end=1),)))
+
+
+def test_maintenance_is_a_drain_and_then_a_failure() -> None:
+    window = Maintenance(nodes=(0, 3), start=100, end=200, notice_s=40)
+    assert on_cluster(Conditions(maintenance=(window,))) == (
+        Outage(node=0, start=60, end=100, kind="drain"),
+        Outage(node=3, start=60, end=100, kind="drain"),
+        Outage(node=0, start=100, end=200),
+        Outage(node=3, start=100, end=200),
+    )
+
+
+def test_random_failures_follow_seed_and_rates() -> None:
+    world = Conditions(failures=Failures(mtbf_h=24, mttr_h=1, seed=5))
+    found = on_cluster(world)
+    assert found == on_cluster(world)
+    assert found != on_cluster(Conditions(failures=Failures(mtbf_h=24, mttr_h=1, seed=6)))
+    assert {outage.node for outage in found} == {0, 1, 2, 3}
+    down = sum(outage.end - outage.start for outage in found)
+    expected_failures = 4 * 365 * 24 / 25  # a node fails once in mtbf + mttr hours
+    assert len(found) == pytest.approx(expected_failures, rel=0.1)
+    assert down / len(found) == pytest.approx(3600, rel=0.1)
