@@ -29,8 +29,8 @@ from queuewise.workload.jobs import Floats, Workload
 
 # What holds nothing from one instant to the next. (Of `room` only that it is there: room_key says whether it is known.)
 SCRATCH = (
-    "scratch", "scratch_jobs", "scratch_nodes", "place_node", "place_tasks", "place_gpus", "victim_key", "victim_job", "taken", "frontier",
-    "planned", "aside", "stretch", "node_facts", "node_score", "demand",
+    "scratch", "scratch_jobs", "scratch_nodes", "place_node", "place_tasks", "place_gpus", "victim_key", "victim_job", "taken",
+    "frontier", "gain", "planned", "aside", "stretch", "node_facts", "node_score", "demand",
 )  # fmt: skip
 ALIGNMENT = 64
 

@@ -8,21 +8,28 @@ from __future__ import annotations
 
 import numpy as np
 
-from queuewise.sim.compilation import kernel
+from queuewise.sim.compilation import inline, kernel
 from queuewise.sim.keys import comes_before, rerank_running, running_key
 from queuewise.sim.lifecycle import end_run, put_back, queue_again, start_placed, take_off
-from queuewise.sim.machine import give, piece_is_free, take_exactly
+from queuewise.sim.machine import give, piece_is_free, slots_up_to, take_exactly
 from queuewise.sim.placement import fits, place, runtime_factor
 from queuewise.sim.queue import dequeue, enqueue
 from queuewise.sim.restart import is_running, pass_levels, policy_saves, set_next_timer
 from queuewise.sim.room import count_free_room, count_held_room, lacks_room, room_offered, room_vacated
 from queuewise.sim.state import (
+    GPU_STRIDE,
     KEYS,
     LOG_FULL,
     LOG_SIZE,
     MOST_PIECES,
+    NO_LIMIT,
+    NUM_POOLS,
     PIECES,
     QUANTUM,
+    RULE,
+    RULE_OPTION,
+    SHARES,
+    TIER,
     Machine,
     State,
     World,
@@ -47,12 +54,78 @@ def _first_class(w: World, s: State, q: int) -> int:
     return best
 
 
-@kernel
-def _take_off_until_fits(w: World, m: Machine, s: State, c: int, key: float) -> int:
-    """Take victims off, greatest key first, until class c fits, and list them in State.taken; returns their number.
+@inline
+def _is_counted(w: World, c: int) -> bool:
+    """Whether it is enough to count free GPUs, node by node, to know when class c fits."""
+    plain_rule = w.policy[RULE] != TIER and w.policy[RULE_OPTION] == NO_LIMIT
+    return bool(w.class_by_pool[c]) and plain_rule and not w.sizes[SHARES]
 
-    If nothing helps all are put back, what they hold is noted as the class's room, and the answer is -1.
+
+@inline
+def _slots_with(w: World, m: Machine, s: State, c: int, n: int) -> int:
+    """Tasks of class c that node n could take if what State.gain says were free too."""
+    return w.divide[(m.free_gpus[n] + s.gain[n]) * w.sizes[GPU_STRIDE] + w.class_gpus[c]]
+
+
+@kernel
+def _gain_from(w: World, m: Machine, s: State, c: int, j: int) -> int:
+    """Note in State.gain what running job j would free; returns how many more tasks of class c would fit."""
+    more = 0
+    per_task = w.class_gpus[w.job_class[j]]
+    for k in range(s.first_piece[j], s.first_piece[j] + s.num_pieces[j]):
+        n = s.piece_node[k]
+        if not m.closed[n] and w.class_allows[c * w.sizes[NUM_POOLS] + w.node_pool[n]]:
+            before = _slots_with(w, m, s, c, n)
+            s.gain[n] += s.piece_tasks[k] * per_task
+            more += _slots_with(w, m, s, c, n) - before
+    return more
+
+
+@kernel
+def _makes_slots(w: World, m: Machine, s: State, c: int, j: int) -> bool:
+    """Whether running job j holds a node that could take a task of class c with what State.gain says."""
+    for k in range(s.first_piece[j], s.first_piece[j] + s.num_pieces[j]):
+        n = s.piece_node[k]
+        if s.gain[n] > 0 and _slots_with(w, m, s, c, n) > 0:
+            return True
+    return False
+
+
+@kernel
+def _choose_by_counting(w: World, m: Machine, s: State, c: int, key: float) -> int:
+    """List victims in State.taken until class c would fit without them, and return their number; -1 - number if it would not.
+
+    Of those listed only the ones whose nodes can then take a task matter to the placement; they are taken off, the others struck out (-1).
     """
+    number = 0
+    room = slots_up_to(w, m, c, w.class_tasks[c])
+    begin_search(w, s)
+    while room < w.class_tasks[c]:
+        j = next_victim(w, s, c, key)
+        if j < 0:
+            break
+        s.taken[number] = j
+        number += 1
+        room += _gain_from(w, m, s, c, j)
+    suffices = room >= w.class_tasks[c]
+    if suffices:
+        for i in range(number):
+            if not _makes_slots(w, m, s, c, s.taken[i]):
+                s.taken[i] = -1 - s.taken[i]
+    for i in range(number):
+        j = s.taken[i] if s.taken[i] >= 0 else -1 - s.taken[i]
+        for k in range(s.first_piece[j], s.first_piece[j] + s.num_pieces[j]):
+            s.gain[s.piece_node[k]] = 0
+        if suffices and s.taken[i] >= 0:
+            take_off(w, m, s, j)
+        elif suffices:
+            s.taken[i] = -1
+    return number if suffices else -1 - number
+
+
+@kernel
+def _choose_by_trying(w: World, m: Machine, s: State, c: int, key: float) -> int:
+    """The same for classes and rules for which counting does not do: take victims off until class c fits, or put them all back."""
     number = 0
     begin_search(w, s)
     j = next_victim(w, s, c, key)
@@ -65,8 +138,20 @@ def _take_off_until_fits(w: World, m: Machine, s: State, c: int, key: float) -> 
         j = next_victim(w, s, c, key)
     for i in range(number):
         put_back(w, m, s, s.taken[i])
+    return -1 - number
+
+
+@kernel
+def _take_off_until_fits(w: World, m: Machine, s: State, c: int, key: float) -> int:
+    """Take victims off, greatest key first, until class c fits, and list them in State.taken; returns their number.
+
+    If nothing helps they stay where they are, what they hold is noted as the class's room, and the answer is -1.
+    """
+    number = _choose_by_counting(w, m, s, c, key) if _is_counted(w, c) else _choose_by_trying(w, m, s, c, key)
+    if number >= 0:
+        return number
     count_free_room(w, m, s, c, key)
-    for i in range(number):
+    for i in range(-1 - number):
         count_held_room(w, s, c, s.taken[i])
     return -1
 
@@ -93,7 +178,7 @@ def _make_room(w: World, m: Machine, s: State, c: int, key: float) -> bool:
         return False
     place(w, m, s, c)
     for i in range(number - 1, -1, -1):
-        if _spare(w, m, s, s.taken[i]):
+        if s.taken[i] >= 0 and _spare(w, m, s, s.taken[i]):
             s.taken[i] = -1
     for i in range(number):
         j = s.taken[i]

@@ -461,6 +461,7 @@ def _state(
         room_key=np.full(num_classes, np.inf),
         victim_key=np.empty(stoppable + 1),
         victim_job=np.empty(stoppable, np.int64),
+        gain=np.zeros(num_nodes, np.int64),
         taken=np.empty(keyed, np.int64),
         frontier=np.empty(keyed, np.int64),
         stretch=np.zeros(num_classes),

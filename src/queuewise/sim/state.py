@@ -297,6 +297,7 @@ class State(NamedTuple):
     room_key: F64  # [C]
     victim_key: F64  # [J+1 or 2] running jobs that may be stopped: see victims.py
     victim_job: I64  # [J or 1]
+    gain: I64  # [N] GPUs that would become free, 0 between uses
     taken: I64  # [J or 1] jobs taken off the machine to see what then fits
     frontier: I64  # [J or 1] slots of the heap of running jobs that are still to be looked at
     # accounts: see fairness.py
