@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from queuewise.sim.compilation import kernel
+from queuewise.sim.dependencies import ENDED_BADLY, tell_successors
 from queuewise.sim.lifecycle import end_run, queue_again, take_off
 from queuewise.sim.machine import close_node, open_node, take_exactly
 from queuewise.sim.schedule import FAILED
@@ -55,6 +56,7 @@ def _stop_jobs(w: World, m: Machine, s: State, n: int) -> None:
             queue_again(w, s, j)
         else:
             s.status[j] = FAILED
+            tell_successors(w, s, j, ENDED_BADLY)
 
 
 @kernel
