@@ -26,7 +26,7 @@ def world_columns(dependencies: Dependencies, num_jobs: int, ends_well: NDArray[
     counts = np.bincount(dependencies.on, minlength=num_jobs)
     return {
         "next_first": np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
-        "next_job": dependencies.job[order],
+        "next_job": dependencies.job[order].astype(np.int64),
         "next_kind": dependencies.kind[order],
         "next_delay": dependencies.delay[order],
         "ends_well": ends_well.astype(np.int8),
@@ -39,7 +39,7 @@ def state_columns(dependencies: Dependencies, num_jobs: int) -> dict[str, NDArra
         "ready": np.full(num_jobs, -np.inf),
         "standby": np.zeros(num_jobs, np.int8),
         "doomed": np.zeros(num_jobs, np.int8),
-        "fallen": np.zeros(num_jobs, np.int32),
+        "fallen": np.zeros(num_jobs, np.int64),
     }
 
 

@@ -217,7 +217,7 @@ class World(NamedTuple):
     tenant_most: I64  # [V] GPU milli
     # dependencies (otherwise empty): see dependencies.py
     next_first: I64  # [J+1 or 1] offsets into next_job
-    next_job: I32  # [D] who waits for the job
+    next_job: I64  # [D] who waits for the job
     next_kind: I8  # [D]
     next_delay: F64  # [D]
     ends_well: I8  # [J or 1] 0: killed at its limit
@@ -317,7 +317,7 @@ class State(NamedTuple):
     ready: F64  # when the last one of those that have happened counts
     standby: I8  # 1: it has arrived and waits
     doomed: I8  # 1: it waits in vain
-    fallen: I32  # jobs being cancelled
+    fallen: I64  # jobs being cancelled
     tenant_used: I64  # [V] GPU milli of running jobs (with quotas)
     stretch: F64  # [C] which jobs of a class may start now: see queue.py
     running: I32  # [R] running jobs, unordered
