@@ -14,7 +14,7 @@ from queuewise.cluster.conditions import Conditions, Maintenance, Outage, Preemp
 from queuewise.cluster.spec import Cluster, NodeGroup, build
 from queuewise.workload.jobs import Workload
 
-QUEUED, DONE, REJECTED, KILLED, FAILED = 1, 3, 4, 5, 6
+QUEUED, DONE, REJECTED, KILLED, FAILED = 1, 3, 4, 5, 7
 INF = float("inf")
 PERFECT = Conditions()
 

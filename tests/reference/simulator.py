@@ -16,15 +16,16 @@ from queuewise.cluster.conditions import Conditions, Outage
 from queuewise.cluster.spec import Cluster
 from queuewise.workload.jobs import ANY_PARTITION, Workload
 from reference import backfill, defrag, preemption, stopping
+from reference.dependencies import Waiting
 from reference.fairness import FAIR_ORDERS, Owners
 from reference.orders import Facts, in_order
 from reference.placement import Placer, task_types
 from reference.quotas import Quotas
 from reference.state import Job, Machine, Piece, Run, make_jobs, nodes_of
 
-QUEUED, DONE, REJECTED, KILLED, FAILED = 1, 3, 4, 5, 6  # the numbers of queuewise.sim.schedule, which this must not import
+QUEUED, DONE, REJECTED, KILLED, CANCELLED, FAILED = 1, 3, 4, 5, 6, 7  # the numbers of queuewise.sim.schedule, which this must not import
 # Events of one time, in this order.
-BEFORE_COMPLETIONS, COMPLETION, REPAIR, FAILURE, TIMER, ARRIVAL, DECISION = range(7)
+BEFORE_COMPLETIONS, COMPLETION, REPAIR, FAILURE, TIMER, RELEASE, ARRIVAL, DECISION = range(8)
 
 Floats = NDArray[np.float64]
 Stay = tuple[int, float, float, tuple[tuple[int, int, int], ...]]  # job, start, end, pieces as (node, tasks, bit mask of GPUs)
@@ -118,6 +119,7 @@ class Simulator:
         self.running: dict[int, Job] = {}
         self.owners = Owners(workload, cluster, conditions.fairness)
         self.quotas = Quotas(workload, cluster, self.running) if conditions.quotas else None
+        self.waiting = Waiting(workload, conditions.dependencies, self.release_at, self.cancel)
         self.state = machine.empty()
         self.queues: list[set[int]] = [set() for _ in cluster.partitions]
         self.committed: list[int | None] = [None for _ in cluster.partitions]
@@ -155,9 +157,23 @@ class Simulator:
     def arrive(self, job: Job) -> None:
         if job.fewest is None or (self.quotas and self.quotas.never(job.index)):
             self.status[job.index] = REJECTED
-        else:
+            self.waiting.ended(job.index, self.now, well=False)
+        elif self.waiting.may_queue(job.index, self.now):
             self.enqueue(job)
         self.decide_after_events()
+
+    def release_at(self, j: int, time: float) -> None:
+        """The job, which has arrived, is queued then."""
+
+        def release() -> None:
+            self.enqueue(self.jobs[j])
+            self.decide_after_events()
+
+        self.clock.call_at(time, RELEASE, j, release)
+
+    def cancel(self, j: int) -> None:
+        self.status[j] = CANCELLED
+        self.waiting.ended(j, self.now, well=False)
 
     def enqueue(self, job: Job) -> None:
         self.status[job.index] = QUEUED
@@ -178,6 +194,7 @@ class Simulator:
     def finish(self, job: Job, status: int) -> None:
         self.end[job.index] = self.now
         self.status[job.index] = status
+        self.waiting.ended(job.index, self.now, well=status == DONE)
 
     # --- starting and stopping
 
@@ -191,6 +208,7 @@ class Simulator:
         self.running[job.index] = job
         self.placer.starts += 1
         self.owners.started(job, self.now)
+        self.waiting.started(job.index, self.now)
         self.first_start[job.index] = min(self.first_start[job.index], self.now)
         self.clock.call_at(begin + job.rem * run.factor, COMPLETION, self.placer.starts, lambda: self.complete(job, run))
         if (self.preemptive or self.policy.migrates) and self.costs.quantum_s > 0:

@@ -113,17 +113,19 @@ class Simulate:
 
 
 def _tell_rejected(schedules: list[Schedule]) -> None:
-    """Jobs that can never run on this cluster."""
+    """Jobs that can never run on this cluster, or wait for one that cannot end well."""
     from queuewise.cli.console import note
-    from queuewise.sim.schedule import REJECTED
+    from queuewise.sim.schedule import CANCELLED, REJECTED
 
     told = set()
     for schedule in schedules:
-        ids = tuple(schedule.workload.job_id[schedule.status == REJECTED].tolist())
-        if ids and ids not in told:  # it does not depend on the policy: told once
-            listed = ", ".join(str(job) for job in ids[:LISTED_IDS]) + (", …" if len(ids) > LISTED_IDS else "")
-            note(f"{len(ids):,} jobs can never run on {schedule.cluster.name} and were rejected: {listed}")
-            told.add(ids)
+        fates = {REJECTED: f"can never run on {schedule.cluster.name} and were rejected", CANCELLED: "wait in vain and were cancelled"}
+        for status, why in fates.items():
+            ids = tuple(schedule.workload.job_id[schedule.status == status].tolist())
+            if ids and (ids, why) not in told:  # it seldom depends on the policy: told once
+                listed = ", ".join(str(job) for job in ids[:LISTED_IDS]) + (", …" if len(ids) > LISTED_IDS else "")
+                note(f"{len(ids):,} jobs {why}: {listed}")
+                told.add((ids, why))
 
 
 def _print(loaded: Loaded, cluster: Cluster, summaries: list[dict[str, Any]]) -> None:

@@ -77,6 +77,7 @@ class Conditions(Config):
     failures: Failures | None = None
     maintenance: tuple[Maintenance, ...] = ()
     fairness: Fairness = Fairness()
+    dependencies: bool = False  # jobs wait for those that the log says they wait for
     quotas: bool = False  # virtual clusters have what they are guaranteed and no more than their maximum
     requeue: bool = True  # a job hit by a failure is queued again; otherwise it has failed
 

@@ -1,7 +1,8 @@
 """The calendar: a binary heap of (time, code), and the total order of events at one instant.
 
-Codes sort events of equal time: completions (code = job, in the order of their starts) first, then timers by job. Both know their place
-in the heap, so those of a job that is stopped can be taken out. (Arrivals and outages are known beforehand and need no heap.)
+Codes sort events of equal time: completions (code = job, in the order of their starts) first, then timers, then releases of jobs that
+waited for others, each by job. The first two know their place in the heap, so those of a job that is stopped can be taken out. (Arrivals
+and outages are known beforehand and need no heap.)
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from queuewise.sim.state import EVENTS, State
 
 KIND_SHIFT = 40  # code = kind << KIND_SHIFT | index
 INDEX_MASK = (1 << KIND_SHIFT) - 1
-COMPLETION, TIMER = range(2)
+COMPLETION, TIMER, RELEASE = range(3)
 
 
 @inline
@@ -31,7 +32,7 @@ def _put(s: State, slot: int, time: float, code: int) -> None:
     s.event_code[slot] = code
     if code >> KIND_SHIFT == COMPLETION:
         s.event_slot[code] = slot
-    else:
+    elif code >> KIND_SHIFT == TIMER:
         s.timer_slot[code & INDEX_MASK] = slot
 
 
@@ -75,7 +76,7 @@ def pop_event(s: State) -> int:
     _remove_at(s, 0)
     if code >> KIND_SHIFT == COMPLETION:
         s.event_slot[code] = -1
-    else:
+    elif code >> KIND_SHIFT == TIMER:
         s.timer_slot[code & INDEX_MASK] = -1
     return code & INDEX_MASK
 
@@ -92,10 +93,21 @@ def completion_is_next(s: State, time: float) -> bool:
     return s.count[EVENTS] > 0 and s.event_time[0] == time and s.event_code[0] >> KIND_SHIFT == COMPLETION
 
 
+@inline
+def release_is_next(s: State) -> bool:
+    """There is an event."""
+    return s.event_code[0] >> KIND_SHIFT == RELEASE
+
+
 @kernel
+def push_job_event(s: State, time: float, kind: int, j: int) -> None:
+    push_event(s, time, (kind << KIND_SHIFT) | int(j))
+
+
+@inline
 def set_timer(s: State, j: int, time: float) -> None:
     """The job has no timer yet."""
-    push_event(s, time, (TIMER << KIND_SHIFT) | int(j))
+    push_job_event(s, time, TIMER, j)
 
 
 @kernel

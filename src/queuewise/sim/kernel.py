@@ -12,9 +12,9 @@ import numpy as np
 from queuewise.sim.compilation import entry, inline, kernel
 from queuewise.sim.conservative import plan_queue
 from queuewise.sim.defrag import make_room_by_migration
-from queuewise.sim.events import completion_is_next, pop_event
+from queuewise.sim.events import completion_is_next, pop_event, release_is_next
 from queuewise.sim.keys import estimate_left
-from queuewise.sim.lifecycle import arrive, finish, start_placed
+from queuewise.sim.lifecycle import arrive, finish, release, start_placed
 from queuewise.sim.outages import handle_outages
 from queuewise.sim.pieces import unplace
 from queuewise.sim.placement import fits, place, runtime_factor
@@ -231,16 +231,21 @@ def next_instant(w: World, m: Machine, s: State) -> bool:
         if arrival == time:
             arrive(w, s, arrived)
             s.count[ARRIVED] = arrived + 1
-        elif completion == time:
+        elif completion_is_next(s, time):
             finish(w, m, s, pop_event(s))
-        else:
+        elif seen < w.sizes[NUM_OUTAGES] and w.outage_time[seen] == time:
             handle_outages(w, m, s, time, 1)
+        else:
+            release(w, s, pop_event(s))
         return True
     while completion_is_next(s, time):
         finish(w, m, s, pop_event(s))
     handle_outages(w, m, s, time, w.sizes[NUM_OUTAGES])
     while s.count[EVENTS] > 0 and s.event_time[0] == time:
-        ring_timer(w, s, pop_event(s))
+        if release_is_next(s):
+            release(w, s, pop_event(s))
+        else:
+            ring_timer(w, s, pop_event(s))
     while arrived < w.sizes[NUM_JOBS] and w.submit[arrived] == time:
         arrive(w, s, arrived)
         arrived += 1

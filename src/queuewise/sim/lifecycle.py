@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from queuewise.sim.compilation import inline, kernel
+from queuewise.sim.dependencies import ENDED_BADLY, ENDED_WELL, STARTED, must_wait, tell_successors
 from queuewise.sim.events import cancel_completion, cancel_timer, push_event
 from queuewise.sim.fairness import charge
 from queuewise.sim.keys import rank_running, running_key, unrank_running
@@ -18,6 +19,7 @@ from queuewise.sim.schedule import DONE, NEVER, QUEUED, REJECTED, RUNNING
 from queuewise.sim.state import (
     BACKFILL,
     DEFRAG,
+    DEPENDENCIES,
     DISPATCH,
     DYNAMIC,
     EARLY_ENDS,
@@ -41,10 +43,17 @@ from queuewise.sim.state import (
 def arrive(w: World, s: State, j: int) -> None:
     if w.job_class[j] < 0:
         s.status[j] = REJECTED
-    else:
-        s.status[j] = QUEUED
-        enqueue(w, s, j)
-        note_arrival(w, s, j)
+        tell_successors(w, s, j, ENDED_BADLY)
+    elif not must_wait(w, s, j):
+        release(w, s, j)
+
+
+@inline
+def release(w: World, s: State, j: int) -> None:
+    """Job j, which waits for no other job, joins its queue."""
+    s.status[j] = QUEUED
+    enqueue(w, s, j)
+    note_arrival(w, s, j)
 
 
 @inline
@@ -67,6 +76,7 @@ def start_placed(w: World, s: State, j: int, factor: float) -> None:
     """Start job j, whose gang was just placed (State.place_*)."""
     c = w.job_class[j]
     now = s.clock[NOW]
+    first_run = s.start[j] == NEVER
     dequeue(w, s, j)
     s.status[j] = RUNNING
     if w.policy[RESTARTS]:
@@ -100,6 +110,8 @@ def start_placed(w: World, s: State, j: int, factor: float) -> None:
         room_taken(w, s, j, running_key(w, s, j))
     if w.policy[KEYS] or w.policy[BACKFILL] == DEFRAG:
         set_next_timer(w, s, j)
+    if first_run:
+        tell_successors(w, s, j, STARTED)
     charge(w, s, j, +1)
     use_quota(w, s, c, +1)
 
@@ -110,6 +122,8 @@ def finish(w: World, m: Machine, s: State, j: int) -> None:
     c = w.job_class[j]
     now = s.clock[NOW]
     s.status[j] = DONE
+    if w.policy[DEPENDENCIES]:
+        tell_successors(w, s, j, ENDED_WELL if w.ends_well[j] else ENDED_BADLY)
     if w.policy[RESTARTS]:
         cancel_timer(s, j)
     if w.policy[KEYS]:

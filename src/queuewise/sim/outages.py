@@ -5,12 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from queuewise.sim.compilation import kernel
+from queuewise.sim.dependencies import ENDED_BADLY, tell_successors
 from queuewise.sim.lifecycle import end_run, queue_again, take_off
 from queuewise.sim.machine import close_node, open_node, take_exactly
 from queuewise.sim.schedule import FAILED
 from queuewise.sim.state import (
     EARLY_ENDS,
     FAILED_NODE,
+    NOW,
     NUM_CLASSES,
     NUM_OUTAGES,
     NUM_QUEUES,
@@ -55,6 +57,8 @@ def _stop_jobs(w: World, m: Machine, s: State, n: int) -> None:
             queue_again(w, s, j)
         else:
             s.status[j] = FAILED
+            s.end[j] = s.clock[NOW]
+            tell_successors(w, s, j, ENDED_BADLY)
 
 
 @kernel

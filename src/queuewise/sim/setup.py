@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from queuewise.cluster.conditions import PERFECT, Conditions
 from queuewise.cluster.spec import UNLIMITED, Cluster
 from queuewise.errors import InputError
-from queuewise.sim import accounts, layout, tenants
+from queuewise.sim import accounts, dependencies, layout, tenants
 from queuewise.sim.compilation import JIT_DISABLED, address_of
 from queuewise.sim.layout import Classes, Pools, Trees
 from queuewise.sim.rules import Rules
@@ -29,6 +29,7 @@ from queuewise.sim.state import (
     COUNT_SIZE,
     DEFRAG,
     DEMAND_SIZE,
+    DEPENDENCIES,
     DEPTH,
     DISPATCH,
     DRAINED,
@@ -98,6 +99,7 @@ from queuewise.sim.state import (
     World,
 )
 from queuewise.sim.tenants import Tenants
+from queuewise.workload.dependencies import NO_DEPENDENCIES, Dependencies
 from queuewise.workload.jobs import Workload
 
 NONE = np.zeros(1)
@@ -133,11 +135,14 @@ def lay_out(
     fields |= _orders(rules, classes, trees)
     fields |= _scores(len(workload), rules, facts)
     fields |= accounts.world_columns(rules.accounts) | tenants.world_columns(held_by)
+    waits_for = _dependencies(workload) if conditions.dependencies else NO_DEPENDENCIES
+    fields |= dependencies.world_columns(waits_for, len(workload) if len(waits_for) else 0, runtime >= workload.runtime)
     fields |= _task_types(workload, cluster, classes)
     fields |= _stopping(workload, cluster, rules, conditions)
     fields["sizes"] = _sizes(workload, cluster, rules, pools, classes, trees, fields)
     restarts = can_stop(rules, len(fields["outage_time"]) > 0)
     fields["policy"] = _policy(rules, conditions, bool(fields["class_by_pool"].all()), restarts)
+    fields["policy"][DEPENDENCIES] = int(len(waits_for) > 0)
     fields = {name: np.require(array, requirements="C") for name, array in fields.items()}
     fields["submit"] = np.require(workload.submit, np.float64, "C")
     fields |= _job_rows(runtime, estimate, classes)
@@ -145,8 +150,13 @@ def lay_out(
     return (
         world,
         layout.empty_machine(cluster, pools, world.pool_words, world.pool_bits),
-        _state(workload, cluster, rules, classes, pools, trees, world, runtime, estimate),
+        _state(workload, cluster, rules, classes, pools, trees, world, runtime, estimate, waits_for),
     )
+
+
+def _dependencies(workload: Workload) -> Dependencies:
+    workload.dependencies.check(workload.job_id)
+    return workload.dependencies
 
 
 def _tenants(workload: Workload, cluster: Cluster, rules: Rules) -> Tenants:
@@ -415,6 +425,7 @@ def _state(
     world: World,
     runtime: F64,
     estimate: F64,
+    waits_for: Dependencies,
 ) -> State:
     num_jobs, num_nodes, num_classes = len(workload), len(pools.of_node), len(classes)
     num_queues = int(world.sizes[NUM_QUEUES])
@@ -433,6 +444,7 @@ def _state(
         **_life_rows(num_jobs),
         **_run_rows(stoppable, runtime, estimate),
         **accounts.state_columns(rules.accounts, float(workload.submit[0])),
+        **dependencies.state_columns(waits_for, num_jobs if len(waits_for) else 1),
         tenant_used=np.zeros(len(world.tenant_most), np.int64),
         event_time=np.empty(num_jobs + stoppable),
         event_code=np.empty(num_jobs + stoppable, np.int64),

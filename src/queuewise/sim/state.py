@@ -32,8 +32,8 @@ BY_GPU, BY_CPU, BY_MEM = range(3)
 # Fixed entries of World.policy
 (
     DISPATCH, BACKFILL, RULE, RULE_OPTION, DYNAMIC, DEPTH, SECOND_ORDER, SEED, TRACK_FREE_TIMES, KEYS, RESTARTS, KILLS, REQUEUES, PROMOTES,
-    LOOKS_AROUND, NODE_SCORER, QUOTAS, POLICY_SIZE,
-) = range(18)  # fmt: skip
+    LOOKS_AROUND, NODE_SCORER, QUOTAS, DEPENDENCIES, POLICY_SIZE,
+) = range(19)  # fmt: skip
 #   RESTARTS: jobs may be stopped (otherwise State.remaining and its kin are not there). KILLS: a policy's stop keeps checkpoints only.
 #   REQUEUES: a job hit by a failure is queued again. PROMOTES: waiting lowers a job's level to 0 in the end.
 #   DYNAMIC: queues are lists that are scored and scanned, not trees. TRACK_FREE_TIMES: EASY may use State.free_times.
@@ -215,6 +215,12 @@ class World(NamedTuple):
     class_tenant: I64  # [C]
     tenant_guaranteed: I64  # [V] GPU milli
     tenant_most: I64  # [V] GPU milli
+    # dependencies (otherwise empty): see dependencies.py
+    next_first: I64  # [J+1 or 1] offsets into next_job
+    next_job: I64  # [D] who waits for the job
+    next_kind: I8  # [D]
+    next_delay: F64  # [D]
+    ends_well: I8  # [J or 1] 0: killed at its limit
     # fgd
     type_gpu: I64  # [T] task types: milli
     type_cpu: I64  # [T]
@@ -307,6 +313,12 @@ class State(NamedTuple):
     effective: F64  # [A] effective usage, good for the decision with this number:
     effective_at: I64  # [A]
     held: I64  # [A*3] GPU milli, CPU milli and MiB of running jobs, of leaves
+    # dependencies, [J or 1]
+    unmet: I32  # things the job waits for
+    ready: F64  # when the last one of those that have happened counts
+    standby: I8  # 1: it has arrived and waits
+    doomed: I8  # 1: it waits in vain
+    fallen: I64  # jobs being cancelled
     tenant_used: I64  # [V] GPU milli of running jobs (with quotas)
     stretch: F64  # [C] which jobs of a class may start now: see queue.py
     running: I32  # [R] running jobs, unordered

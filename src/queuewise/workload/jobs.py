@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from queuewise.errors import InputError
+from queuewise.workload.dependencies import NO_DEPENDENCIES, Dependencies
 
 ANY_PARTITION = -1  # in `partition`: may run in every partition
 ANY_KIND = 0  # in `kind_set`: entry 0 of `kind_sets` is the empty tuple, which allows every kind
@@ -58,6 +59,7 @@ class Workload:
     groups: tuple[str, ...] = ()
     qos_names: tuple[str, ...] = ()
     name: str = "workload"
+    dependencies: Dependencies = NO_DEPENDENCIES  # who waits for whom; replays heed them only if told to
     epoch: float = 0.0  # Unix time of second 0 of the log's clock, 0 if unknown: gives hours of day
 
     def __post_init__(self) -> None:
@@ -114,11 +116,18 @@ class Workload:
         order = np.argsort(columns["submit"], kind="stable")
         if not np.array_equal(order, np.arange(len(order))):
             columns = {k: (v[order] if k in COLUMNS and v is not None else v) for k, v in columns.items()}
+            if "dependencies" in columns:
+                columns["dependencies"] = columns["dependencies"].renumbered(np.argsort(order))
         return cls(**columns)
 
     def take(self, rows: NDArray[Any] | slice) -> Self:
-        """The jobs at `rows` (ascending indices, a mask or a slice), times unchanged."""
-        return dataclasses.replace(self, **{column: getattr(self, column)[rows] for column in COLUMNS})
+        """The jobs at `rows` (ascending indices, a mask or a slice), times unchanged. Nobody waits for a job that is not taken."""
+        columns = {column: getattr(self, column)[rows] for column in COLUMNS}
+        if not len(self.dependencies):
+            return dataclasses.replace(self, **columns)
+        number = np.full(len(self), -1)
+        number[rows] = np.arange(len(columns["submit"]))
+        return dataclasses.replace(self, **columns, dependencies=self.dependencies.renumbered(number))
 
     def replace(self, **changes: Any) -> Self:
         return dataclasses.replace(self, **changes)

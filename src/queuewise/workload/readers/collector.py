@@ -16,6 +16,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from queuewise.errors import InputError
+from queuewise.workload.dependencies import NO_DEPENDENCIES, Dependencies, resolve
 from queuewise.workload.jobs import UNKNOWN, WHOLE_GPU, Workload
 from queuewise.workload.loaded import ClusterFacts, Loaded, Request, Tally
 
@@ -23,7 +24,7 @@ FIELDS: dict[str, pl.DataType] = {
     "submit": pl.Float64(), "runtime": pl.Float64(), "num_tasks": pl.Float64(), "gpu_milli": pl.Float64(), "cpu_milli": pl.Float64(),
     "mem_mib": pl.Float64(), "requested": pl.Float64(), "priority": pl.Float64(), "deadline": pl.Float64(), "recorded_wait": pl.Float64(),
     "kinds": pl.String(), "partition": pl.String(), "user": pl.String(), "group": pl.String(), "qos": pl.String(), "job_name": pl.String(),
-    "job_id": pl.String(),
+    "job_id": pl.String(), "depends_on": pl.String(),
 }  # fmt: skip
 KIND_SEPARATOR = "|"  # in `kinds`: "P100|T4" may run on either
 
@@ -140,10 +141,24 @@ class Collector:
         columns |= {name: code[name] for name in ("user", "group", "qos", "partition")}  # UNKNOWN is ANY_PARTITION there
         return Workload(
             submit=submit, **columns,
+            dependencies=self._dependencies(table),
             kind_set=code["kinds"] + 1, job_name=_code(table["job_name"])[0], job_id=self._ids(table["job_id"]),
             kind_sets=((), *(tuple(kinds.split(KIND_SEPARATOR)) for kinds in label["kinds"])),
             partitions=label["partition"], users=label["user"], groups=label["group"], qos_names=label["qos"], name=name, epoch=epoch,
         )  # fmt: skip
+
+    def _dependencies(self, table: pl.DataFrame) -> Dependencies:
+        texts, ids = table["depends_on"], table["job_id"]
+        if texts.null_count() == len(texts):
+            return NO_DEPENDENCIES
+        found, unknown, unreadable = resolve(texts.to_list(), ids.fill_null("").to_list())
+        if unknown:
+            self.tally.note(f"{unknown} dependencies are on jobs that are not among those kept; left out")
+        if unreadable:
+            self.tally.note(f"{unreadable} dependencies cannot be read; left out")
+        if len(found):
+            self.tally.note(f"{len(found)} dependencies between jobs are not heeded unless asked for (the condition dependencies)")
+        return found
 
     def _ids(self, ids: pl.Series) -> NDArray[Any]:
         """Integers where all are; else strings; row numbers where the log has none."""

@@ -53,8 +53,15 @@ def read(request: Request) -> Loaded:
             mem_mib=(kib / 1024).ceil() if request.options.memory else pl.lit(0),
             requested=_known("req_time"), recorded_wait=_known("wait"),
             user=label("user"), group=label("group"), job_name=label("executable"), partition=label("queue"), job_id=pl.col("job"),
+            depends_on=_depends_on(),
         )  # fmt: skip
     return collect.finish(epoch=_number(header, "UnixStartTime") or 0.0, cluster=_cluster(header, request))
+
+
+def _depends_on() -> pl.Expr:
+    """Fields 17 and 18: the job before it, whose end it waits for, and the time its user then takes to think."""
+    previous, think = pl.col("previous").cast(pl.Int64, strict=False), pl.col("think_time").cast(pl.Float64, strict=False)
+    return pl.when(previous > 0).then(pl.format("afterany:{}+{}", previous, pl.when(think > 0).then(think).otherwise(0.0)))
 
 
 def _single_blanks(block: bytes) -> bytes:
