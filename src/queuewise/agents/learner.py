@@ -6,7 +6,7 @@ ALGORITHMS.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, Protocol
@@ -18,11 +18,14 @@ from torch import Tensor, nn
 from queuewise.agents.networks.base import Network
 from queuewise.agents.scaling import Scaling
 from queuewise.agents.settings import TrainSettings
+from queuewise.agents.values import dueling, expectation
 from queuewise.envs.building import Arena
 from queuewise.errors import QueuewiseError, unknown_name
 
 ALGORITHMS: dict[str, str] = {  # name -> class, made by (arena, settings, seed)
     "ppo": "queuewise.agents.ppo:Ppo",
+    "d3qn": "queuewise.agents.d3qn:D3qn",
+    "sac": "queuewise.agents.sac:Sac",
 }
 Statistics = dict[str, float]
 
@@ -75,10 +78,18 @@ def spawn_seeds(seed: int, number: int) -> list[int]:
 
 
 def pick_best(network: Network, observations: Tensor, mask: Tensor) -> Tensor:
-    """[B] the legal actions of the highest score, the first of equal ones."""
+    """[B] the legal actions of the highest score (of a distribution: of the highest mean), the first of equal ones."""
     with torch.inference_mode():
-        best: Tensor = network(observations, mask)[0].squeeze(-1).argmax(1)
+        scores, values = network(observations, mask)
+        ranks = scores.squeeze(-1) if network.outputs == 1 else expectation(dueling(scores, values, mask), mask)
+        best: Tensor = ranks.argmax(1)
         return best
+
+
+def episode_means(tallies: Sequence[Mapping[str, float]]) -> Statistics:
+    """Means over the episodes that ended."""
+    means = {f"episode/{name}": float(np.mean([tally[name] for tally in tallies])) for name in tallies[0]} if tallies else {}
+    return means | {"episode/number": float(len(tallies))}
 
 
 def module_tensors(module: nn.Module, prefix: str) -> dict[str, Tensor]:

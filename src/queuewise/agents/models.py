@@ -34,6 +34,6 @@ def load_model(path: Path, spec: Spec) -> Model:
     tensors, card = read_file(path)
     settings = validate(TrainSettings, card["settings"], source=str(path))
     check_card(card, settings, spec, where=str(path), same_size=settings.net == "mlp")
-    network = build_network(settings.net, spec, settings.network, seed=0)
+    network = build_network(settings.net, spec, settings.network, seed=0, outputs=settings.outputs)
     load_module(network, tensors, "network")
     return Model(network.eval(), read_scaling(tensors), card)
