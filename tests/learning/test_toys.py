@@ -27,7 +27,15 @@ SOLVED = 1.005  # times the optimum
 JCT = (Term(name="jct", weight=1.0, per=("jobs",)),)
 PAIRS = [("job", "mlp"), ("job", "kernel"), ("job", "attn"), ("host", "mlp"), ("host", "hosts"), ("joint", "mlp"), ("joint", "joint")]
 PPO = {"num_envs": 16, "steps": 32, "minibatch": 128, "learning_rate": 3e-3, "entropy": 0.003, "gae_lambda": 0.95}
-TRAINING: dict[str, dict[str, Any]] = {"ppo": {"ppo": PPO, "frames": 512 * 40}}
+REPLAY = {"num_envs": 6, "steps": 32, "first_frames": 384, "replay": 4096, "batch": 64, "learning_rate": 3e-3, "target_share": 0.02}
+TRAINING: dict[str, dict[str, Any]] = {
+    "ppo": {"ppo": PPO, "frames": 512 * 40},
+    "d3qn": {"algo": "d3qn", "d3qn": REPLAY, "frames": 192 * 40},
+    "sac": {"algo": "sac", "sac": REPLAY, "frames": 192 * 40},
+    "d3qn-noisy": {"algo": "d3qn", "d3qn": REPLAY | {"noisy": True}, "frames": 192 * 40},
+    "d3qn-distributions": {"algo": "d3qn", "d3qn": REPLAY | {"atoms": 21}, "frames": 192 * 40},
+}
+OPTIONS = [(name, "job", "kernel") for name in TRAINING if "-" in name]  # of an algorithm: one network is enough
 
 
 def jobs(submit: list[float], runtime: list[float]) -> Workload:
@@ -80,11 +88,12 @@ def prefer_the_opposite(learner: Learner) -> None:
             parameter.neg_()
 
 
-@pytest.mark.parametrize("algo", TRAINING)
-@pytest.mark.parametrize(("problem", "net"), PAIRS)
-def test_solves_the_toy(algo: str, problem: str, net: str) -> None:
+@pytest.mark.parametrize(
+    ("training", "problem", "net"), [(name, *pair) for name in TRAINING if "-" not in name for pair in PAIRS] + OPTIONS
+)
+def test_solves_the_toy(training: str, problem: str, net: str) -> None:
     arena, optimum = toy(problem)
-    settings = small_settings(**{"algo": algo, "net": net, "env": problem, "network": {"width": 32}, **TRAINING[algo]})
+    settings = small_settings(**{"net": net, "env": problem, "network": {"width": 32}, **TRAINING[training]})
     learner = make_learner(arena, settings, 1)
     before, reached = mean_jct(learner, arena), np.inf
     if before <= SOLVED * optimum:  # by luck: let it begin with the opposite

@@ -6,7 +6,7 @@ ALGORITHMS.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, Protocol
@@ -23,6 +23,8 @@ from queuewise.errors import QueuewiseError, unknown_name
 
 ALGORITHMS: dict[str, str] = {  # name -> class, made by (arena, settings, seed)
     "ppo": "queuewise.agents.ppo:Ppo",
+    "d3qn": "queuewise.agents.d3qn:D3qn",
+    "sac": "queuewise.agents.sac:Sac",
 }
 Statistics = dict[str, float]
 
@@ -90,6 +92,12 @@ def pick_likely(scores: Tensor) -> Tensor:
 
 
 DECISIONS: dict[str, Callable[[Tensor], Tensor]] = {"best": pick_best, "likely": pick_likely}
+
+
+def episode_means(tallies: Sequence[Mapping[str, float]]) -> Statistics:
+    """Means over the episodes that ended."""
+    means = {f"episode/{name}": float(np.mean([tally[name] for tally in tallies])) for name in tallies[0]} if tallies else {}
+    return means | {"episode/number": float(len(tallies))}
 
 
 def module_tensors(module: nn.Module, prefix: str) -> dict[str, Tensor]:

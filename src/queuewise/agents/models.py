@@ -16,6 +16,7 @@ from queuewise.agents.networks.base import Network
 from queuewise.agents.scaling import Scaling, read_scaling
 from queuewise.agents.settings import TrainSettings
 from queuewise.agents.spec import Spec
+from queuewise.agents.values import action_scores
 from queuewise.config import validate
 
 
@@ -28,7 +29,7 @@ class Model:
     def act(self, observations: Tensor, mask: Tensor) -> Tensor:
         """[B, F] scaled observations, [B, A] mask -> [B] flat actions."""
         with torch.inference_mode():
-            return DECISIONS[self.card["decision"]](self.network.policy(observations, mask)[0])
+            return DECISIONS[self.card["decision"]](action_scores(self.network, observations, mask))
 
 
 def load_model(path: Path, spec: Spec) -> Model:
@@ -36,6 +37,6 @@ def load_model(path: Path, spec: Spec) -> Model:
     tensors, card = read_file(path)
     settings = validate(TrainSettings, card["settings"], source=str(path))
     check_card(card, settings, spec, where=str(path), same_size=settings.net == "mlp")
-    network = build_network(settings.net, spec, settings.network, seed=0)
+    network = build_network(settings.net, spec, settings.network, seed=0, outputs=settings.outputs)
     load_module(network, tensors, "network")
     return Model(network.eval(), read_scaling(tensors), card)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -18,6 +17,7 @@ from queuewise.agents.learner import (
     Diverged,
     State,
     Statistics,
+    episode_means,
     load_module,
     load_optimiser,
     module_tensors,
@@ -27,7 +27,7 @@ from queuewise.agents.learner import (
     within,
 )
 from queuewise.agents.networks import build_network
-from queuewise.agents.returns import ReturnScale, advantages
+from queuewise.agents.returns import ReturnScale, advantages, step_discounts
 from queuewise.agents.scaling import Scaler, Scaling, read_scaling
 from queuewise.agents.schedules import scheduled
 from queuewise.agents.settings import PpoSettings, TrainSettings
@@ -117,9 +117,7 @@ class Ppo:
             rollout.log_probs[t] = log_probs.gather(1, actions.unsqueeze(1)).squeeze(1)
             rollout.values[t] = self._in_rewards(values)
             rollout.rewards[t] = torch.from_numpy(step.rewards)
-            discount = (
-                torch.from_numpy(np.exp(-beta * step.elapsed)).float() if beta else torch.full((stage.num_envs,), self.settings.gamma)
-            )
+            discount = torch.from_numpy(step_discounts(step.elapsed, self.settings.gamma, beta)).float()
             if len(step.cut):  # these episodes would have gone on: what the critic expects of the rest is part of the reward
                 rest = self._in_rewards(worker.network.policy(step.cut_observations, step.cut_masks)[1])
                 rollout.rewards[t, step.cut] += discount[step.cut] * rest
@@ -227,10 +225,7 @@ class Ppo:
         }
 
     def _episodes(self) -> Statistics:
-        """Means over the episodes that ended in this iteration."""
-        tallies = [tally for worker in self.crew.workers for tally in worker.rollout.tallies]
-        means = {f"episode/{name}": float(np.mean([tally[name] for tally in tallies])) for name in tallies[0]} if tallies else {}
-        return means | {"episode/number": float(len(tallies))}
+        return episode_means([tally for worker in self.crew.workers for tally in worker.rollout.tallies])
 
     # --- what others need
 

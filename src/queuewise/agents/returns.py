@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from queuewise.envs.table import F64
+
 SLOWEST = 0.05  # weight of the newest update in the running moments, once there are many
 LEAST_DEVIATION = 1e-6
+
+
+def step_discounts(elapsed: F64, gamma: float, per_s: float) -> F64:
+    """[E] what the state after a step of so many simulated seconds counts: by time where the task discounts by time, else γ."""
+    return np.exp(-per_s * elapsed) if per_s else np.full(len(elapsed), gamma)
 
 
 def advantages(rewards: Tensor, values: Tensor, discounts: Tensor, gae_lambda: float) -> Tensor:

@@ -98,6 +98,51 @@ class PpoSettings(Config):
     imitate_epochs: int = Field(default=4, ge=1, description="passes over them")
 
 
+class OffPolicySettings(Config):
+    """What algorithms that learn from a replay share."""
+
+    num_envs: int = Field(default=32, ge=1, description="environments that are played at a time")
+    steps: int = Field(default=128, ge=1, description="steps of each environment in an iteration")
+    updates: int = Field(default=1, ge=1, description="gradient steps after each step of the environments")
+    batch: int = Field(default=256, ge=1, description="transitions of a gradient step")
+    replay: int = Field(default=200_000, ge=1, description="states that are remembered")
+    replay_gib: float = Field(default=1.0, gt=0, description="most memory that the replay may take")
+    first_frames: int = Field(default=10_000, ge=1, description="frames played by chance before learning begins")
+    gamma: float = Field(default=0.99, gt=0, le=1, description="discount a step")
+    n_step: int = Field(default=5, ge=1, description="steps whose rewards count before the critic's expectation does")
+    learning_rate: float = Field(default=5e-4, gt=0, description="of Adam, at the beginning")
+    schedule: ScheduleName = Field(default="linear", description="how the learning rate goes down")
+    final_rate: float = Field(default=0.1, ge=0, le=1, description="share of the learning rate that is left at the end")
+    warmup: float = Field(default=0.05, ge=0, lt=1, description="share of training in which warmup_cosine rises")
+    max_gradient: float = Field(default=10.0, gt=0, description="longest gradient that is applied")
+    target_every: int = Field(default=1, ge=1, description="gradient steps between changes of the target network")
+    target_share: float = Field(
+        default=0.005, gt=0, le=1, description="how far the target network then moves to the present one; 1 copies it"
+    )
+
+
+class D3qnSettings(OffPolicySettings):
+    """Dueling double deep Q-learning (Wang et al., 2016; van Hasselt et al., 2016), with the parts of Rainbow (Hessel et al., 2018)."""
+
+    priority: float = Field(default=0.6, ge=0, le=1, description="how far errors decide what is replayed: 0 not at all")
+    importance: float = Field(default=0.4, ge=0, le=1, description="share of that bias which is corrected at the beginning; all at the end")
+    epsilon: float = Field(default=1.0, ge=0, le=1, description="share of actions played by chance at the beginning")
+    final_epsilon: float = Field(default=0.02, ge=0, le=1, description="share of actions played by chance at the end")
+    explore: float = Field(default=0.3, gt=0, le=1, description="share of training in which epsilon goes down")
+    noisy: bool = Field(default=False, description="explore by learnt noise on the weights (Fortunato et al., 2018) instead of epsilon")
+    atoms: int = Field(default=1, ge=1, description="learn a distribution on so many points (Bellemare et al., 2017: 51); 1: the mean")
+    support: float = Field(
+        default=5.0, gt=0, description="how far the points reach: deviations of the returns of play by chance, either side of their mean"
+    )
+
+
+class SacSettings(OffPolicySettings):
+    """Soft actor-critic (Haarnoja et al., 2018) for discrete actions (Christodoulou, 2019)."""
+
+    entropy: float = Field(default=0.2, ge=0, le=1, description="entropy to keep, as a share of that of all legal actions, in every state")
+    temperature: float = Field(default=0.01, gt=0, description="weight of the entropy at the beginning; then it follows the entropy")
+
+
 class FilterSettings(Config):
     """Trajectory filtering (Zhang et al., RLScheduler, SC 2020): leave out windows that a heuristic finds too easy or too hard."""
 
@@ -146,8 +191,15 @@ class TrainSettings(Config):
     task: TaskChoices = TaskChoices()
     network: NetworkSettings = NetworkSettings()
     ppo: PpoSettings = PpoSettings()
+    d3qn: D3qnSettings = D3qnSettings()
+    sac: SacSettings = SacSettings()
     filter: FilterSettings = FilterSettings()
     stop: StopSettings = StopSettings()
+
+    @property
+    def outputs(self) -> int:
+        """Numbers that the network gives for each action."""
+        return self.d3qn.atoms if self.algo == "d3qn" else 1
 
 
 def preset_names() -> tuple[str, ...]:

@@ -22,7 +22,7 @@ class Train:
 
     settings: Annotated[TrainSettings, tyro.conf.arg(name="")]
     preset: Annotated[str | None, tyro.conf.arg(metavar="NAME")] = None
-    """Settings to start from: baseline_stable, lsf, quick, rltune, … Files in queuewise/agents/presets; flags go before them."""
+    """Settings to start from: baseline_stable, d3qn, lsf, quick, rltune, sac, … Files in queuewise/agents/presets; flags go before them."""
     config: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     """A TOML file of settings: a copy of a preset, or of the [settings] of a run's config.toml."""
     seeds: Annotated[str, tyro.conf.arg(metavar="S,T,…")] = "0"

@@ -1,0 +1,114 @@
+"""D3QN: double (van Hasselt et al., 2016) dueling (Wang et al., 2016) deep Q-learning with action masks, from top to bottom.
+
+n-step targets from a prioritised replay; explores by ε or by noisy weights; learns means of returns or their distributions. Settings:
+`D3qnSettings`. The network's scores are the advantages: the legal action with the highest is the best.
+"""
+
+from __future__ import annotations
+
+import copy
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from queuewise.agents.networks import build_network
+from queuewise.agents.networks.base import Network
+from queuewise.agents.noisy import NoisyWeights, evaluate
+from queuewise.agents.offpolicy import OffPolicy, by_chance
+from queuewise.agents.replay import Batch
+from queuewise.agents.settings import TrainSettings
+from queuewise.agents.values import dueling, expectation, project
+from queuewise.envs.building import Arena
+
+Weights = dict[str, Tensor] | None  # in place of the network's own
+
+
+class D3qn(OffPolicy):
+    decision = "best"
+    figures = ("loss/value", "value/mean", "value/target", "gradient/norm", "schedule/epsilon", "schedule/importance")
+
+    def __init__(self, arena: Arena, settings: TrainSettings, seed: int) -> None:
+        self.settings = settings.d3qn
+        super().__init__(arena, settings, settings.d3qn, seed, priority=settings.d3qn.priority)
+
+    def _build(self, settings: TrainSettings, seed: int) -> None:
+        self.network = build_network(settings.net, self.stage.spec, settings.network, seed=seed, outputs=settings.outputs)
+        self.target = copy.deepcopy(self.network).requires_grad_(False)
+        self.modules = {"network": self.network, "target": self.target}
+        self.noise = NoisyWeights(self.network) if self.settings.noisy else None
+        if self.noise is not None:
+            self.modules["noise"] = self.noise
+        learning = [p for module in self.modules.values() for p in module.parameters() if p.requires_grad]
+        self.optimisers = {"network": torch.optim.Adam(learning, lr=self.settings.learning_rate, eps=1e-5, fused=True)}
+
+    def _begin(self) -> None:
+        self.target.load_state_dict(self.network.state_dict())
+
+    # --- playing
+
+    @property
+    def epsilon(self) -> float:
+        d3qn = self.settings
+        return 0.0 if d3qn.noisy else d3qn.epsilon + (d3qn.final_epsilon - d3qn.epsilon) * min(self.progress / d3qn.explore, 1.0)
+
+    @property
+    def importance(self) -> float:
+        return self.settings.importance + (1.0 - self.settings.importance) * self.progress
+
+    def _explore(self, observations: Tensor, mask: Tensor) -> Tensor:
+        if self.noise is not None:
+            outputs = evaluate(self.network, self.noise.draw(self.random), observations, mask)
+            return self._means(dueling(*outputs, mask), mask).argmax(1)
+        wild = torch.rand(len(mask), generator=self.random) < self.epsilon
+        return torch.where(wild, by_chance(mask, self.random), self.act(observations, mask))
+
+    # --- learning
+
+    def _learn(self) -> Tensor:
+        batch = self.replay.draw(self.settings.batch, self.importance, self.random)
+        losses, errors, expected, aim = self._losses(batch)
+        norm = self._descend("network", (batch.weights * losses).mean())
+        self.replay.learnt(batch.places, errors)
+        self._follow(self.target, self.network)
+        return torch.stack([losses.detach().mean(), expected, aim, norm, torch.tensor(self.epsilon), torch.tensor(self.importance)])
+
+    def _losses(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """[B] losses, [B] sizes of the errors, and the means of what was expected and aimed at."""
+        outputs = self._outputs(self.network, self._noise(), batch.observations, batch.masks)
+        rows = torch.arange(len(batch.actions))
+        chosen = outputs[rows, batch.actions]  # [B, K]
+        with torch.no_grad():
+            ahead = self._outputs(self.network, self._noise(), batch.next_observations, batch.next_masks)
+            best = self._means(ahead, batch.next_masks).argmax(1)  # chosen by the present network, judged by the target: double
+            judged = self._outputs(self.target, None, batch.next_observations, batch.next_masks)[rows, best]
+        if self.settings.atoms == 1:
+            expected = chosen.squeeze(1)
+            aims = batch.returns / self.unit + batch.discounts * judged.squeeze(1)
+            return (
+                functional.smooth_l1_loss(expected, aims, reduction="none"),
+                (expected - aims).detach().abs(),
+                expected.mean(),
+                aims.mean(),
+            )
+        points = torch.linspace(*self.support, self.settings.atoms)
+        moved = (batch.returns / self.unit).unsqueeze(1) + batch.discounts.unsqueeze(1) * points
+        aim = project(moved, judged.softmax(1), *self.support)
+        divergence = functional.kl_div(chosen.log_softmax(1), aim, reduction="none").sum(1)
+        return divergence, divergence.detach().clamp(min=0.0), (chosen.softmax(1) @ points).mean(), (aim @ points).mean()
+
+    def _noise(self) -> Weights:
+        return None if self.noise is None else self.noise.draw(self.random)
+
+    def _outputs(self, network: Network, weights: Weights, observations: Tensor, mask: Tensor) -> Tensor:
+        """[B, A, K] values of actions, or logits of their distributions."""
+        return dueling(*evaluate(network, weights, observations, mask), mask)
+
+    def _means(self, outputs: Tensor, mask: Tensor) -> Tensor:
+        """[B, A]"""
+        return outputs.squeeze(-1) if self.settings.atoms == 1 else expectation(outputs, mask, *self.support)
+
+    @property
+    def support(self) -> tuple[float, float]:
+        """First and last point of the distributions."""
+        return self.centre - self.settings.support, self.centre + self.settings.support
