@@ -29,12 +29,14 @@ from queuewise.cli.console import note
 from queuewise.cluster import Cluster, load_cluster
 from queuewise.evaluation.metrics import summarise
 from queuewise.policies import simulate
+from queuewise.policies.preemptive import PREEMPTIVE
 from queuewise.runs import write_text
 from queuewise.sim.engine import compiled_replay
 from queuewise.workload import load_workload
 from queuewise.workload.estimates import estimate
 from queuewise.workload.jobs import Floats, Workload
 from queuewise.workload.models import generate
+from queuewise.workload.transform import rescale_load
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 RESULTS = REPOSITORY / "benchmarks" / "results"
@@ -44,6 +46,8 @@ FULL = bench.FULL_JOBS
 MEMORY_FACTOR = 10  # ten times the jobs of the other parts
 STARTS = 5  # processes started; the quickest counts
 TIMED_ORDER = "wfp3"  # its scores change with time, so every decision looks at the whole queue
+GPU_LOGS = {"venus": "helios/venus_gpu_jobs_2020-03-18_to_07-31.csv.gz", "philly": "philly/philly_jobs_2017-09_to_10.csv.gz"}  # by cluster
+LOG_LOAD = 0.9  # the clusters had room to spare: the same jobs are submitted faster
 SHORT_REPEATS = 10  # replays of milliseconds are noisy and cheap to repeat
 
 Figures = dict[str, Any]
@@ -167,6 +171,25 @@ def lublin(jobs: int) -> Figures:
     return {"replays": rows}
 
 
+def preemption(jobs: int) -> Figures:
+    """Preemptive policies: how fast they are replayed, and what they do to completion times on two logs of GPU clusters."""
+    cluster = load_cluster(CLUSTER)
+    workload = generate("bench", jobs, gpus=NODES * bench.NODE_GPUS, load=bench.LOAD)
+    rows = [bench.replay(workload, cluster, policy, 1, "oracle") for policy in ("fcfs", "sjf+greedy", *PREEMPTIVE, "defrag")]
+    folder = Path(os.environ.get("QUEUEWISE_TRACES") or REPOSITORY.parent / "shared" / "traces")
+    logs = []
+    for preset, file in GPU_LOGS.items():
+        cluster = load_cluster(preset)
+        log = rescale_load(load_workload(folder / file).workload, LOG_LOAD, gpus=float(cluster.node_gpus.sum()))
+        for policy in ("fcfs", "sjf+greedy", *PREEMPTIVE):
+            schedule = simulate(log, cluster, policy, estimates="oracle")
+            mean = float(schedule.jct[schedule.finished].mean())
+            stops = int(schedule.preemptions.sum())
+            logs.append({"log": preset, "policy": policy, "jobs": len(log), "mean_jct_s": mean, "preemptions": stops})
+            note(f"{preset}, {policy}: mean completion time {mean:,.0f} s, {stops:,} preemptions")
+    return {"replays": rows, "logs": logs}
+
+
 PARTS: dict[str, Callable[[int], Figures]] = {
     "rates": rates,
     "baselines": baselines,
@@ -175,6 +198,7 @@ PARTS: dict[str, Callable[[int], Figures]] = {
     "memory": memory,
     "start_up": start_up,
     "lublin": lublin,
+    "preemption": preemption,
 }
 
 
