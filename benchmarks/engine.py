@@ -30,6 +30,7 @@ from queuewise.cluster import Cluster, load_cluster
 from queuewise.evaluation.metrics import summarise
 from queuewise.policies import simulate
 from queuewise.policies.preemptive import PREEMPTIVE
+from queuewise.policies.simulation import Simulation
 from queuewise.runs import write_text
 from queuewise.sim.engine import compiled_replay
 from queuewise.workload import load_workload
@@ -48,6 +49,7 @@ STARTS = 5  # processes started; the quickest counts
 TIMED_ORDER = "wfp3"  # its scores change with time, so every decision looks at the whole queue
 GPU_LOGS = {"venus": "helios/venus_gpu_jobs_2020-03-18_to_07-31.csv.gz", "philly": "philly/philly_jobs_2017-09_to_10.csv.gz"}  # by cluster
 LOG_LOAD = 0.9  # the clusters had room to spare: the same jobs are submitted faster
+SNAPSHOTS = 500
 SHORT_REPEATS = 10  # replays of milliseconds are noisy and cheap to repeat
 
 Figures = dict[str, Any]
@@ -190,6 +192,24 @@ def preemption(jobs: int) -> Figures:
     return {"replays": rows, "logs": logs}
 
 
+def snapshots(jobs: int) -> Figures:
+    """Taking a snapshot of a simulation in the midst of 5,000 jobs, and going back to it."""
+    number = jobs // 200
+    workload = generate("bench", number, gpus=NODES * bench.NODE_GPUS, load=bench.LOAD)
+    rows = []
+    for policy in ("fcfs+easy", "srtf"):
+        simulation = Simulation(workload, load_cluster(CLUSTER), policy, estimates="oracle")
+        simulation.run(until=float(np.median(workload.submit)))
+        seconds = []
+        for _ in range(SNAPSHOTS):
+            begin = time.perf_counter()
+            simulation.restore(simulation.snapshot())
+            seconds.append(time.perf_counter() - begin)
+        rows.append({"policy": policy, "jobs": number, "nodes": NODES, "best_s": min(seconds), "median_s": float(np.median(seconds))})
+        note(f"{policy}: snapshot and restore {min(seconds) * 1e6:.0f} µs at best, {np.median(seconds) * 1e6:.0f} µs in the median")
+    return {"snapshots": rows}
+
+
 PARTS: dict[str, Callable[[int], Figures]] = {
     "rates": rates,
     "baselines": baselines,
@@ -199,6 +219,7 @@ PARTS: dict[str, Callable[[int], Figures]] = {
     "start_up": start_up,
     "lublin": lublin,
     "preemption": preemption,
+    "snapshots": snapshots,
 }
 
 

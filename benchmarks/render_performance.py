@@ -129,6 +129,14 @@ def preemption(results: Results) -> str:
     return f"{rates}\n\n{logs}"
 
 
+def snapshots(results: Results) -> str:
+    rows = [
+        [f"`{row['policy']}`", f"{row['nodes']:,}", f"{row['jobs']:,}", f"{row['best_s'] * 1e6:.0f}", f"{row['median_s'] * 1e6:.0f}"]
+        for row in results["snapshots"]["snapshots"]
+    ]
+    return table(["policy", "nodes", "jobs", "best, µs", "median, µs"], rows)
+
+
 def growth_by_jobs(results: Results) -> str:
     """The first and the last point of each line, beside what n log n would have made of the first."""
     rows = []
@@ -180,7 +188,20 @@ def _cost_chart(key: str, title: str, rows: list[Row], x: str, x_label: str, *, 
 
 TABLES: dict[str, Callable[[Results], str]] = {
     make.__name__: make
-    for make in (machine, rates, start_up, memory, baselines, lublin, preemption, growth_by_jobs, growth_by_queue, reading, drawing)
+    for make in (
+        machine,
+        rates,
+        start_up,
+        memory,
+        baselines,
+        lublin,
+        preemption,
+        snapshots,
+        growth_by_jobs,
+        growth_by_queue,
+        reading,
+        drawing,
+    )
 }
 
 
