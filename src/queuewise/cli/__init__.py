@@ -31,6 +31,8 @@ COMMANDS: dict[str, Command] = {
     "evaluate": Command("evaluate:Evaluate", "measure policies on the same windows of a workload, with intervals"),
     "train": Command("train:Train", "train a policy for a workload and judge it on windows it has not seen"),
     "plot": Command("plot:Plot", "draw learning curves of training runs, with bands over seeds"),
+    "diagnose": Command("diagnose:Diagnose", "look into a trained network: values, actions, units, gradients"),
+    "bench-nets": Command("bench_nets:BenchNets", "measure networks of several sizes: parameters, latency, frames a second"),
     "export": Command("export:Export", "write a trained network as an ONNX file"),
     "compare": Command("compare:Compare", "put the policies of several run folders into one table"),
     "report": Command("report:Report", "write report.html, figures and tables of a run folder"),

@@ -218,11 +218,13 @@ class Learned:
     def __init__(self, arrays: Arrays, card: Mapping[str, Any], problem: str, layout: Layout, *, where: str) -> None:
         self.arrays, self.problem, self.layout = arrays, problem, layout
         self.network: Mapping[str, Any] = card["network"]
-        self._decide = DECISIONS[card["decision"]]
         self._where = where
         self._transposed: dict[str, NDArray[np.float32]] = {}
         if self.network["name"] not in PASSES:
             raise unknown_name("network", self.network["name"], PASSES)
+        if card.get("decision") not in DECISIONS:
+            raise InputError(f"decides in a way not known here: {card.get('decision')}", where=where, hint="train again with this version")
+        self._decide = DECISIONS[card["decision"]]
         if "network.trunk.0.weight" in arrays and arrays["network.trunk.0.weight"].shape[1] != layout.size:
             wanted = arrays["network.trunk.0.weight"].shape[1]
             raise InputError(
