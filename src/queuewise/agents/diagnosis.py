@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -91,6 +91,17 @@ def _gamma(settings: TrainSettings) -> float:
     return float(getattr(getattr(settings, settings.algo, None), "gamma", 1.0))
 
 
+class _Moment(NamedTuple):
+    """One step of all environments."""
+
+    observations: Tensor
+    masks: Tensor
+    actions: Tensor
+    rewards: NDArray[np.float64]
+    discounts: NDArray[np.float64]
+    counted: NDArray[np.bool_]  # still in their first episodes
+
+
 @torch.inference_mode()
 def play_episodes(model: Model, stage: Stage, gamma: float, seed: int) -> Play:
     """One episode in each environment of the stage: by chance where scores are logits, as likely as they say; by the best otherwise."""
@@ -99,7 +110,7 @@ def play_episodes(model: Model, stage: Stage, gamma: float, seed: int) -> Play:
     mask = torch.zeros(stage.num_envs, stage.spec.num_actions, dtype=torch.bool)
     stage.write(rows, mask)
     playing, cut = np.ones(stage.num_envs, np.bool_), np.zeros(stage.num_envs, np.bool_)
-    steps: list[tuple[Tensor, Tensor, Tensor, NDArray[np.float64], NDArray[np.float64], NDArray[np.bool_]]] = []
+    moments: list[_Moment] = []
     while playing.any():
         if model.card["decision"] == "likely":
             actions = torch.multinomial(model.network.policy(rows, mask)[0].softmax(1), 1, generator=random).squeeze(1)
@@ -108,17 +119,24 @@ def play_episodes(model: Model, stage: Stage, gamma: float, seed: int) -> Play:
         seen = rows.clone(), mask.clone()
         step = stage.step(actions, rows, mask)
         discount = np.exp(-beta * step.elapsed) if beta else np.full(stage.num_envs, gamma)
-        steps.append((*seen, actions, step.rewards, discount, playing.copy()))
+        moments.append(_Moment(*seen, actions, step.rewards, discount, playing.copy()))
         cut[step.cut[playing[step.cut]]] = True
         playing &= ~step.ended
     following = np.zeros(stage.num_envs)
     returns = []
-    for *_, rewards, discount, counted in reversed(steps):
-        following = np.where(counted, rewards + discount * following, 0.0)
+    for moment in reversed(moments):
+        following = np.where(moment.counted, moment.rewards + moment.discounts * following, 0.0)
         returns.append(following)
-    kept = torch.from_numpy(np.stack([counted & ~cut for *_, counted in steps]))
-    columns = [torch.stack([step[number] for step in steps])[kept] for number in range(3)]  # type: ignore[misc]
-    return Play(*columns, np.stack(returns[::-1])[kept.numpy()], stage.num_envs, int(cut.sum()))
+    kept = np.stack([moment.counted & ~cut for moment in moments])
+    rows_kept = torch.from_numpy(kept)
+    return Play(
+        observations=torch.stack([moment.observations for moment in moments])[rows_kept],
+        masks=torch.stack([moment.masks for moment in moments])[rows_kept],
+        actions=torch.stack([moment.actions for moment in moments])[rows_kept],
+        returns=np.stack(returns[::-1])[kept],
+        episodes=stage.num_envs,
+        cut=int(cut.sum()),
+    )
 
 
 class _Units(TorchFunctionMode):
