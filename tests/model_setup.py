@@ -44,10 +44,10 @@ def make_model(home: Path, net: str, *, seed: int = 5, decision: str = "likely",
     return made, grounds
 
 
-def random_model(spec: Spec, settings: TrainSettings, seed: int) -> Made:
+def random_model(spec: Spec, settings: TrainSettings, seed: int, outputs: int = 1) -> Made:
     """Weights large enough that scores differ, and a scaling that does something."""
     random = torch.Generator().manual_seed(seed)
-    network = build_network(settings.net, spec, settings.network, seed=seed)
+    network = build_network(settings.net, spec, settings.network, seed=seed, outputs=outputs)
     with torch.no_grad():
         for parameter in network.parameters():
             parameter.add_(torch.randn(parameter.shape, generator=random), alpha=0.2)

@@ -26,10 +26,12 @@ from queuewise.agents.settings import TrainSettings
 from queuewise.agents.spec import Spec
 from queuewise.agents.stage import Stage
 from queuewise.agents.verdict import verdict
+from queuewise.errors import InputError
 from queuewise.policies.model_file import read_card
 
 DECILES = 10
 BATCH = 1024
+CRITIC_APART = ("sac",)  # algorithms whose critics are networks of their own: the value that the policy's tells was never trained
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,6 +70,8 @@ def diagnose(path: Path, *, episodes: int = 8, seed: int = 0) -> Diagnosis:
     settings, _ = settings_of(card, path)
     arena = make_grounds(settings).arena
     model = load_model(path, Spec(settings.env, arena.layout))
+    if model.network.outputs > 1:
+        raise InputError("learns distributions, and a diagnosis reads means", where=str(path), hint="diagnose a model with d3qn.atoms = 1")
     stage = Stage(arena, episodes, seed=seed)
     stage.scaler = Scaler(model.scaling, arena.layout)
     play = play_episodes(model, stage, _gamma(settings), seed)
@@ -83,6 +87,10 @@ def diagnose(path: Path, *, episodes: int = 8, seed: int = 0) -> Diagnosis:
         "gradient": _gradient(model, play),
         "training": _training(path, card),
     }
+    if card["algo"] in CRITIC_APART:
+        facts["value"] = dict.fromkeys(facts["value"])
+    if card["decision"] != "likely":
+        facts["actions"] |= {"entropy": None, "entropy_share": None}
     judged = {name: facts[name] for name in ("value", "actions", "masks", "units", "gradient")}
     return Diagnosis(model=str(path), episodes=play.episodes, frames=len(play.actions), **facts, verdict=tuple(verdict(**judged)))
 

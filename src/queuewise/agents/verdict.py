@@ -19,12 +19,11 @@ def verdict(value: Figures, actions: Figures, masks: Figures, units: Figures, gr
         found.append("Weights or gradients are no numbers: go back to an earlier checkpoint, with a smaller learning rate.")
     if masks["cut_episodes"]:
         found.append(f"{masks['cut_episodes']} episodes were cut off and are left out here: the policy is slow, or the horizon short.")
-    if actions["entropy_share"] > BY_CHANCE:
-        found.append(
-            f"It chooses almost by chance ({actions['entropy_share']:.0%} of the entropy there could be): it has learnt little yet."
-        )
-    if actions["entropy_share"] < SETTLED:
-        found.append(f"It is settled ({actions['entropy_share']:.1%} of the entropy there could be): more training will change little.")
+    entropy = actions["entropy_share"]  # None where scores are no logits
+    if entropy is not None and entropy > BY_CHANCE:
+        found.append(f"It chooses almost by chance ({entropy:.0%} of the entropy there could be): it has learnt little yet.")
+    if entropy is not None and entropy < SETTLED:
+        found.append(f"It is settled ({entropy:.1%} of the entropy there could be): more training will change little.")
     if actions["waits"] > OFTEN:
         found.append(f"It waits in {actions['waits']:.0%} of the cases where it need not: look at the reward.")
     for what in ("slots", "hosts"):
@@ -40,7 +39,9 @@ def verdict(value: Figures, actions: Figures, masks: Figures, units: Figures, gr
     return found if len(found) > 1 else [*found, "Nothing else is conspicuous."]
 
 
-def _on_values(explained: float) -> str:
+def _on_values(explained: float | None) -> str:
+    if explained is None:
+        return "Its critic is not kept with it: nothing is known of its values."
     told = f"(explained variance {explained:.2f})"
     if explained < WORTHLESS:
         return f"Values say hardly anything about what follows {told}: advantages are mostly noise. Train longer, or raise value_weight."

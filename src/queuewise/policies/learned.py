@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -187,6 +188,16 @@ PASSES: dict[str, Callable[[Pass, Parts], tuple[Array, Array]]] = {
 }
 
 
+def _means(scores: NDArray[np.float32], values: NDArray[np.float32], mask: Bools) -> NDArray[np.float32]:
+    """[B, A] means of distributions over K even points, told by logits: the state's, and how far each action is above the mean of the
+    legal ones. In units of the points' range, which changes no decision; ILLEGAL where the mask is false."""
+    legal = mask[:, :, None]
+    logits = values[:, None] + scores - (scores * legal).sum(1, keepdims=True) / legal.sum(1, keepdims=True)
+    chances = np.exp(logits - logits.max(2, keepdims=True))
+    means = chances @ np.linspace(0, 1, scores.shape[2], dtype=np.float32) / chances.sum(2)
+    return np.where(mask, means, np.float32(ILLEGAL))
+
+
 def _pick_best(scores: NDArray[np.float32]) -> NDArray[np.int64]:
     """[B, A] -> [B] the actions of the highest score, the first of equal ones."""
     return scores.argmax(1)
@@ -233,7 +244,7 @@ class Learned:
                 hint="an mlp fits the cluster and the window it was trained with; train another network to change them",
             )
 
-    @property
+    @cached_property
     def outputs(self) -> int:
         """K."""
         last = max((name for name in self.arrays if name.startswith("network.value.") and name.endswith("weight")), key=_layer)
@@ -261,7 +272,8 @@ class Learned:
 
     def act(self, observations: NDArray[np.float32], mask: Bools) -> NDArray[np.int64]:
         """[B] the flat actions that the model decides for."""
-        return self._decide(self.scores(observations, mask)[0][:, :, 0])
+        scores, values = self.scores(observations, mask)
+        return self._decide(scores[:, :, 0] if self.outputs == 1 else _means(scores, values, mask))
 
 
 def _layer(name: str) -> int:

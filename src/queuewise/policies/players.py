@@ -1,5 +1,5 @@
 """Policies that are no rules for the engine but play by themselves: `model:RUN`. What plays them lies above this layer and is found by
-name, on first use, as commands are (docs/decisions/0008)."""
+name, on first use, as commands are (docs/decisions/0009)."""
 
 from __future__ import annotations
 

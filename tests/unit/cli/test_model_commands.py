@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -76,7 +77,7 @@ def test_diagnosis_of_every_network(net: str, tmp_path: Path, capsys: pytest.Cap
 
 
 def test_the_verdict_names_what_is_wrong() -> None:
-    sound = {
+    sound: dict[str, dict[str, Any]] = {
         "value": {"explained_variance": 0.8},
         "actions": {"entropy_share": 0.4, "waits": 0.1, "slots": [5, 4, 3], "hosts": None},
         "masks": {"cut_episodes": 0, "forced_share": 0.2},
@@ -97,6 +98,9 @@ def test_the_verdict_names_what_is_wrong() -> None:
         ("gradient", "without", ["job.weight"], "Nothing is learnt by job.weight"),
     ):
         assert word in " ".join(verdict(**sound | {part: sound[part] | {key: odd}}))
+    values = {"actions": {"entropy_share": None}, "value": {"explained_variance": None}}
+    told = verdict(**sound | {part: sound[part] | unknown for part, unknown in values.items()})
+    assert told == ["Its critic is not kept with it: nothing is known of its values.", "Nothing else is conspicuous."]
 
 
 def test_networks_are_measured(capsys: pytest.CaptureFixture[str]) -> None:

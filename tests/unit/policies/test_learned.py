@@ -15,13 +15,14 @@ from numpy.typing import NDArray
 from model_setup import PROBLEM_OF, make_model, random_model, settings_for
 from queuewise import load_cluster, simulate
 from queuewise.agents import learner
-from queuewise.agents.judging import play_out
+from queuewise.agents.judging import judge_policy, play_out
 from queuewise.agents.models import load_model
 from queuewise.agents.networks import NETWORKS, network_class
 from queuewise.agents.scaling import Scaler
 from queuewise.agents.spec import Spec
 from queuewise.envs.features import Layout
 from queuewise.errors import InputError
+from queuewise.evaluation.experiment import run_experiment
 from queuewise.policies.learned import DECISIONS, ILLEGAL, PASSES, Learned
 from queuewise.sim.schedule import DONE, Schedule
 from queuewise.workload.models import generate
@@ -85,6 +86,25 @@ def test_decisions_are_those_of_torch() -> None:
     for name, decide in DECISIONS.items():
         np.testing.assert_array_equal(decide(scores), learner.DECISIONS[name](torch.from_numpy(scores)).numpy())
     assert 0 < (DECISIONS["likely"](scores[200:]) == 5).sum() < (DECISIONS["best"](scores[200:]) == 5).sum()
+
+
+def test_distributions_are_decided_by_their_means() -> None:
+    layout, settings = LAYOUTS[0], settings_for("kernel")
+    spec, atoms = Spec("job", layout), 7
+    made = random_model(spec, settings, seed=2, outputs=atoms)
+    tensors = {f"network.{name}": tensor for name, tensor in made.network.state_dict().items()} | made.scaling.tensors()
+    card = {"network": {"name": "kernel", **settings.network.model_dump()}, "decision": "best"}
+    model = Learned({name: tensor.numpy() for name, tensor in tensors.items()}, card, "job", layout, where="test")
+    rows, mask = random_states(spec, 60, seed=3)
+    chosen = model.act(rows, mask)
+    with torch.inference_mode():
+        scaled = Scaler(made.scaling, layout).apply(torch.from_numpy(rows))
+        for scores, value, legal, action in zip(*made.network(scaled, torch.from_numpy(mask)), mask, chosen, strict=True):
+            actions = np.flatnonzero(legal)
+            logits = value + scores[actions] - scores[actions].mean(0)
+            means = logits.softmax(1) @ torch.linspace(-3.0, 5.0, atoms)  # any even points
+            assert means[actions == action].item() == pytest.approx(float(means.max()), abs=1e-5)  # unused rows are alike
+    assert len(set(chosen.tolist())) > 2
 
 
 def same(a: Schedule, b: Schedule) -> None:
@@ -220,3 +240,13 @@ def test_playing_needs_no_torch(tmp_path: Path) -> None:
     printed = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
     here = simulate(generate("bursty", 20, seed=1, max_gpus=4), load_cluster("2x4:V100-16"), f"model:{tmp_path}")
     assert json.loads(printed) == here.start.tolist()
+
+
+def test_evaluating_a_model_gives_what_training_reports(tmp_path: Path) -> None:
+    _, grounds = make_model(tmp_path, "kernel")
+    policy, experiment = f"model:{tmp_path}", grounds.experiment("report")
+    trained = load_model(tmp_path / "best.safetensors", Spec("job", grounds.arena.layout))
+    reported = judge_policy(trained.act, trained.scaling, grounds, experiment, policy)
+    evaluated = run_experiment(experiment, [policy], simulate)
+    assert [cell.scores for cell in evaluated] == [cell.scores for cell in reported]
+    assert len(evaluated) == 2
