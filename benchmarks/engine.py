@@ -29,12 +29,15 @@ from queuewise.cli.console import note
 from queuewise.cluster import Cluster, load_cluster
 from queuewise.evaluation.metrics import summarise
 from queuewise.policies import simulate
+from queuewise.policies.preemptive import PREEMPTIVE
+from queuewise.policies.simulation import Simulation
 from queuewise.runs import write_text
 from queuewise.sim.engine import compiled_replay
 from queuewise.workload import load_workload
 from queuewise.workload.estimates import estimate
 from queuewise.workload.jobs import Floats, Workload
 from queuewise.workload.models import generate
+from queuewise.workload.transform import rescale_load
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 RESULTS = REPOSITORY / "benchmarks" / "results"
@@ -44,6 +47,9 @@ FULL = bench.FULL_JOBS
 MEMORY_FACTOR = 10  # ten times the jobs of the other parts
 STARTS = 5  # processes started; the quickest counts
 TIMED_ORDER = "wfp3"  # its scores change with time, so every decision looks at the whole queue
+GPU_LOGS = {"venus": "helios/venus_gpu_jobs_2020-03-18_to_07-31.csv.gz", "philly": "philly/philly_jobs_2017-09_to_10.csv.gz"}  # by cluster
+LOG_LOAD = 0.9  # the clusters had room to spare: the same jobs are submitted faster
+SNAPSHOTS = 500
 SHORT_REPEATS = 10  # replays of milliseconds are noisy and cheap to repeat
 
 Figures = dict[str, Any]
@@ -167,6 +173,43 @@ def lublin(jobs: int) -> Figures:
     return {"replays": rows}
 
 
+def preemption(jobs: int) -> Figures:
+    """Preemptive policies: how fast they are replayed, and what they do to completion times on two logs of GPU clusters."""
+    cluster = load_cluster(CLUSTER)
+    workload = generate("bench", jobs, gpus=NODES * bench.NODE_GPUS, load=bench.LOAD)
+    rows = [bench.replay(workload, cluster, policy, 1, "oracle") for policy in ("fcfs", "sjf+greedy", *PREEMPTIVE, "defrag")]
+    folder = Path(os.environ.get("QUEUEWISE_TRACES") or REPOSITORY.parent / "shared" / "traces")
+    logs = []
+    for preset, file in GPU_LOGS.items():
+        cluster = load_cluster(preset)
+        log = rescale_load(load_workload(folder / file).workload, LOG_LOAD, gpus=float(cluster.node_gpus.sum()))
+        for policy in ("fcfs", "sjf+greedy", *PREEMPTIVE):
+            schedule = simulate(log, cluster, policy, estimates="oracle")
+            mean = float(schedule.jct[schedule.finished].mean())
+            stops = int(schedule.preemptions.sum())
+            logs.append({"log": preset, "policy": policy, "jobs": len(log), "mean_jct_s": mean, "preemptions": stops})
+            note(f"{preset}, {policy}: mean completion time {mean:,.0f} s, {stops:,} preemptions")
+    return {"replays": rows, "logs": logs}
+
+
+def snapshots(jobs: int) -> Figures:
+    """Taking a snapshot of a simulation in the midst of 5,000 jobs, and going back to it."""
+    number = jobs // 200
+    workload = generate("bench", number, gpus=NODES * bench.NODE_GPUS, load=bench.LOAD)
+    rows = []
+    for policy in ("fcfs+easy", "srtf"):
+        simulation = Simulation(workload, load_cluster(CLUSTER), policy, estimates="oracle")
+        simulation.run(until=float(np.median(workload.submit)))
+        seconds = []
+        for _ in range(SNAPSHOTS):
+            begin = time.perf_counter()
+            simulation.restore(simulation.snapshot())
+            seconds.append(time.perf_counter() - begin)
+        rows.append({"policy": policy, "jobs": number, "nodes": NODES, "best_s": min(seconds), "median_s": float(np.median(seconds))})
+        note(f"{policy}: snapshot and restore {min(seconds) * 1e6:.0f} µs at best, {np.median(seconds) * 1e6:.0f} µs in the median")
+    return {"snapshots": rows}
+
+
 PARTS: dict[str, Callable[[int], Figures]] = {
     "rates": rates,
     "baselines": baselines,
@@ -175,6 +218,8 @@ PARTS: dict[str, Callable[[int], Figures]] = {
     "memory": memory,
     "start_up": start_up,
     "lublin": lublin,
+    "preemption": preemption,
+    "snapshots": snapshots,
 }
 
 

@@ -113,6 +113,30 @@ def _busy(part: Results) -> str:
     return f"\n\nLoad average when this part began: {facts['load_average']:.1f} on {facts['cores']} cores."
 
 
+def preemption(results: Results) -> str:
+    replays = results["preemption"]["replays"]
+    rates = table(
+        ["policy", "jobs", "jobs/s"], ([f"`{row['policy']}`", f"{row['jobs']:,}", f"{row['jobs_per_s']:,.0f}"] for row in replays)
+    )
+    logs = table(
+        ["log", "policy", "jobs", "mean completion time, s", "preemptions"],
+        (
+            [row["log"], f"`{row['policy']}`", f"{row['jobs']:,}", f"{row['mean_jct_s']:,.0f}", f"{row['preemptions']:,}"]
+            for row in results["preemption"]["logs"]
+        ),
+        left=2,
+    )
+    return f"{rates}\n\n{logs}"
+
+
+def snapshots(results: Results) -> str:
+    rows = [
+        [f"`{row['policy']}`", f"{row['nodes']:,}", f"{row['jobs']:,}", f"{row['best_s'] * 1e6:.0f}", f"{row['median_s'] * 1e6:.0f}"]
+        for row in results["snapshots"]["snapshots"]
+    ]
+    return table(["policy", "nodes", "jobs", "best, µs", "median, µs"], rows)
+
+
 def growth_by_jobs(results: Results) -> str:
     """The first and the last point of each line, beside what n log n would have made of the first."""
     rows = []
@@ -163,7 +187,21 @@ def _cost_chart(key: str, title: str, rows: list[Row], x: str, x_label: str, *, 
 
 
 TABLES: dict[str, Callable[[Results], str]] = {
-    make.__name__: make for make in (machine, rates, start_up, memory, baselines, lublin, growth_by_jobs, growth_by_queue, reading, drawing)
+    make.__name__: make
+    for make in (
+        machine,
+        rates,
+        start_up,
+        memory,
+        baselines,
+        lublin,
+        preemption,
+        snapshots,
+        growth_by_jobs,
+        growth_by_queue,
+        reading,
+        drawing,
+    )
 }
 
 

@@ -18,7 +18,7 @@ def small_settings(**changes: Any) -> TrainSettings:
 
 
 def small_arena(problem: str = "job", **changes: Any) -> Arena:
-    arguments = {
+    arguments: dict[str, Any] = {
         "workload": "bursty",
         "cluster": "2x4:V100-16",
         "jobs": 30,

@@ -11,7 +11,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
@@ -20,11 +20,10 @@ from queuewise.agents.learner import Learner, State
 from queuewise.agents.settings import TrainSettings
 from queuewise.agents.spec import Spec, read_spec
 from queuewise.errors import InputError
+from queuewise.policies.model_file import BEST, CHECKPOINTS, KEY, SUFFIX, damaged, read_card
 from queuewise.runs import replacing, write_text
 
 FORMAT = 1
-KEY = "queuewise"  # of the card in the file's header
-SUFFIX = ".safetensors"
 
 
 def make_card(settings: TrainSettings, spec: Spec, seed: int, **facts: Any) -> dict[str, Any]:
@@ -62,25 +61,7 @@ def read_file(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     try:
         return load_file(path), card
     except SafetensorError as error:
-        raise _damaged(path, error) from None
-
-
-def read_card(path: Path) -> dict[str, Any]:
-    try:
-        with safe_open(path, "np") as file:
-            metadata = file.metadata() or {}
-    except FileNotFoundError:
-        raise InputError("no such file", where=str(path), hint="check the path") from None
-    except (SafetensorError, OSError) as error:
-        raise _damaged(path, error) from None
-    if KEY not in metadata:
-        raise InputError("was not written by queuewise", where=str(path), hint="give a file that queuewise train wrote")
-    card: dict[str, Any] = json.loads(metadata[KEY])
-    return card
-
-
-def _damaged(path: Path, error: Exception) -> InputError:
-    return InputError(f"is damaged or truncated: {error}", where=str(path), hint="give another checkpoint, or train again")
+        raise damaged(path, error) from None
 
 
 def check_card(card: dict[str, Any], settings: TrainSettings, spec: Spec, *, where: str, same_size: bool) -> None:
@@ -104,14 +85,14 @@ class Folder:
 
     @property
     def best(self) -> Path:
-        return self.home / f"best{SUFFIX}"
+        return self.home / BEST
 
     def last(self) -> Path | None:
-        return max(self._checkpoints.glob(f"iteration-*{SUFFIX}"), default=None)
+        return max(self._checkpoints.glob(CHECKPOINTS), default=None)
 
     def write(self, state: State, card: dict[str, Any], iteration: int) -> None:
         write_file(self._checkpoints / f"iteration-{iteration:08d}{SUFFIX}", state.tensors, card | {"facts": state.facts})
-        for old in sorted(self._checkpoints.glob(f"iteration-*{SUFFIX}"))[: -self._keep]:
+        for old in sorted(self._checkpoints.glob(CHECKPOINTS))[: -self._keep]:
             old.unlink()
 
     def write_best(self, learner: Learner, card: dict[str, Any]) -> None:

@@ -81,6 +81,11 @@ def make_grounds(settings: TrainSettings) -> Grounds:
             cluster = from_facts(loaded.cluster)
         else:
             raise InputError(f"{settings.workload} does not tell its cluster", hint="add --cluster, e.g. --cluster flat:256")
+    return grounds_of(settings, workload, cluster)
+
+
+def grounds_of(settings: TrainSettings, workload: Workload, cluster: Cluster) -> Grounds:
+    """The task of these settings, on another workload and cluster perhaps than they name."""
     return Grounds(settings, workload, cluster, _task(settings, workload))
 
 

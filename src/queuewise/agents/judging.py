@@ -8,10 +8,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from queuewise.agents.actions import flat_mask, split_actions
 from queuewise.agents.grounds import Grounds
 from queuewise.agents.scaling import Scaler, Scaling
 from queuewise.agents.spec import Spec
-from queuewise.agents.stage import flat_mask, split_actions
 from queuewise.envs.batch import Batch
 from queuewise.envs.stepping import RUNS_ON
 from queuewise.evaluation.experiment import Cell, Experiment, measure_cell

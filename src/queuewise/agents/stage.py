@@ -8,13 +8,14 @@ a few numbers an environment instead of the memory of a simulation.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from queuewise.agents.actions import flat_mask, split_actions
 from queuewise.agents.scaling import Scaler
 from queuewise.agents.spec import Spec
 from queuewise.envs.building import Arena
@@ -138,19 +139,3 @@ class Stage:
 
     def close(self) -> None:
         self.batch.close()
-
-
-def flat_mask(mask: Any, spec: Spec) -> Bools:
-    """[E, A] from the batch's mask; pairs of the joint problem come first, then the wait."""
-    slots = spec.layout.window + 1
-    flat: Bools = np.concatenate([mask[:, slots:], mask[:, slots - 1 : slots]], axis=1) if spec.problem == "joint" else mask
-    return flat
-
-
-def split_actions(flat: I64, spec: Spec) -> I64:
-    """[E] flat actions as the batch takes them: [E], or [E, 2] slot and host of the joint problem."""
-    if spec.problem != "joint":
-        return flat
-    waits = flat == spec.num_actions - 1
-    slot = np.where(waits, spec.layout.window, flat // spec.layout.hosts)
-    return np.stack([slot, np.where(waits, 0, flat % spec.layout.hosts)], axis=1)

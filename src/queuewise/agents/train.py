@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from queuewise.agents.checkpoint import SUFFIX, Folder, check_card, make_card, read_file, read_state
+from queuewise.agents.checkpoint import Folder, check_card, make_card, read_file, read_state
 from queuewise.agents.grounds import Grounds, make_grounds
 from queuewise.agents.judging import judge_policy
 from queuewise.agents.learner import Diverged, Learner, load_module, make_learner
@@ -31,6 +31,7 @@ from queuewise.evaluation.experiment import Cell, Experiment, Result, judge, run
 from queuewise.evaluation.runfolder import to_json, write_cluster
 from queuewise.evaluation.scores import Score, parse_score
 from queuewise.policies import simulate
+from queuewise.policies.model_file import SUFFIX
 from queuewise.runs import LAST_FILE, replacing, start_run, write_text
 
 

@@ -48,8 +48,12 @@ def figure(value: float | None, digits: int = 0) -> str:
 def check_policies(policies: Sequence[str]) -> None:
     """Tell of what is wrong with a name before the work, not in the middle of it; a user's own functions are compiled at once."""
     from queuewise.policies import parse_policy
+    from queuewise.policies.players import describe_played, is_played
 
     for policy in dict.fromkeys(policies):
+        if is_played(policy):
+            note(f"{policy}: {describe_played(policy)}")
+            continue
         parsed = parse_policy(policy)
         if ".py" in policy:
             for score in parsed.compile():

@@ -26,7 +26,8 @@ class Simulate:
     workload: Annotated[str, tyro.conf.arg(metavar="FILE|MODEL")]
     """A log (SWF, sacct, … : the format is detected) or the name of a workload model."""
     policy: Annotated[tuple[str, ...], tyro.conf.UseAppendAction, tyro.conf.arg(metavar="POLICY")]
-    """order[+backfill][@placement], e.g. fcfs, sjf+easy, wfp3+conservative@spread, or FILE.py:NAME for your own. Repeat to compare several.
+    """order[+backfill][@placement], e.g. fcfs, sjf+easy, wfp3+conservative@spread, FILE.py:NAME for your own,
+    or model:RUN for a trained network. Repeat to compare several.
     See queuewise policies."""
     cluster: Annotated[str | None, tyro.conf.arg(metavar="NAME|FILE")] = None
     """A preset (see queuewise clusters), flat:N, NxM:kind or a .toml file. Default: the cluster that the log tells of."""

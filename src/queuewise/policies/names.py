@@ -22,7 +22,10 @@ from queuewise.sim.rules import Rules
 from queuewise.sim.state import BY_SCORE, COMMIT, NO_LIMIT, REORDER
 
 DISPATCHES = {"reorder": REORDER, "commit": COMMIT}
-GRAMMAR = "order[+backfill[/depth][:order]][@placement], e.g. sjf+easy@pack; FILE.py:NAME stands for an order or placement of your own"
+GRAMMAR = (
+    "order[+backfill[/depth][:order]][@placement], e.g. sjf+easy@pack; FILE.py:NAME stands for an order or placement of your own, "
+    "model:RUN is a trained network"
+)
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,9 @@ from queuewise.cluster.conditions import PERFECT, Conditions
 from queuewise.cluster.spec import Cluster
 from queuewise.errors import InputError
 from queuewise.policies.deciding import driver
-from queuewise.policies.names import parse_policy
+from queuewise.policies.names import parse_dispatch, parse_policy
 from queuewise.policies.ordering import Jobs
+from queuewise.policies.players import Replay, is_played, play
 from queuewise.policies.user import explained
 from queuewise.sim import engine
 from queuewise.sim.schedule import Schedule
@@ -29,8 +30,16 @@ def simulate(
     conditions: Conditions = PERFECT,
 ) -> Schedule:
     """What would have happened. `estimates` names what policies know of runtimes (see workload.estimates) or gives it, [J] seconds."""
-    parsed = parse_policy(policy)
     name, known = known_estimates(workload, estimates, seed)
+    if is_played(policy):
+        parse_dispatch(dispatch)
+        if kill_at_limit or conditions != PERFECT:
+            raise InputError(
+                f"{policy} plays jobs to their ends on a faultless machine without limits and shares",
+                hint="leave out --kill-at-limit and conditions",
+            )
+        return play(Replay(workload, cluster, policy, dispatch, known, name, seed))
+    parsed = parse_policy(policy)
     jobs = Jobs(workload, known, seed, cluster, conditions.fairness)
     predicted = jobs.predicted if any(own.uses_predictions for own in parsed.own) else None
     drive = driver(parsed.own[0], cluster, seed) if parsed.decides_in_python else None

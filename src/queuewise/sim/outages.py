@@ -12,7 +12,6 @@ from queuewise.sim.schedule import FAILED
 from queuewise.sim.state import (
     EARLY_ENDS,
     FAILED_NODE,
-    NOW,
     NUM_CLASSES,
     NUM_OUTAGES,
     NUM_QUEUES,
@@ -57,7 +56,6 @@ def _stop_jobs(w: World, m: Machine, s: State, n: int) -> None:
             queue_again(w, s, j)
         else:
             s.status[j] = FAILED
-            s.end[j] = s.clock[NOW]
             tell_successors(w, s, j, ENDED_BADLY)
 
 

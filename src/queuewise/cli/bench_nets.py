@@ -1,0 +1,64 @@
+"""`queuewise bench-nets`: parameters, latency and frames a second of networks of several sizes."""
+
+from __future__ import annotations
+
+import json as json_text
+from dataclasses import dataclass
+from typing import Annotated
+
+import tyro
+
+
+@dataclass(frozen=True)
+class BenchNets:
+    """Measure networks on this machine, with observations of the given shape: what a wider or another network costs."""
+
+    nets: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NET")] = ("mlp", "kernel", "attn", "hosts", "joint")
+    """Networks to measure."""
+    widths: Annotated[tuple[int, ...], tyro.conf.arg(metavar="W")] = (32, 64, 128, 256)
+    """Widths of their layers."""
+    depth: Annotated[int, tyro.conf.arg(metavar="D")] = 2
+    """Hidden layers."""
+    window: Annotated[int, tyro.conf.arg(metavar="Q")] = 64
+    """Jobs in the window."""
+    hosts: Annotated[int, tyro.conf.arg(metavar="H")] = 16
+    """Hosts of the cluster."""
+    gpus: Annotated[int, tyro.conf.arg(metavar="U")] = 128
+    """GPUs of the cluster."""
+    seconds: Annotated[float, tyro.conf.arg(metavar="S")] = 0.2
+    """Time for each of the measurements, three for a network and width."""
+    json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """Print JSON: a list of objects with network, problem, width, parameters, decision_us, forward_per_s, learn_per_s."""
+
+    def run(self) -> None:
+        from queuewise.cli.console import figure, print_table
+        from queuewise.errors import InputError, MissingExtraError
+
+        if min(self.depth, self.window, self.hosts, self.gpus, *self.widths) < 1 or self.seconds < 0:
+            raise InputError("sizes must be 1 or more, and --seconds 0 or more", hint="for example --widths 64 128 --window 64")
+        try:
+            from queuewise.agents.net_speed import measure_networks
+        except ModuleNotFoundError as error:
+            if error.name != "torch":
+                raise
+            raise MissingExtraError("torch", "train") from None
+        from queuewise.envs.features import Layout
+
+        layout = Layout(self.window, self.hosts, self.gpus)
+        rows = measure_networks(self.nets, self.widths, layout, depth=self.depth, seconds=self.seconds)
+        if self.json:
+            print(json_text.dumps([row.as_json() for row in rows], indent=2))
+            return
+        table = (
+            [
+                f"{r.network} ({r.problem})",
+                str(r.width),
+                figure(r.parameters),
+                figure(r.decision_us),
+                figure(r.forward_per_s),
+                figure(r.learn_per_s),
+            ]
+            for r in rows
+        )
+        columns = ["network", "width", "parameters", "µs a decision (NumPy)", "frames/s forward", "frames/s learning"]
+        print_table(columns, table, title=f"window {self.window}, {self.hosts} hosts, {self.gpus} GPUs")

@@ -1,0 +1,76 @@
+"""`queuewise diagnose`: look into a trained network."""
+
+from __future__ import annotations
+
+import json as json_text
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import tyro
+
+if TYPE_CHECKING:
+    from queuewise.agents.diagnosis import Diagnosis
+
+SHOWN = 8  # slots or hosts of the histogram that the table shows
+
+
+@dataclass(frozen=True)
+class Diagnose:
+    """Let a trained network play some training episodes, and tell what is odd about its values, actions, units and gradients."""
+
+    run_folder: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
+    """A folder, model or checkpoint that queuewise train wrote."""
+    episodes: Annotated[int, tyro.conf.arg(metavar="N")] = 8
+    """Episodes to play."""
+    seed: Annotated[int, tyro.conf.arg(metavar="S")] = 0
+    """Seed of the episodes and of the actions drawn in them."""
+    json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """Print JSON: an object with value, advantage, actions, masks, units, gradient, training and verdict."""
+
+    def run(self) -> None:
+        from queuewise.cli.console import tell_compiling
+        from queuewise.errors import InputError, MissingExtraError
+        from queuewise.policies.model_file import find_model
+
+        if self.episodes < 1 or self.seed < 0:
+            raise InputError("--episodes must be 1 or more, and --seed 0 or more", hint="for example --episodes 8 --seed 0")
+        path = find_model(self.run_folder)
+        try:
+            from queuewise.agents.diagnosis import diagnose
+        except ModuleNotFoundError as error:
+            if error.name != "torch":
+                raise
+            raise MissingExtraError("torch", "train") from None
+        tell_compiling()
+        found = diagnose(path, episodes=self.episodes, seed=self.seed)
+        if self.json:
+            print(json_text.dumps(found.as_json(), indent=2, allow_nan=False))
+        else:
+            _print(found)
+
+
+def _print(found: Diagnosis) -> None:
+    from queuewise.cli.console import figure, print_table
+
+    value, actions, masks, units, gradient = found.value, found.actions, found.masks, found.units, found.gradient
+    rows = [
+        ["explained variance of returns", figure(value["explained_variance"], 3)],
+        ["advantage of likely actions", figure(found.advantage["of_likely_actions"], 3)],
+        ["advantage of unlikely actions", figure(found.advantage["of_unlikely_actions"], 3)],
+        ["share of possible entropy", figure(actions["entropy_share"], 3)],
+        ["waits where it need not", f"{actions['waits']:.1%}"],
+        *([f"{what} taken, first {SHOWN}", _shares(actions[what])] for what in ("slots", "hosts") if actions[what] is not None),
+        ["legal actions, mean and most", f"{masks['legal_mean']:.1f}, {masks['legal_most']}"],
+        ["steps without a choice", f"{masks['forced_share']:.1%}"],
+        ["dead units", f"{units['dead']} of {units['total']}"],
+        ["gradient norm", figure(gradient["norm"], 4)],
+        ["  by part", ", ".join(f"{part} {norm:.3g}" for part, norm in gradient["parts"].items())],
+        *([f"training: {name}", f"{figure:g}"] for name, figure in found.training.items()),
+    ]
+    print_table(["", ""], rows, title=f"{found.model}: {found.frames:,} frames of {found.episodes} episodes")
+    for sentence in found.verdict:
+        print(f"- {sentence}")
+
+
+def _shares(counts: list[int]) -> str:
+    return " ".join(f"{count / max(sum(counts), 1):.0%}" for count in counts[:SHOWN]) + (" …" if len(counts) > SHOWN else "")
