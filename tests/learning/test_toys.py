@@ -31,7 +31,7 @@ REPLAY = {"num_envs": 6, "steps": 32, "first_frames": 384, "replay": 4096, "batc
 TRAINING: dict[str, dict[str, Any]] = {
     "ppo": {"ppo": PPO, "frames": 512 * 40},
     "d3qn": {"algo": "d3qn", "d3qn": REPLAY, "frames": 192 * 40},
-    "sac": {"algo": "sac", "sac": REPLAY, "frames": 192 * 40},
+    "sac": {"algo": "sac", "sac": REPLAY, "frames": 192 * 100},
     "d3qn-noisy": {"algo": "d3qn", "d3qn": REPLAY | {"noisy": True}, "frames": 192 * 40},
     "d3qn-distributions": {"algo": "d3qn", "d3qn": REPLAY | {"atoms": 21}, "frames": 192 * 40},
 }
