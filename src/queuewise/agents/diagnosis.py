@@ -283,5 +283,5 @@ def _training(path: Path, card: dict[str, Any]) -> dict[str, Any]:
     """The last figures of training, where the run's folder is at hand."""
     homes = (path.parent, path.parent / f"seed-{card['seed']}", path.parent.parent)
     rows = next((rows for home in homes if (rows := read_rows(home))), [])
-    names = ("gradient/norm", "value/explained_variance", "loss/kl", "loss/clipped", "loss/entropy")
+    names = ("gradient/norm", "value/explained_variance", "policy/kl", "policy/clip_fraction", "policy/entropy")
     return {name: rows[-1][name] for name in names if rows and rows[-1].get(name) is not None} | {"iterations": len(rows)}

@@ -65,7 +65,7 @@ def _print(found: Diagnosis) -> None:
         ["dead units", f"{units['dead']} of {units['total']}"],
         ["gradient norm", figure(gradient["norm"], 4)],
         ["  by part", ", ".join(f"{part} {norm:.3g}" for part, norm in gradient["parts"].items())],
-        *([f"training: {name}", f"{figure:g}"] for name, figure in found.training.items()),
+        *([f"training: {name}", f"{last:g}"] for name, last in found.training.items()),
     ]
     print_table(["", ""], rows, title=f"{found.model}: {found.frames:,} frames of {found.episodes} episodes")
     for sentence in found.verdict:

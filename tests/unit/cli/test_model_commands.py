@@ -59,6 +59,7 @@ def test_what_is_wrong_is_told_in_one_line(command: str, tmp_path: Path, capsys:
 @pytest.mark.parametrize("net", [*PROBLEM_OF])
 def test_diagnosis_of_every_network(net: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     make_model(tmp_path / "run", net, jobs=12)
+    (tmp_path / "run" / "metrics.jsonl").write_text('{"iteration": 1, "policy/kl": 0.02, "gradient/norm": 0.5}\n')
     assert main(["diagnose", str(tmp_path / "run"), "--episodes", "2", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["episodes"] == 2
@@ -71,6 +72,7 @@ def test_diagnosis_of_every_network(net: str, tmp_path: Path, capsys: pytest.Cap
     assert found["units"]["total"] == sum(layer["units"] for layer in found["units"]["layers"]) > 0
     assert found["gradient"]["finite"]
     assert found["gradient"]["norm"] == pytest.approx(float(np.sqrt(sum(norm**2 for norm in found["gradient"]["parts"].values()))))
+    assert found["training"] == {"policy/kl": 0.02, "gradient/norm": 0.5, "iterations": 1}
     assert found["verdict"][0].startswith("Values ")
     assert main(["diagnose", str(tmp_path / "run"), "--episodes", "2"]) == 0
     assert f"- {found['verdict'][0]}" in capsys.readouterr().out
