@@ -36,6 +36,7 @@ from queuewise.envs.table import (
     RESOURCE,
     RUNNING_RATE,
     RUNNING_WORK,
+    RUNS,
     SLOWDOWN_SUM,
     SORTED,
     STEP_BEGAN,
@@ -145,6 +146,7 @@ def _free_amount(m: Machine, resource: int, n: int) -> float:
 @inline
 def _update_load(m: Machine, k: Task, p: Play, n: int) -> float:
     """Bring the node's load up to date and return it."""
+    p.touched[n] = 1
     if k.node_amount[n] == 0.0:
         return 0.0
     load = 1.0 - _free_amount(m, k.config[RESOURCE], n) / k.node_amount[n]
@@ -156,31 +158,39 @@ def _update_load(m: Machine, k: Task, p: Play, n: int) -> float:
 
 
 @kernel
-def _move_sorted(k: Task, p: Play, old: float, new: float, number: int) -> None:
-    """In the sorted list, let `number` entries of `old` become `new`."""
-    first = 0
-    while p.unit_sorted[first] != old:
-        first += 1
-    if new > old:
-        last = k.config[UNITS] - number
-        while first < last and p.unit_sorted[first + number] < new:
-            p.unit_sorted[first] = p.unit_sorted[first + number]
-            first += 1
-    else:
-        while first > 0 and p.unit_sorted[first - 1] > new:
-            p.unit_sorted[first + number - 1] = p.unit_sorted[first - 1]
-            first -= 1
-    for at in range(first, first + number):
-        p.unit_sorted[at] = new
+def _move_units(p: Play, old: float, new: float, number: int) -> None:
+    """Among the runs of equal times, let `number` units of `old` become `new`."""
+    runs = p.number[RUNS]
+    at = 0
+    while p.run_until[at] != old:
+        at += 1
+    p.run_units[at] -= number
+    if p.run_units[at] == 0:
+        runs -= 1
+        for run in range(at, runs):
+            p.run_until[run] = p.run_until[run + 1]
+            p.run_units[run] = p.run_units[run + 1]
+    at = 0
+    while at < runs and p.run_until[at] < new:
+        at += 1
+    if at == runs or p.run_until[at] != new:
+        for run in range(runs, at, -1):
+            p.run_until[run] = p.run_until[run - 1]
+            p.run_units[run] = p.run_units[run - 1]
+        p.run_until[at] = new
+        p.run_units[at] = 0
+        runs += 1
+    p.run_units[at] += number
+    p.number[RUNS] = runs
 
 
 @inline
 def _set_unit(k: Task, p: Play, unit: int, until: float) -> None:
-    """A unit is held until then; the sorted list follows."""
+    """A unit is held until then; the runs follow."""
     old = p.unit_until[unit]
     p.unit_until[unit] = until
     if k.config[LOOKAHEAD] == SORTED and old != until:
-        _move_sorted(k, p, old, until, 1)
+        _move_units(p, old, until, 1)
 
 
 @inline
@@ -194,7 +204,7 @@ def _set_whole_gpus(s: State, k: Task, p: Play, piece: int, old: float, until: f
         gpus &= gpus - 1
         number += 1
     if k.config[LOOKAHEAD] == SORTED:
-        _move_sorted(k, p, old, until, number)
+        _move_units(p, old, until, number)
 
 
 @kernel
@@ -269,6 +279,7 @@ def note_start(w: World, m: Machine, s: State, k: Task, p: Play, j: int) -> None
     x = p.scalar
     _remove_waiting(p, j)
     p.running[p.number[ON_MACHINE]] = j
+    p.running_end[p.number[ON_MACHINE]] = s.end[j]
     p.number[ON_MACHINE] += 1
     p.number[WITHOUT_GPU] += w.class_milli[c] == 0
     x[QUEUED_WORK] -= k.job_work[j]
@@ -353,5 +364,7 @@ def open_books(w: World, m: Machine, k: Task, p: Play) -> None:
         p.node_load[n] = 0.0
     for unit in range(k.config[UNITS]):
         p.unit_until[unit] = FREE
-        p.unit_sorted[unit] = FREE
+    p.run_until[0] = FREE
+    p.run_units[0] = k.config[UNITS]
+    p.number[RUNS] = 1
     p.scalar[USAGE_SUM] = 0.0

@@ -1,14 +1,13 @@
 """A batch of envs in memory: E simulations side by side, stepped by one compiled call. `single` and `vector` are thin shells of it.
 
-Each env owns one block of bytes that holds all its arrays (machine, spare machine, state, play). To reset it, the block
-of the episode's template is copied over it and its rows of addresses are set anew; nothing is allocated once the block is large enough.
+Each env owns one block of bytes that holds all its arrays (machine, spare machine, state, play) and their addresses. To reset it, the
+block of the episode's template is copied over it; nothing is allocated once the block is large enough.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -16,11 +15,13 @@ from numpy.typing import NDArray
 
 from queuewise.cluster.spec import Cluster
 from queuewise.envs import table
+from queuewise.envs.actions import draw_legal, first_illegal
+from queuewise.envs.crew import Crew
 from queuewise.envs.episodes import Episode
 from queuewise.envs.features import Layout
 from queuewise.envs.settings import TaskSettings
-from queuewise.envs.stepping import draw_legal, first_illegal, play
-from queuewise.envs.table import F32, F64, I32, I64, Output, Play
+from queuewise.envs.stepping import CACHE_LINE, play
+from queuewise.envs.table import F32, F64, I32, I64, Frame, Output, Play
 from queuewise.errors import InputError
 from queuewise.sim import state as engine
 from queuewise.sim.compilation import JIT_DISABLED
@@ -29,39 +30,68 @@ from queuewise.sim.schedule import NEVER, RUNNING, Schedule
 from queuewise.sim.state import Machine, State
 from queuewise.sim.tables import clone
 
-ALIGNMENT = 64
+ALIGNMENT = 16  # bytes, of arrays
+HOT_BYTES = 512  # arrays up to this size are fetched ahead of each step
 Table = TypeVar("Table", Machine, State, Play)
 Bools = NDArray[np.bool_]
 
 
 class Block:
-    """The bytes of some tables of arrays, and where in them each array lies."""
+    """The bytes of some tables of arrays, and where in them each array lies.
 
-    def __init__(self, *tables: Any) -> None:
+    First come the lists of addresses that kernels are given, then the arrays, small ones before large ones: those that are used at every
+    step (counters, what is free, classes, nodes) are small, and so lie together. Tables that are seldom used go last.
+    """
+
+    def __init__(self, *tables: Any, seldom: tuple[int, ...] = ()) -> None:
         self._tables = tables
-        owners: dict[int, tuple[NDArray[Any], int]] = {}
-        size = 0
-        for array in (array for arrays in tables for array in arrays):
+        owners: dict[int, tuple[bool, NDArray[Any]]] = {}
+        for number, array in ((number, array) for number, arrays in enumerate(tables) for array in arrays):
             owner = _owner(array)
-            if id(owner) not in owners:
-                owners[id(owner)] = (owner, size)
-                size += -(-owner.nbytes // ALIGNMENT) * ALIGNMENT
-        self.bytes = np.zeros(size, np.uint8)
-        for owner, at in owners.values():
+            owners.setdefault(id(owner), (number in seldom, owner))
+        ordered = sorted(owners.values(), key=lambda owner: (owner[0], owner[1].nbytes))
+        size = _rounded(8 * sum(len(arrays) for arrays in tables))
+        self.hot = size
+        places: dict[int, int] = {}
+        for cold, owner in ordered:
+            places[id(owner)] = size
+            size += -(-owner.nbytes // ALIGNMENT) * ALIGNMENT
+            if not cold and owner.nbytes <= HOT_BYTES:
+                self.hot = size
+        self.bytes = np.zeros(_rounded(size), np.uint8)
+        for _, owner in ordered:
+            at = places[id(owner)]
             self.bytes[at : at + owner.nbytes] = np.frombuffer(owner.tobytes(), np.uint8)
         self.offsets = [
-            np.array([owners[id(_owner(array))][1] + array.ctypes.data - _owner(array).ctypes.data for array in arrays], np.int64)
+            np.array([places[id(_owner(array))] + array.ctypes.data - _owner(array).ctypes.data for array in arrays], np.int64)
             for arrays in tables
         ]
+        relative = np.concatenate(self.offsets)
+        self.num_addresses = len(relative)
+        self.bytes[: relative.nbytes] = relative.view(np.uint8)
+
+    def load(self, memory: NDArray[np.uint8]) -> None:
+        """Copy the block into memory, with addresses that are right there."""
+        memory[: len(self.bytes)] = self.bytes
+        memory[: 8 * self.num_addresses].view(np.int64)[:] += memory.ctypes.data
 
     def view(self, number: int, memory: NDArray[np.uint8]) -> Any:
-        """Table `number` as arrays in `memory`, which holds a copy of the bytes."""
+        """Table `number` as arrays in `memory`, into which the block was loaded."""
         arrays = self._tables[number]
         offsets = self.offsets[number]
         return type(arrays)(*(
             np.ndarray(array.shape, array.dtype, memory.data, int(offset), array.strides)
             for array, offset in zip(arrays, offsets, strict=True)
         ))  # fmt: skip
+
+    def lists(self, home: int) -> list[int]:
+        """Addresses of the tables' lists of addresses in a block loaded at `home`."""
+        lengths = [len(offsets) for offsets in self.offsets]
+        return [home + 8 * sum(lengths[:number]) for number in range(len(lengths))]
+
+
+def _rounded(size: int) -> int:
+    return -(-size // CACHE_LINE) * CACHE_LINE
 
 
 def _owner(array: NDArray[Any]) -> NDArray[Any]:
@@ -85,7 +115,7 @@ def make_template(episode: Episode) -> Template:
     for arrays in (episode.machine, episode.state):
         engine.handle(arrays)  # checks the types
     table.handle(episode.play)
-    block = Block(episode.machine, clone(episode.machine), episode.state, episode.play)
+    block = Block(episode.machine, clone(episode.machine), episode.state, episode.play, seldom=(SPARE,))
     return Template(episode, block, engine.handle(episode.world), table.handle(episode.task))
 
 
@@ -100,94 +130,119 @@ class Batch:
         self.observations: F32 = np.zeros((size, layout.size), np.float32)
         self.mask: Bools = np.zeros((size, width), np.bool_)
         self.rewards: F64 = np.zeros(size)
-        self.outcome: I64 = np.zeros(size, np.int64)
+        self.terminated: Bools = np.zeros(size, np.bool_)
+        self.truncated: Bools = np.zeros(size, np.bool_)
         self.elapsed: F64 = np.zeros(size)
+        self.tallies: F64 = np.zeros((len(table.TALLY), size))  # of episodes that ended in the last step
         self._actions: I64 = np.zeros((size, 2), np.int64)
-        self._users: I64 = np.zeros(size, np.int64)
         self._memory = [np.zeros(0, np.uint8) for _ in range(size)]
         self._templates: list[Template | None] = [None] * size
-        self._rows: list[Any] = [None] * 6  # world, machine, spare, state, task, play: one row of addresses an env
         self._everyone = np.arange(size)
-        self._outputs = self._rows_of(self.observations)
-        self._strayed = False  # whether the last step was written to a buffer of the caller's
+        self._outputs: Any = [None] * size if JIT_DISABLED else np.zeros((size, 2), np.int64)
+        self._shown_at: F32 | None = None  # the buffer that observations were last written to
+        self._frame = self._make_frame()
+        self._call: Any = self._frame if JIT_DISABLED else table.handle(self._frame)
         self._threads = max(1, min(threads or os.cpu_count() or 1, size))
-        self._pool = ThreadPoolExecutor(self._threads - 1) if self._threads > 1 else None
-        self._slices = np.array_split(self._everyone, self._threads)
+        self._crew: Crew | None = None
+        self._shares = [np.ascontiguousarray(share) for share in np.array_split(self._everyone, self._threads)]
+
+    def _make_frame(self) -> Frame:
+        lists: Any = [None] * (self.size * table.LISTS) if JIT_DISABLED else np.zeros(self.size * table.LISTS, np.int64)
+        return Frame(
+            lists=lists,
+            home=np.zeros(self.size, np.int64),
+            hot=np.zeros(1, np.int64),
+            actions=self._actions.reshape(-1),
+            rewards=self.rewards,
+            terminated=self.terminated.view(np.int8),
+            truncated=self.truncated.view(np.int8),
+            elapsed=self.elapsed,
+            tally=self.tallies.reshape(-1),
+        )
 
     def begin(self, envs: Iterable[int], templates: Iterable[Template], out: F32 | None = None) -> None:
         """Put these envs at the beginning of these episodes; observations go to `out` if given."""
         chosen = []
         for e, template in zip(envs, templates, strict=True):
-            self._load(e, template)
+            self._load(int(e), template)
             chosen.append(e)
-        self._play(np.array(chosen, np.int64), True, self._outputs if out is None else self._rows_of(out), True)
+        self._aim(self.observations if out is None else out)
+        self._play(np.array(chosen, np.int64), True, True)
 
     def _load(self, e: int, template: Template) -> None:
         block = template.block
         if len(self._memory[e]) < len(block.bytes):
             self._memory[e] = _aligned(len(block.bytes))
         memory = self._memory[e]
-        memory[: len(block.bytes)] = block.bytes
+        block.load(memory)
         if JIT_DISABLED:
-            rows = [template.world, *(block.view(number, memory) for number in range(3)), template.task, block.view(PLAY, memory)]
+            tables = [template.world, *(block.view(number, memory) for number in range(3)), template.task, block.view(PLAY, memory)]
         else:
             home = memory.ctypes.data
-            rows = [template.world, *(home + offsets for offsets in block.offsets[:3]), template.task, home + block.offsets[PLAY]]
-        for number, row in enumerate(rows):
-            if self._rows[number] is None:
-                self._rows[number] = [row] * self.size if JIT_DISABLED else np.tile(row, (self.size, 1))
-            self._rows[number][e] = row
+            machine, spare, state, play_list = block.lists(home)
+            tables = [template.world.ctypes.data, machine, spare, state, template.task.ctypes.data, play_list]
+            self._frame.home[e] = home
+            self._frame.hot[0] = block.hot
+        first = e * table.LISTS
+        self._frame.lists[first : first + len(tables)] = tables
         self._templates[e] = template
-        self._users[e] = template.episode.users
 
-    def step(self, actions: NDArray[Any], out: F32 | None = None) -> None:
-        """Step all envs. `actions` is [E], or [E, 2] for the joint problem; observations go to `out` if given."""
-        self._actions[:, : 2 if self.joint else 1] = actions if self.joint else np.reshape(actions, (-1, 1))
+    def step(self, actions: NDArray[Any], out: F32 | None = None) -> int:
+        """Step all envs and return how many episodes ended.
+
+        `actions` is [E], or [E, 2] for the joint problem; observations go to `out` if given.
+        """
+        if self.joint:
+            self._actions[:] = actions
+        else:
+            self._actions[:, 0] = actions
         self._check_actions()
-        outputs = self._outputs if out is None else self._rows_of(out)
-        fresh = out is not None or self._strayed
-        self._strayed = out is not None
-        if self._pool is None:
-            self._play(self._everyone, False, outputs, fresh)
-            return
-        others = [self._pool.submit(self._play, part, False, outputs, fresh) for part in self._slices[1:]]
-        self._play(self._slices[0], False, outputs, fresh)
-        for other in others:
-            other.result()
+        fresh = self._aim(self.observations if out is None else out)
+        if self._threads == 1:
+            return self._play(self._everyone, False, fresh)
+        if self._crew is None:
+            self._crew = Crew(self._threads)
+        return self._crew.total(self._play, self._shares, False, fresh)
 
-    def _play(self, envs: I64, begins: bool, outputs: Any, fresh: bool) -> None:
-        play(tuple(self._rows), outputs, fresh, envs, begins, self._actions, self._users, self.rewards, self.outcome, self.elapsed)
+    def _play(self, envs: I64, begins: bool, fresh: bool) -> int:
+        return play(self._call, envs, begins, fresh, self.size)
 
-    def _rows_of(self, observations: F32) -> Any:
-        """Where each env writes, for a buffer [E, F]."""
-        mask = self.mask.view(np.int8)
+    def _aim(self, observations: F32) -> bool:
+        """Let observations go to this buffer [E, F]; True if it is not the one that holds the last ones."""
+        if observations is self._shown_at:
+            return False
         if observations.shape != (self.size, self.layout.size) or observations.dtype != np.float32 or observations.strides[1] != 4:
             raise InputError(
                 f"a buffer for observations is {observations.dtype} {observations.shape}",
                 hint=f"give float32 ({self.size}, {self.layout.size}) with contiguous rows",
             )
+        mask = self.mask.view(np.int8)
         if JIT_DISABLED:
-            return [Output(observations[e], mask[e]) for e in range(self.size)]
-        columns = [array.ctypes.data + self._everyone * array.strides[0] for array in (observations, mask)]
-        return np.ascontiguousarray(np.column_stack(columns))
+            self._frame.lists[table.LISTS - 1 :: table.LISTS] = [Output(observations[e], mask[e]) for e in range(self.size)]
+        else:
+            self._outputs[:, 0] = observations.ctypes.data + self._everyone * observations.strides[0]
+            self._outputs[:, 1] = mask.ctypes.data + self._everyone * mask.strides[0]
+            self._frame.lists[table.LISTS - 1 :: table.LISTS] = self._outputs.ctypes.data + self._everyone * self._outputs.strides[0]
+        self._shown_at = observations
+        return True
 
     def _check_actions(self) -> None:
         """Refuse actions outside the action space, and illegal ones unless they shall count as waits."""
-        if (self._actions < 0).any() or (self._actions >= (self.num_actions, self.layout.hosts)).any():
-            raise InputError("an action is outside the action space", hint=f"actions of this env are below {self.num_actions}")
-        if self.settings.illegal == "wait":
+        lenient = self.settings.illegal == "wait"
+        e, outside = first_illegal(self.mask, self._actions, self.num_actions, self.layout.hosts, self.joint, lenient)
+        if e < 0:
             return
-        e = first_illegal(self.mask, self._actions, self.layout.window, self.layout.hosts, self.joint)
-        if e >= 0:
-            action = self._actions[e].tolist() if self.joint else int(self._actions[e, 0])
-            raise InputError(
-                f"action {action} is not legal in env {e}",
-                hint='choose where info["action_mask"] is true, or make the env with illegal="wait"',
-            )
+        if outside:
+            raise InputError("an action is outside the action space", hint=f"actions of this env are below {self.num_actions}")
+        action = self._actions[e].tolist() if self.joint else int(self._actions[e, 0])
+        raise InputError(
+            f"action {action} is not legal in env {e}",
+            hint='choose where info["action_mask"] is true, or make the env with illegal="wait"',
+        )
 
     def draw_legal(self, state: NDArray[np.uint64]) -> I64:
         """Random legal actions [E] or [E, 2], drawn by compiled code; `state` [E] holds the generators, all above zero."""
-        draw_legal(self.mask, self.layout.window, self.layout.hosts, self.joint, state, self._actions)
+        draw_legal(self.mask.view(np.int8), self.num_actions, self.layout.hosts, self.joint, state, self._actions)
         return self._actions if self.joint else self._actions[:, 0]
 
     def episode(self, e: int) -> Episode:
@@ -226,33 +281,25 @@ class Batch:
         state.end[state.status == RUNNING] = NEVER  # when a running job will end is nobody's business
         return schedule_of(episode.workload, self.cluster, episode.rules, state, episode.estimate, policy, self.settings.estimates, 0.0)
 
+    def illegal_actions(self, e: int) -> int:
+        """How many actions of env e's episode were illegal."""
+        return int(self.play_of(e).number[table.ILLEGAL])
+
     def tally(self, e: int) -> dict[str, float]:
-        """Sums of env e's episode that cost nothing to tell; all figures of docs/metrics.md are in `schedule`."""
-        block, memory = self._template(e).block, self._memory[e]
-        number = np.ndarray(table.NUMBER_SIZE, np.int64, memory.data, int(block.offsets[PLAY][0]))
-        scalar = np.ndarray(table.SCALAR_SIZE, np.float64, memory.data, int(block.offsets[PLAY][1]))
-        ended = int(number[table.ENDED])
-        return {
-            "return": float(scalar[table.RETURN]),
-            "steps": int(number[table.STEPS]),
-            "illegal": int(number[table.ILLEGAL]),
-            "completed": ended,
-            "unfinished": int(number[table.WAITING] + number[table.ON_MACHINE]),
-            "mean_wait_s": float(scalar[table.WAIT_SUM]) / max(ended + int(number[table.ON_MACHINE]), 1),
-            "mean_jct_s": float(scalar[table.JCT_SUM]) / max(ended, 1),
-            "mean_bounded_slowdown": float(scalar[table.BOUNDED_SUM]) / max(ended, 1),
-        }
+        """Sums of env e's episode, which ended in the last step; all figures of docs/metrics.md are in `schedule`."""
+        return dict(zip(table.TALLY, self.tallies[:, e].tolist(), strict=True))
 
     def bytes_per_env(self) -> int:
         """Memory of one env: its block of arrays, and its rows of the buffers."""
-        rows = (self.observations, self.mask, self.rewards, self.outcome, self.elapsed, self._actions)
+        rows = (self.observations, self.mask, self.rewards, self.elapsed, self.tallies, self._actions)
         return max(len(memory) for memory in self._memory) + sum(row.nbytes for row in rows) // self.size
 
     def close(self) -> None:
-        if self._pool is not None:
-            self._pool.shutdown()
+        if self._crew is not None:
+            self._crew.close()
+            self._crew = None
 
 
 def _aligned(size: int) -> NDArray[np.uint8]:
-    memory = np.zeros(size + ALIGNMENT, np.uint8)
-    return memory[-memory.ctypes.data % ALIGNMENT :][:size]
+    memory = np.zeros(size + CACHE_LINE, np.uint8)
+    return memory[-memory.ctypes.data % CACHE_LINE :][:size]

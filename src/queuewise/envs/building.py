@@ -88,13 +88,15 @@ def build_arena(
         raise unknown_name("backfill", checked.backfill, BACKFILLS)
     if checked.dispatch == "commit" and checked.problem != "job":
         raise InputError(f"the {checked.problem} problem knows no commit dispatch", hint="use dispatch='mask', or the job problem")
+    if (checked.view == "lsf") != (checked.problem == "host") and checked.view != "tokens":
+        raise InputError(f"the {checked.problem} problem has no view {checked.view!r}", hint="lsf is for hosts, the others are for jobs")
     if any(term.name == "relative" for term in checked.reward) and checked.baseline is None:
         raise InputError(
             "the reward term 'relative' needs a baseline", hint="for example baseline={'policy': 'fcfs+easy', 'metric': 'wait'}"
         )
     machine = load_cluster(cluster) if isinstance(cluster, str) else cluster
     source = make_source(workload, machine, checked, jobs=jobs, block=block, pool=pool, model_args=model_args)
-    layout = Layout(checked.window, checked.host_slots or machine.num_nodes, num_units(machine), checked.scores)
+    layout = Layout(checked.window, checked.host_slots or machine.num_nodes, num_units(machine), checked.scores, checked.view)
     if layout.hosts < machine.num_nodes:
         raise InputError(f"{layout.hosts} host slots are too few for {machine.num_nodes} nodes", hint="give host_slots=None or more")
     return Arena(machine, checked, source, layout)

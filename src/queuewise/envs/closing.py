@@ -14,6 +14,7 @@ from queuewise.envs.table import (
     JCT_MEAN,
     JCT_SUM,
     NOTHING,
+    NUM_USERS,
     ON_MACHINE,
     QUEUED_WORK,
     RELATIVE_TO,
@@ -80,7 +81,7 @@ def _own_value(w: World, s: State, k: Task, p: Play) -> float:
 
 
 @kernel
-def close_books(w: World, s: State, k: Task, p: Play, users: int, truncated: bool) -> None:
+def close_books(w: World, s: State, k: Task, p: Play, truncated: bool) -> None:
     """The terms that are known at the end only."""
     worth = discounted(s, k, p)
     if truncated:
@@ -94,7 +95,7 @@ def close_books(w: World, s: State, k: Task, p: Play, users: int, truncated: boo
                 p.term[rewards.DEADLINE] -= worth
     else:
         p.term[rewards.TIME_LEFT] += max(k.scale[HORIZON] - s.clock[NOW], 0.0) * worth
-    p.term[rewards.FAIRNESS] += _jain_index(p, users) * worth
+    p.term[rewards.FAIRNESS] += _jain_index(p, k.config[NUM_USERS]) * worth
     if k.config[RELATIVE_TO] != NOTHING:
         base = k.scale[BASE_VALUE]
         own = _own_value(w, s, k, p)

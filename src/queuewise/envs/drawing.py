@@ -1,6 +1,12 @@
-"""Pictures of an env's present state: GPUs by node and the window, as a terminal table or as pixels."""
+"""Pictures of an env's present state, as pixels and in the terminal.
+
+Both show the same: a row a node and a cell a GPU, a colour a job; below or beside it the window. In the pixels a cell is filled as high
+as the time is long for which the GPU is expected to be held (÷ time_scale_s), and jobs of the window that fit now are bright.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,54 +15,149 @@ from queuewise.envs import table
 from queuewise.envs.batch import Batch
 from queuewise.sim.state import NOW
 
-CELL = 8  # pixels of a GPU
-EMPTY, SHARED, BORDER = (235, 235, 235), (250, 200, 90), (255, 255, 255)
-PALETTE = np.array([(31, 119, 180), (44, 160, 44), (148, 103, 189), (214, 39, 40), (23, 190, 207), (140, 86, 75)], np.uint8)
+Image = NDArray[np.uint8]
+Colour = tuple[int, int, int]
+
+CELL, GAP, MARGIN = 12, 2, 12  # pixels of a GPU, between GPUs, around everything
+QUEUE_WIDTH = 220  # pixels of the window's part
+LINES = 24  # nodes in a column of nodes
+SCALE = 3  # pixels of a dot of a character
+PAPER, INK, EMPTY = (250, 250, 248), (60, 64, 72), (226, 228, 230)
+NOBODY, SEVERAL, NO_GPU = -1, -2, -3  # in place of a job
+SHARED: Colour = (120, 120, 128)
+PALETTE: tuple[Colour, ...] = (
+    (31, 119, 180), (214, 96, 30), (44, 140, 60), (176, 48, 66), (122, 88, 172), (20, 150, 160), (196, 152, 20), (190, 84, 150),
+    (92, 104, 40), (110, 72, 56),
+)  # fmt: skip
+DOTS = {  # characters as rows of three dots
+    "0": "755557", "1": "262227", "2": "717747", "3": "717717", "4": "557711", "5": "747717", "6": "747757", "7": "711222",
+    "8": "757757", "9": "757717", ":": "020020", "%": "512245", "d": "117557", "q": "757711", " ": "000000",
+}  # fmt: skip
 
 
 def occupancy(batch: Batch, e: int = 0) -> NDArray[np.int64]:
-    """[N, GPUs] the job on each GPU: -1 none, -2 several, -3 no such GPU. A cluster without GPUs has one column, the whole node."""
+    """[N, GPUs] the job on each GPU, or NOBODY, SEVERAL, NO_GPU. A cluster without GPUs has one column, the whole node."""
     gpus = batch.cluster.node_gpus
-    cells = np.full((len(gpus), max(int(gpus.max()), 1)), -1, np.int64)
+    cells = np.full((len(gpus), max(int(gpus.max()), 1)), NOBODY, np.int64)
     if gpus.any():
-        cells[np.arange(cells.shape[1])[None, :] >= gpus[:, None]] = -3
+        cells[np.arange(cells.shape[1])[None, :] >= gpus[:, None]] = NO_GPU
     state, play = batch.state(e), batch.play_of(e)
     for j in play.running[: play.number[table.ON_MACHINE]]:
         for piece in range(state.first_piece[j], state.first_piece[j] + state.num_pieces[j]):
             n, mask = int(state.piece_node[piece]), int(state.piece_gpus[piece])
             for g in range(cells.shape[1]):
                 if mask >> g & 1 or not gpus.any():
-                    cells[n, g] = j if cells[n, g] in (-1, j) else -2
+                    cells[n, g] = j if cells[n, g] in (NOBODY, j) else SEVERAL
     return cells
 
 
-def picture(batch: Batch, e: int = 0) -> NDArray[np.uint8]:
-    """[height, width, 3] a row a node, a column a GPU, a colour a job; below, a bar for each waiting job, as long as the job is wide."""
+def _colour(job: int) -> Colour:
+    return SHARED if job == SEVERAL else PALETTE[job % len(PALETTE)]
+
+
+def _pale(colour: Colour) -> Colour:
+    return (255 + 2 * colour[0]) // 3, (255 + 2 * colour[1]) // 3, (255 + 2 * colour[2]) // 3
+
+
+def _faint(colour: Colour) -> Colour:
+    return _pale(_pale(_pale(colour)))
+
+
+def _fill(image: Image, top: int, left: int, height: int, width: int, colour: Colour) -> None:
+    image[top : top + height, left : left + width] = colour
+
+
+def picture(batch: Batch, e: int = 0) -> Image:
+    """[height, width, 3] of a size that only depends on cluster and window."""
     cells = occupancy(batch, e)
-    colours = np.empty((*cells.shape, 3), np.uint8)
-    colours[:] = PALETTE[cells % len(PALETTE)]
-    for code, colour in ((-1, EMPTY), (-2, SHARED), (-3, BORDER)):
-        colours[cells == code] = colour
-    image = np.repeat(np.repeat(colours, CELL, axis=0), CELL, axis=1)
-    image[::CELL], image[:, ::CELL] = BORDER, BORDER
-    window = np.full((2 * batch.layout.window, image.shape[1], 3), BORDER, np.uint8)
+    nodes, gpus = cells.shape
+    columns = -(-nodes // LINES)
+    block = gpus * (CELL + GAP) + MARGIN
+    top = 2 * MARGIN + 6 * SCALE
+    height = max(min(nodes, LINES) * (CELL + GAP), 4 * batch.layout.window)
+    image = np.full((top + height + MARGIN, 2 * MARGIN + columns * block + QUEUE_WIDTH, 3), PAPER, np.uint8)
+    _write(image, MARGIN, MARGIN, _headline(batch, e))
+    level = _levels(batch, e, cells)
+    for n, g in np.ndindex(*cells.shape):
+        if cells[n, g] != NO_GPU:
+            at = top + n % LINES * (CELL + GAP), MARGIN + n // LINES * block + g * (CELL + GAP)
+            _draw_cell(image, *at, int(cells[n, g]), float(level[n, g]))
+    _draw_window(image, top, MARGIN + columns * block, height, batch, e)
+    return image
+
+
+def _draw_cell(image: Image, top: int, left: int, job: int, level: float) -> None:
+    if job == NOBODY:
+        _fill(image, top, left, CELL, CELL, EMPTY)
+        return
+    filled = max(2, round(CELL * level))
+    _fill(image, top, left, CELL, CELL, _faint(_colour(job)))
+    _fill(image, top + CELL - filled, left, filled, CELL, _colour(job))
+
+
+def _levels(batch: Batch, e: int, cells: NDArray[np.int64]) -> NDArray[np.float64]:
+    """[N, GPUs] remaining expected time ÷ time scale, cut to [0, 1]."""
+    expected, now = batch.state(e).expected, batch.state(e).clock[NOW]
+    until = np.where(cells >= 0, expected[np.maximum(cells, 0)], batch.play_of(e).node_until[:, None])
+    with np.errstate(invalid="ignore"):
+        return np.clip((until - now) / batch.settings.time_scale_s, 0.0, 1.0)
+
+
+def _draw_window(image: Image, top: int, left: int, height: int, batch: Batch, e: int) -> None:
+    """A bar a job, as long as the share of the cluster it asks for (square root, so that small ones can be seen)."""
     size = batch.episode(e).task.job_size
-    total = max(batch.cluster.num_gpus, 1)
+    total = float(batch.cluster.num_gpus or batch.cluster.num_nodes)
+    step = height / batch.layout.window
     for q, j in enumerate(batch.window_jobs(e)):
-        if j >= 0:
-            window[2 * q, : max(1, int(image.shape[1] * min(size[j] / total, 1.0)))] = PALETTE[j % len(PALETTE)]
-    return np.concatenate([image, window])
+        if j < 0:
+            break
+        length = max(4, round(QUEUE_WIDTH * min(float(size[j]) / total, 1.0) ** 0.5))
+        fits = batch.mask[e, q] if batch.settings.problem != "host" else True
+        colour = _colour(int(j)) if fits else _faint(_colour(int(j)))
+        _fill(image, top + round(q * step), left, max(2, round(step) - 1), length, colour)
+
+
+def _headline(batch: Batch, e: int) -> str:
+    """Time since the first submission, use and queue."""
+    seconds = int(batch.state(e).clock[NOW] - batch.episode(e).task.scale[table.FIRST_SUBMIT])
+    use = round(100 * _use(batch, e))
+    waiting = int(batch.play_of(e).number[table.WAITING])
+    return f"{seconds // 86400}d {seconds // 3600 % 24:02}:{seconds // 60 % 60:02}:{seconds % 60:02}  {use}%  q {waiting}"
+
+
+def _use(batch: Batch, e: int) -> float:
+    return float(batch.play_of(e).scalar[table.BUSY]) / float(batch.episode(e).task.scale[table.CAPACITY])
+
+
+def _write(image: Image, top: int, left: int, text: str) -> None:
+    for number, character in enumerate(text):
+        for row, dots in enumerate(DOTS[character]):
+            for column in range(3):
+                if int(dots) >> (2 - column) & 1:
+                    _fill(image, top + row * SCALE, left + (number * 4 + column) * SCALE, SCALE, SCALE, INK)
+
+
+def _terminal_rows(batch: Batch, e: int) -> Iterator[tuple[str, str]]:
+    marks = {NOBODY: "[dim]··[/]", SEVERAL: "[reverse]▒▒[/]", NO_GPU: "  "}
+    for name, row in zip(batch.cluster.node_names, occupancy(batch, e), strict=True):
+        cells = [marks.get(int(job)) or "[white on rgb({},{},{})]{:02}[/]".format(*_colour(int(job)), job % 100) for job in row]
+        yield name, " ".join(cells)
 
 
 def show(batch: Batch, e: int = 0) -> None:
-    """Print the state to the terminal."""
+    """Print the state to the terminal; jobs are shown by the last two digits of their number."""
     from rich.console import Console
     from rich.table import Table
 
-    cells = occupancy(batch, e)
-    grid = Table(title=f"t = {batch.state(e).clock[NOW]:,.0f} s", box=None, show_header=False)
-    for name, row in zip(batch.cluster.node_names, cells, strict=True):
-        grid.add_row(name, " ".join({-1: "·", -2: "▒", -3: " "}.get(int(cell), str(cell)) for cell in row))
-    waiting = [str(j) for j in batch.window_jobs(e) if j >= 0]
-    grid.add_row("waiting", " ".join(waiting) or "nobody")
-    Console().print(grid)
+    grid = Table(title=_headline(batch, e), title_justify="left", box=None, show_header=False, padding=(0, 1, 0, 0))
+    for name, row in _terminal_rows(batch, e):
+        grid.add_row(name, row)
+    episode, now = batch.episode(e), float(batch.state(e).clock[NOW])
+    queue = Table("job", "size", "estimate", "waited", "fits", box=None, header_style="dim", padding=(0, 1, 0, 0))
+    for q, j in enumerate(job for job in batch.window_jobs(e) if job >= 0):
+        fits = "yes" if batch.settings.problem == "host" or batch.mask[e, q] else ""
+        wait = now - float(episode.workload.submit[j])
+        queue.add_row(str(j), f"{episode.task.job_size[j]:g}", f"{episode.estimate[j]:,.0f} s", f"{wait:,.0f} s", fits)
+    console = Console()
+    console.print(grid)
+    console.print(queue if queue.row_count else "nobody waits")

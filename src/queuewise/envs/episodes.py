@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from queuewise.cluster.spec import UNLIMITED, Cluster
-from queuewise.envs import rewards, table
-from queuewise.envs.features import LOOKAHEADS, NUM_CLASS_LIVE, NUM_JOB_FIXED, Layout
+from queuewise.envs import published, rewards, table
+from queuewise.envs.features import LOOKAHEADS, NUM_CLASS_LIVE, NUM_JOB_FIXED, VIEWS, Layout
 from queuewise.envs.settings import TaskSettings
 from queuewise.envs.table import F32, F64, Play, Task
 from queuewise.errors import InputError
@@ -56,7 +56,6 @@ class Episode:
     machine: Machine
     state: State
     play: Play
-    users: int
 
 
 class Source:
@@ -188,28 +187,38 @@ def lay_out_episode(workload: Workload, cluster: Cluster, settings: TaskSettings
         workload, estimate = workload.take(slice(0, 0)), estimate[:0]
     users = int(workload.user.max(initial=-1)) + 1
     task = _task(workload, cluster, settings, layout, estimate, world)
-    return Episode(workload, estimate, rules, world, task, machine, state, _play(world, layout, users), users)
+    return Episode(workload, estimate, rules, world, task, machine, state, _play(world, layout, users))
 
 
 def _play(world: World, layout: Layout, users: int) -> Play:
     num_jobs, num_classes, num_nodes = (int(world.sizes[i]) for i in (engine.NUM_JOBS, engine.NUM_CLASSES, engine.NUM_NODES))
+    pools = num_classes if layout.view == "rltune" else 1
     return Play(
         number=np.zeros(table.NUMBER_SIZE, np.int64),
         scalar=np.zeros(table.SCALAR_SIZE),
         term=np.zeros(rewards.NUM_TERMS),
         waiting=np.zeros(num_jobs + 1, np.int32),
         running=np.zeros(num_jobs + 1, np.int32),
+        running_end=np.zeros(num_jobs + 1),
         class_stamp=np.zeros(num_classes, np.int64),
         class_live=np.zeros(num_classes * NUM_CLASS_LIVE, np.float32),
         node_until=np.full(num_nodes, table.FREE),
         node_load=np.zeros(num_nodes),
         unit_until=np.full(layout.units, table.FREE),
-        unit_sorted=np.full(layout.units, table.FREE),
+        run_until=np.full(layout.units + 1, table.FREE),
+        run_units=np.zeros(layout.units + 1, np.int64),
+        touched=np.zeros(num_nodes, np.int64),
+        row_job=np.zeros(layout.window, np.int32),
+        row_class=np.zeros(layout.window, np.int32),
+        row_submit=np.zeros(layout.window),
         usage=np.zeros(users + 1),
         user_slowdown=np.zeros(users + 1),
         user_ended=np.zeros(users + 1),
         score=np.zeros(layout.window),
         order=np.zeros(engine.OUTLOOK_SIZE),
+        class_pool_stamp=np.zeros(pools, np.int64),
+        class_pool=np.zeros(pools * published.POOL_VALUES),
+        group_demand=np.zeros(pools),
     )
 
 
@@ -231,18 +240,32 @@ def _task(workload: Workload, cluster: Cluster, settings: TaskSettings, layout: 
     flops = usage.node_tflops(cluster)
     units = cluster.node_gpus if cluster.num_gpus else np.ones(cluster.num_nodes, np.int64)
     score, score_kind, facts = _scores(workload, settings, estimate)
+    rows = np.zeros(max(len(workload), 1), table.TASK_ROW)
+    rows["deadline"] = np.inf
+    columns = (
+        workload.size,
+        amount,
+        work,
+        workload.priority,
+        np.where(np.isnan(workload.deadline), np.inf, workload.deadline),
+        workload.user,
+    )
+    for name, column in zip(table.TASK_ROW.names or (), columns, strict=True):
+        rows[name][: len(workload)] = column
+    weight = rewards.weights(settings.reward, divisors)
+    config = _config(settings, layout, resource)
+    config[table.NUM_USERS] = int(workload.user.max(initial=-1)) + 1
+    config[table.DEADLINES] = int((rows["deadline"] < np.inf).any())
+    config[table.NUM_WEIGHTED] = np.count_nonzero(weight)
+    config[table.VIEW] = VIEWS.index(settings.view)
     return Task(
-        config=_config(settings, layout, resource),
+        config=config,
         scale=_scale(workload, cluster, settings, horizon, first, capacity, flops, node_amount, estimate),
-        weight=rewards.weights(settings.reward, divisors),
+        weight=weight,
+        weighted=np.concatenate([np.flatnonzero(weight), np.zeros(1, np.int64)]),
         token=_job_tokens(workload, cluster, estimate, world),
         host_token=_host_tokens(cluster),
-        job_size=_at_least_one(workload.size),
-        job_amount=_at_least_one(amount),
-        job_work=_at_least_one(work),
-        job_user=_at_least_one(workload.user).astype(np.int64),
-        priority=_at_least_one(workload.priority),
-        deadline=_at_least_one(np.where(np.isnan(workload.deadline), np.inf, workload.deadline)),
+        **{name: rows[name] for name in table.TASK_ROW.names or ()},
         unit_first=np.concatenate([[0], np.cumsum(units)]).astype(np.int64),
         node_flops=flops,
         node_inverse=_node_inverse(cluster),
@@ -250,6 +273,8 @@ def _task(workload: Workload, cluster: Cluster, settings: TaskSettings, layout: 
         score=score,
         score_kind=score_kind,
         facts=facts,
+        published=published.lay_out_view(settings.view, workload, cluster, estimate, settings.time_scale_s),
+        class_group=published.pool_groups(world, settings.view),
     )
 
 

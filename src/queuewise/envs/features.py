@@ -23,6 +23,10 @@ HOST_FIXED = ("host_present", "gpu_total", "cores_norm", "mem_norm", "kind", "sp
 HOST_LIVE = ("gpu_free", "core_util", "mem_util", "remaining", "fragmentation", "slots")
 LOOKAHEADS = ("off", "per_gpu", "sorted", "cdf")
 
+VIEWS = ("tokens", "gpu-optimizer", "drl-scheduler", "lsf", "rltune", "rlscheduler")  # the last five are vectors of publications
+ROW_WIDTH = {"gpu-optimizer": 4, "drl-scheduler": 4, "rltune": 7, "rlscheduler": 8}  # numbers of a job in such a vector
+HIGHEST = {"rltune": 1.5}  # its largest number, where that is not 1
+
 NUM_GLOBAL = len(GLOBAL)
 NUM_JOB_FIXED, NUM_JOB_LIVE = len(JOB_FIXED), len(JOB_LIVE)
 NUM_HOST_FIXED, NUM_HOST_LIVE = len(HOST_FIXED), len(HOST_LIVE)
@@ -37,6 +41,7 @@ class Layout:
     hosts: int  # H
     units: int  # U
     scores: tuple[str, ...] = ()  # heuristics whose scores are features
+    view: str = "tokens"
 
     @property
     def job_features(self) -> tuple[str, ...]:
@@ -49,12 +54,20 @@ class Layout:
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Parts in the order of the row. The lookahead has at least one slot."""
+        if self.view != "tokens":
+            return {"published": (self._published_size(),)}
         return {
             "global": (NUM_GLOBAL,),
             "lookahead": (self.units,),
             "jobs": (self.window, len(self.job_features)),
             "hosts": (self.hosts, len(self.host_features)),
         }
+
+    def _published_size(self) -> int:
+        if self.view == "lsf":
+            return 4 * self.hosts + 2
+        rows = self.window * ROW_WIDTH[self.view]
+        return {"gpu-optimizer": rows + self.units + 2, "drl-scheduler": 1 + rows + 1}.get(self.view, rows)
 
     @property
     def size(self) -> int:
@@ -70,6 +83,7 @@ class Layout:
         return views
 
     def space(self, observation: str) -> gymnasium.Space[Any]:
+        high = HIGHEST.get(self.view, 1.0)
         if observation == "flat":
-            return gymnasium.spaces.Box(-1.0, 1.0, (self.size,), np.float32)
-        return gymnasium.spaces.Dict({name: gymnasium.spaces.Box(-1.0, 1.0, shape, np.float32) for name, shape in self.shapes.items()})
+            return gymnasium.spaces.Box(-1.0, high, (self.size,), np.float32)
+        return gymnasium.spaces.Dict({name: gymnasium.spaces.Box(-1.0, high, shape, np.float32) for name, shape in self.shapes.items()})

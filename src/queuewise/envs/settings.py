@@ -32,6 +32,7 @@ class TaskSettings(Config):
     skip_forced: bool = False
     # what is seen
     observation: Literal["flat", "dict"] = "flat"
+    view: Literal["tokens", "gpu-optimizer", "drl-scheduler", "lsf", "rltune", "rlscheduler"] = "tokens"  # or a published vector
     estimates: str = "requested"
     lookahead: Literal["off", "per_gpu", "sorted", "cdf"] = "sorted"
     scores: tuple[str, ...] = ()  # heuristics whose scores are features

@@ -12,7 +12,6 @@ from queuewise.envs.batch import Bools
 from queuewise.envs.building import build_arena
 from queuewise.envs.rewards import TERMS
 from queuewise.envs.spaces import LegalDiscrete, LegalPairs
-from queuewise.envs.stepping import RUNS_ON, TERMINATED, TRUNCATED
 from queuewise.envs.table import I32
 from queuewise.errors import InputError
 from queuewise.evaluation.measure import measure
@@ -59,15 +58,14 @@ class QueuewiseEnv(gymnasium.Env[Any, Any]):
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         self.batch.episode(0)  # refuses when there was no reset
-        self.batch.step(np.asarray(action, np.int64).reshape(1, -1) if self.batch.joint else np.array([action], np.int64))
-        outcome = int(self.batch.outcome[0])
+        ended = self.batch.step(np.asarray(action, np.int64).reshape(1, -1) if self.batch.joint else np.array([action], np.int64))
         info = self._info()
-        if outcome != RUNS_ON:
+        if ended:
             info["episode_tally"] = self.batch.tally(0)
             info["metrics"] = self.metrics()
         if self.render_mode == "human":
             self.render()
-        return self._observation(), float(self.batch.rewards[0]), outcome == TERMINATED, outcome == TRUNCATED, info
+        return self._observation(), float(self.batch.rewards[0]), bool(self.batch.terminated[0]), bool(self.batch.truncated[0]), info
 
     def action_masks(self) -> Bools:
         """What is legal now, as sb3-contrib wants it; for pairs, hosts that some legal job can use."""
@@ -94,7 +92,7 @@ class QueuewiseEnv(gymnasium.Env[Any, Any]):
             "action_mask": self.batch.mask[0, : self.batch.num_actions].copy(),
             "elapsed_s": elapsed,
             "discount": float(np.exp(-self.arena.settings.discount_per_s * elapsed)),
-            "illegal_actions": self.batch.tally(0)["illegal"],
+            "illegal_actions": self.batch.illegal_actions(0),
         }
         if self.batch.joint:
             info["host_mask"] = self._host_mask()

@@ -9,28 +9,36 @@ import numpy as np
 
 from queuewise.envs import rewards
 from queuewise.envs.accounts import note_arrival, note_end, note_start, open_books, pass_time
+from queuewise.envs.actions import is_legal, legal_instead
 from queuewise.envs.closing import close_books
+from queuewise.envs.masks import mark_legal
+from queuewise.envs.published import TOKENS, observe_published
 from queuewise.envs.table import (
     BEGUN,
     BLOCKING,
+    BOUNDED_SUM,
     BUSY,
     CAPACITY,
     COMMIT,
     DISPATCH,
     ELAPSED,
+    ENDED,
+    FITTING,
     GANG,
     HELD,
     HORIZON,
     HOST,
     HOST_SLOTS,
-    I8,
     IDLING,
     ILLEGAL,
+    JCT_SUM,
     JOB,
     JOINT,
+    LISTS,
     MAX_STEPS,
     NO_CAP,
     NOBODY,
+    NUM_WEIGHTED,
     ON_MACHINE,
     OVER,
     PROBLEM,
@@ -40,15 +48,19 @@ from queuewise.envs.table import (
     STEPS,
     TASKS_LEFT,
     TERMINAL,
+    VIEW,
+    WAIT_SUM,
     WAITING,
     WINDOW,
+    Frame,
     Play,
     Task,
+    as_frame,
     as_output,
     as_play,
     as_task,
 )
-from queuewise.envs.task import class_fits, mark_legal, observe, room_on, shown_jobs
+from queuewise.envs.task import class_fits, observe, room_on, shown_jobs
 from queuewise.sim.compilation import entry, inline, kernel
 from queuewise.sim.conservative import plan_queue
 from queuewise.sim.kernel import backfill_queue, next_instant, reserve_bound
@@ -72,8 +84,10 @@ from queuewise.sim.state import (
     as_state,
     as_world,
 )
+from queuewise.sim.tables import prefetch
 
 RUNS_ON, TERMINATED, TRUNCATED = range(3)  # what a step says of the episode
+CACHE_LINE = 64  # bytes
 
 
 @kernel
@@ -99,11 +113,12 @@ def _note_ends(w: World, m: Machine, s: State, k: Task, p: Play) -> None:
     at = 0
     while at < p.number[ON_MACHINE]:
         j = p.running[at]
-        if s.status[j] == RUNNING:
+        if p.running_end[at] > s.clock[NOW] or s.status[j] == RUNNING:  # a job of length zero may yet be running
             at += 1
             continue
         p.number[ON_MACHINE] -= 1
         p.running[at] = p.running[p.number[ON_MACHINE]]
+        p.running_end[at] = p.running_end[p.number[ON_MACHINE]]
         note_end(w, m, s, k, p, j)
 
 
@@ -160,6 +175,7 @@ def _put_on_host(w: World, m: Machine, s: State, k: Task, p: Play, j: int, n: in
         s.count[PLACED] = 0
     tasks = min(p.number[TASKS_LEFT], room_on(w, m, c, n))
     put_tasks(w, m, s, c, n, tasks, False)
+    p.touched[n] = 1
     p.number[TASKS_LEFT] -= tasks
     if p.number[TASKS_LEFT] == 0:
         p.number[GANG] = NOBODY
@@ -179,7 +195,7 @@ def _something_fits(w: World, m: Machine, s: State, k: Task, p: Play) -> bool:
 def _wait(w: World, m: Machine, s: State, k: Task, p: Play) -> None:
     """Let time pass until the next event."""
     p.number[GANG] = NOBODY
-    if _something_fits(w, m, s, k, p):
+    if p.number[FITTING] > 0:
         idle = 1.0 - p.scalar[BUSY] / k.scale[CAPACITY]
         p.term[rewards.NOOP_FEASIBLE] -= idle
         p.scalar[IDLING] = 1.0
@@ -261,7 +277,7 @@ def begin(w: World, m: Machine, s: State, k: Task, p: Play) -> None:
 
 
 @kernel
-def _step(w: World, m: Machine, z: Machine, s: State, k: Task, p: Play, action: int, host: int, users: int) -> int:
+def _step(w: World, m: Machine, z: Machine, s: State, k: Task, p: Play, action: int, host: int) -> int:
     """One legal action of one env; terms are left in Play.term."""
     p.scalar[STEP_BEGAN] = s.clock[NOW]
     p.scalar[ELAPSED] = 0.0
@@ -270,25 +286,17 @@ def _step(w: World, m: Machine, z: Machine, s: State, k: Task, p: Play, action: 
         _act(w, m, z, s, k, p, action, host)
     outcome = _settle(w, m, s, k, p)
     if outcome != RUNS_ON:
-        close_books(w, s, k, p, users, outcome == TRUNCATED)
+        close_books(w, s, k, p, outcome == TRUNCATED)
         p.number[OVER] = 1
     return outcome
-
-
-@inline
-def _is_legal(k: Task, mask: I8, action: int, host: int) -> bool:
-    if not mask[action]:
-        return False
-    if k.config[PROBLEM] != JOINT or action == k.config[WINDOW]:
-        return True
-    return mask[k.config[WINDOW] + 1 + action * k.config[HOST_SLOTS] + host] > 0
 
 
 @kernel
 def _pay(k: Task, p: Play, over: bool) -> float:
     """The step's reward; with terminal pay everything is held back until the end."""
     reward = 0.0
-    for t in range(rewards.NUM_TERMS):
+    for i in range(k.config[NUM_WEIGHTED]):
+        t = k.weighted[i]
         reward += k.weight[t] * p.term[t]
     if k.config[TERMINAL]:
         p.scalar[HELD] += reward
@@ -297,90 +305,66 @@ def _pay(k: Task, p: Play, over: bool) -> float:
     return reward
 
 
+@inline
+def _fetch(f: Frame, e: int) -> None:
+    """Ask for the memory of an env that will be stepped soon: envs are many and do not fit into the nearer caches together."""
+    for at in range(f.home[e], f.home[e] + f.hot[0], CACHE_LINE):
+        prefetch(at)
+
+
+@kernel
+def _take_stock(s: State, p: Play, f: Frame, e: int, num_envs: int) -> None:
+    """Write the sums of an episode that has ended, in the order of TALLY."""
+    ended = float(p.number[ENDED])
+    started = ended + p.number[ON_MACHINE]
+    f.tally[e] = p.scalar[RETURN]
+    f.tally[e + num_envs] = float(p.number[STEPS])
+    f.tally[e + 2 * num_envs] = float(p.number[ILLEGAL])
+    f.tally[e + 3 * num_envs] = ended
+    f.tally[e + 4 * num_envs] = float(p.number[WAITING] + p.number[ON_MACHINE])
+    f.tally[e + 5 * num_envs] = p.scalar[WAIT_SUM] / max(started, 1.0)
+    f.tally[e + 6 * num_envs] = p.scalar[JCT_SUM] / max(ended, 1.0)
+    f.tally[e + 7 * num_envs] = p.scalar[BOUNDED_SUM] / max(ended, 1.0)
+
+
 @entry
-def play(tables, outputs, fresh, envs, begins, actions, users, rewards_out, outcome, elapsed) -> None:  # type: ignore[no-untyped-def]
-    """Begin or step every env in `envs`; all other arrays, and each of the six tables, have one row an env.
+def play(frame, envs, begins, fresh, num_envs) -> int:  # type: ignore[no-untyped-def]
+    """Begin or step every env in `envs` and return how many of their episodes have ended.
 
     An illegal action counts, and becomes a wait, or the first legal action where waiting is not possible.
     """
-    worlds, machines, spares, states, tasks, plays = tables
+    f = as_frame(frame)
+    over = 0
     for i in range(len(envs)):
+        if i + 1 < len(envs):
+            _fetch(f, envs[i + 1])
         e = envs[i]
-        w, m, z, s = as_world(worlds[e]), as_machine(machines[e]), as_machine(spares[e]), as_state(states[e])
-        k, p, o = as_task(tasks[e]), as_play(plays[e]), as_output(outputs[e])
+        at = e * LISTS
+        w, m, z, s = as_world(f.lists[at]), as_machine(f.lists[at + 1]), as_machine(f.lists[at + 2]), as_state(f.lists[at + 3])
+        k, p, o = as_task(f.lists[at + 4]), as_play(f.lists[at + 5]), as_output(f.lists[at + 6])
+        outcome = RUNS_ON
         if begins:
             begin(w, m, s, k, p)
-            outcome[e] = RUNS_ON
-            rewards_out[e] = 0.0
-            elapsed[e] = 0.0
+            f.rewards[e] = 0.0
         else:
             for t in range(rewards.NUM_TERMS):
                 p.term[t] = 0.0
-            action, host = actions[e, 0], actions[e, 1]
-            if not _is_legal(k, o.mask, action, host):
+            action, host = f.actions[2 * e], f.actions[2 * e + 1]
+            if not is_legal(k, o.mask, action, host):
                 p.number[ILLEGAL] += 1
                 p.term[rewards.ILLEGAL_ACTIONS] -= 1.0
-                action, host = _instead(k, o.mask)
-            outcome[e] = _step(w, m, z, s, k, p, action, host, users[e])
-            rewards_out[e] = _pay(k, p, outcome[e] != RUNS_ON)
-            elapsed[e] = p.scalar[ELAPSED]
-        observe(w, m, s, k, p, o.observation, fresh or begins)
+                action, host = legal_instead(k, o.mask)
+            outcome = _step(w, m, z, s, k, p, action, host)
+            f.rewards[e] = _pay(k, p, outcome != RUNS_ON)
+            if outcome != RUNS_ON:
+                over += 1
+                _take_stock(s, p, f, e, num_envs)
+        f.terminated[e] = np.int8(outcome == TERMINATED)
+        f.truncated[e] = np.int8(outcome == TRUNCATED)
+        f.elapsed[e] = p.scalar[ELAPSED]
+        if k.config[VIEW] == TOKENS:
+            observe(w, m, s, k, p, o.observation, fresh or begins)
+        else:
+            observe_published(w, m, s, k, p, o.observation)
         mark_legal(w, m, s, k, p, o.mask)
-
-
-@kernel
-def _instead(k: Task, mask: I8) -> tuple[int, int]:
-    """What is done in place of an illegal action: wait, or else the first legal one."""
-    wait = k.config[HOST_SLOTS] if k.config[PROBLEM] == HOST else k.config[WINDOW]
-    if mask[wait]:
-        return wait, 0
-    action = 0
-    while not mask[action]:
-        action += 1
-    host = 0
-    if k.config[PROBLEM] == JOINT:
-        while not mask[k.config[WINDOW] + 1 + action * k.config[HOST_SLOTS] + host]:
-            host += 1
-    return action, host
-
-
-@entry
-def first_illegal(mask, actions, window, hosts, joint) -> int:  # type: ignore[no-untyped-def]
-    """The first env whose action is not legal, -1 if all are."""
-    for e in range(len(actions)):
-        action = actions[e, 0]
-        if not mask[e, action]:
-            return e
-        if joint and action != window and not mask[e, window + 1 + action * hosts + actions[e, 1]]:
-            return e
-    return -1
-
-
-@entry
-def draw_legal(mask, window, hosts, joint, state, actions) -> None:  # type: ignore[no-untyped-def]
-    """A uniformly random legal action for every env (joint: a job, then one of its hosts). `state` [E] uint64 is stepped."""
-    for e in range(len(actions)):
-        length = window + 1 if joint else mask.shape[1]
-        actions[e, 0] = _draw(mask, e, 0, length, state)
-        actions[e, 1] = 0
-        if joint and actions[e, 0] != window:
-            actions[e, 1] = _draw(mask, e, window + 1 + actions[e, 0] * hosts, hosts, state)
-
-
-@kernel
-def _draw(mask, e, first, length, state) -> int:  # type: ignore[no-untyped-def]
-    number = 0
-    for a in range(first, first + length):
-        number += mask[e, a]
-    x = state[e]
-    x ^= x << np.uint64(13)
-    x ^= x >> np.uint64(7)
-    x ^= x << np.uint64(17)
-    state[e] = x
-    left = np.int64((x >> np.uint64(11)) % np.uint64(number))
-    for a in range(first, first + length):
-        if mask[e, a]:
-            if left == 0:
-                return a - first
-            left -= 1
-    return 0
+    return over

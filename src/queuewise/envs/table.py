@@ -1,7 +1,8 @@
 """The arrays of an environment, beside the engine's own: `Task` k (read-only, one an episode) and `Play` p (what changes, one an env).
 
-Kernels of this package take (w, m, s, k, p): the engine's World, Machine and State, then these. Sizes: J jobs, N nodes, C demand
-classes, Q slots of the window, U units of the lookahead (GPUs, or nodes of a cluster without GPUs), T reward terms.
+Kernels of this package take (w, m, s, k, p): the engine's World, Machine and State, then these. `Frame` is what a call needs beside
+them. Sizes: J jobs, N nodes, C demand classes, Q slots of the window, U units of the lookahead (GPUs, or nodes of a cluster without
+GPUs), T reward terms.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ Records = NDArray[np.void]  # FACTS
 
 # Task.config
 (PROBLEM, DISPATCH, WINDOW, HOST_SLOTS, LOOKAHEAD, UNITS, NUM_SCORES, SKIP_FORCED, BLOCKING, MAX_STEPS, TERMINAL, RELATIVE_TO, RESOURCE,
- CONFIG_SIZE) = range(14)  # fmt: skip
+ NUM_USERS, DEADLINES, NUM_WEIGHTED, VIEW, CONFIG_SIZE) = range(18)  # fmt: skip
+#   DEADLINES: 1 if some job has one. NUM_WEIGHTED: entries of Task.weighted.
 JOB, HOST, JOINT = range(3)
 MASK, COMMIT = range(2)
 OFF, PER_GPU, SORTED, CDF = range(4)
@@ -33,10 +35,12 @@ NOTHING, WAIT_MEAN, JCT_MEAN, SLOWDOWN_MEAN, BOUNDED_SLOWDOWN_MEAN, UTILISATION_
 (HORIZON, TIME_SCALE, EPOCH, DECAY, ALL_GPU, ALL_CPU, ALL_MEM, CAPACITY, ALL_FLOPS, IDLE_WATTS, BASE_VALUE, FIRST_SUBMIT, NUM_LOADED,
  SCALE_SIZE) = range(14)  # fmt: skip
 # Play.number
-WAITING, ON_MACHINE, ENDED, STEPS, ILLEGAL, GANG, TASKS_LEFT, OVER, BEGUN, SHOWN, FREE_STAMP, WITHOUT_GPU, NUMBER_SIZE = range(13)
+(WAITING, ON_MACHINE, ENDED, STEPS, ILLEGAL, GANG, TASKS_LEFT, OVER, BEGUN, FREE_STAMP, WITHOUT_GPU, RUNS, SHOWN, SHOWN_GANG, FITTING,
+ NUMBER_SIZE) = range(16)  # fmt: skip
 NOBODY = -1  # in GANG
-#   SHOWN: rows of the window written last time. FREE_STAMP: STARTS + ENDED + 1 when FREE_GPU and the two after it were summed.
-#   WITHOUT_GPU: running jobs that hold no GPU.
+#   FREE_STAMP: stamp of the machine when FREE_GPU and the two after it were summed. WITHOUT_GPU: running jobs that hold no GPU.
+#   RUNS: entries of run_until. Of the last observation: SHOWN rows of the window, whether a gang was being placed,
+#   and how many of the jobs shown were FITTING. The stamp of a machine, STARTS + ENDED + 1, changes whenever what is free does.
 # Play.scalar
 (STEP_BEGAN, QUEUED_WORK, RUNNING_WORK, RUNNING_RATE, BUSY, FLOPS, WATTS, LOAD_SUM, LOAD_SQUARES, INVERSE, BOUNDED_INVERSE, SUBMIT_SUM,
  USAGE_SUM, IDLING, HELD, WAIT_SUM, JCT_SUM, SLOWDOWN_SUM, BOUNDED_SUM, BUSY_SECONDS, ELAPSED, RETURN, FREE_GPU, FREE_CPU, FREE_MEM,
@@ -45,10 +49,24 @@ NOBODY = -1  # in GANG
 FREE = -np.inf  # a unit or node that nobody holds, in Play.unit_until and Play.node_until
 
 
+# Columns of jobs that are read together lie together, in rows.
+TASK_ROW = np.dtype(
+    [
+        ("job_size", np.float64),
+        ("job_amount", np.float64),
+        ("job_work", np.float64),
+        ("priority", np.float64),
+        ("deadline", np.float64),
+        ("job_user", np.int64),
+    ]
+)
+
+
 class Task(NamedTuple):
     config: I64  # [CONFIG_SIZE]
     scale: F64  # [SCALE_SIZE]
     weight: F64  # [T] weight of each reward term, divided by what the term is counted per
+    weighted: I64  # [T] the terms with a weight
     token: F32  # [J*S] features of a job that never change
     host_token: F32  # [N*S] features of a node that never change
     job_size: F64  # [J]
@@ -64,6 +82,8 @@ class Task(NamedTuple):
     score: F64  # [K*J] scores of heuristics that never change
     score_kind: I64  # [K] -1: in `score`; otherwise the live order
     facts: Records  # [J] or [1] for live orders
+    published: F32  # rows of a published view: see published.py
+    class_group: I64  # [C or 1] classes that may use the same nodes have the same number (rltune's view)
 
 
 class Play(NamedTuple):
@@ -72,17 +92,26 @@ class Play(NamedTuple):
     term: F64  # [T] this step's reward terms, unweighted
     waiting: I32  # [J] queued jobs in the order of the window
     running: I32  # [J]
-    class_stamp: I64  # [C] STARTS + ENDED + 1 when class_live was computed
+    running_end: F64  # [J] when they end
+    class_stamp: I64  # [C] stamp of the machine when class_live was computed
     class_live: F32  # [C*3] features of a class: fits, ways, share_of_free
     node_until: F64  # [N] latest expected end of what runs on the node, FREE
     node_load: F64  # [N] share of the main resource in use
     unit_until: F64  # [U]
-    unit_sorted: F64  # [U] ascending
+    run_until: F64  # [U+1] the distinct times of unit_until, ascending
+    run_units: I64  # [U+1] and how many units have them
+    touched: I64  # [N] 1: more than time has changed on the node since it was shown
+    row_job: I32  # [Q] the job whose features are in each row of the last observation
+    row_class: I32  # [Q] its class
+    row_submit: F64  # [Q] and its submission
     usage: F64  # [users] size x estimate started, newer starts weighing more; only ratios mean something
     user_slowdown: F64  # [users] sums of bounded slowdowns
     user_ended: F64  # [users]
     score: F64  # [Q]
     order: F64  # [8] parameters of a live order
+    class_pool_stamp: I64  # [C or 1] stamp of the machine when class_pool was computed (rltune's view)
+    class_pool: F64  # [C*POOL_VALUES or 1] what the class's nodes offer
+    group_demand: F64  # [C or 1] GPUs that the jobs shown ask for
 
 
 class Output(NamedTuple):
@@ -92,6 +121,24 @@ class Output(NamedTuple):
     mask: I8  # [A] 1: legal
 
 
+class Frame(NamedTuple):
+    """What one compiled call needs to know of a batch."""
+
+    lists: I64  # [E*LISTS] of each env, addresses of its World, Machine, spare Machine, State, Task, Play, Output
+    home: I64  # [E] address of the env's block
+    hot: I64  # [1] bytes at the beginning of a block that are used at almost every step
+    actions: I64  # [E*2] the action, and the host of a joint one
+    rewards: F64  # [E]
+    terminated: I8  # [E]
+    truncated: I8  # [E]
+    elapsed: F64  # [E]
+    tally: F64  # [TALLY_SIZE*E] sums of episodes that have just ended
+
+
+LISTS = 7
+TALLY = ("return", "steps", "illegal", "completed", "unfinished", "mean_wait_s", "mean_jct_s", "mean_bounded_slowdown")
+TALLY_SIZE = len(TALLY)
+
 _DTYPES = {"I8": np.int8, "F32": np.float32, "F64": np.float64, "I64": np.int64, "I32": np.int32, "Records": FACTS}
 
 
@@ -99,11 +146,13 @@ def _column_dtypes(fields: type[NamedTuple]) -> dict[str, Any]:
     return {name: _DTYPES[alias.__forward_arg__] for name, alias in fields.__annotations__.items()}
 
 
-as_task = table(Task, _column_dtypes(Task))
+_ROWS = (TASK_ROW,)
+as_task = table(Task, _column_dtypes(Task), _ROWS)
 as_play = table(Play, _column_dtypes(Play))
 as_output = table(Output, _column_dtypes(Output))
+as_frame = table(Frame, _column_dtypes(Frame))
 
 
-def handle(arrays: Task | Play | Output) -> Any:
+def handle(arrays: Task | Play | Frame) -> Any:
     """What a compiled entry is given in place of the structure; the structure must outlive the call."""
-    return addresses_of(arrays, _column_dtypes(type(arrays)))
+    return addresses_of(arrays, _column_dtypes(type(arrays)), _ROWS)

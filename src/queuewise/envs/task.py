@@ -1,4 +1,4 @@
-"""What an agent sees and may do: observation and mask of the present state, written into buffers the caller owns.
+"""What an agent sees: the observation of the present state, written into a buffer the caller owns.
 
 Nothing here changes the simulation.
 
@@ -12,28 +12,27 @@ import numpy as np
 from queuewise.envs.features import NUM_CLASS_LIVE, NUM_GLOBAL, NUM_HOST_FIXED, NUM_HOST_LIVE, NUM_JOB_FIXED, NUM_JOB_LIVE
 from queuewise.envs.table import (
     ALL_GPU,
-    COMMIT,
-    DISPATCH,
+    DEADLINES,
     ENDED,
     EPOCH,
     F32,
+    FITTING,
     FREE_CPU,
     FREE_GPU,
     FREE_MEM,
     FREE_STAMP,
     GANG,
-    HOST,
     HOST_SLOTS,
-    I8,
-    JOINT,
     LOOKAHEAD,
     NOBODY,
     NUM_SCORES,
+    NUM_USERS,
     OFF,
     ON_MACHINE,
     PER_GPU,
-    PROBLEM,
+    RUNS,
     SHOWN,
+    SHOWN_GANG,
     SORTED,
     TASKS_LEFT,
     TIME_SCALE,
@@ -50,10 +49,8 @@ from queuewise.sim.compilation import inline, kernel
 from queuewise.sim.machine import slots, slots_up_to
 from queuewise.sim.placement import fits
 from queuewise.sim.state import (
-    ARRIVED,
     BY_CPU,
     BY_GPU,
-    EVENTS,
     NO_LIMIT,
     NOW,
     NUM_JOBS,
@@ -72,7 +69,7 @@ from queuewise.sim.tables import view
 HALF_S = 3600.0  # a time of an hour is shown as ½: x / (x + HALF_S)
 HALF_JOBS = 32.0  # the same for numbers of jobs
 MOST_WAYS = 8
-DAY_S = 86_400.0
+WEEK_S = 7 * 86_400.0
 
 
 @inline
@@ -83,10 +80,16 @@ def _demand(w: World, c: int) -> float:
     return float(w.class_tasks[c] * (w.class_cpu[c] if w.class_primary[c] == BY_CPU else w.class_mem[c]))
 
 
+@inline
+def machine_stamp(s: State, p: Play) -> int:
+    """A number that changes whenever what is free does, except while a gang is being placed."""
+    return s.count[STARTS] + p.number[ENDED] + 1
+
+
 @kernel
-def _sum_free(w: World, m: Machine, s: State, p: Play) -> None:
-    """Bring the sums of what is free up to date; they change with starts and ends only, or while a gang is being placed."""
-    stamp = s.count[STARTS] + p.number[ENDED] + 1
+def sum_free(w: World, m: Machine, s: State, p: Play) -> None:
+    """Bring the sums of what is free up to date."""
+    stamp = machine_stamp(s, p)
     if p.number[FREE_STAMP] == stamp and p.number[GANG] == NOBODY:
         return
     p.number[FREE_STAMP] = stamp
@@ -104,7 +107,7 @@ def _sum_free(w: World, m: Machine, s: State, p: Play) -> None:
 
 @kernel
 def _compute_class(w: World, m: Machine, s: State, p: Play, c: int) -> None:
-    _sum_free(w, m, s, p)
+    sum_free(w, m, s, p)
     at = c * NUM_CLASS_LIVE
     room = slots_up_to(w, m, c, MOST_WAYS * w.class_tasks[c])
     demand = _demand(w, c)
@@ -116,10 +119,10 @@ def _compute_class(w: World, m: Machine, s: State, p: Play, c: int) -> None:
     p.class_live[at + 2] = np.float32(demand / free if demand < free else 1.0)
 
 
-@kernel
+@inline
 def class_fits(w: World, m: Machine, s: State, p: Play, c: int) -> bool:
     """Whether class c fits now; it is asked once for each state of the machine, and class_live is brought up to date."""
-    stamp = s.count[STARTS] + p.number[ENDED] + 1
+    stamp = machine_stamp(s, p)
     if p.class_stamp[c] != stamp or p.number[GANG] != NOBODY:
         _compute_class(w, m, s, p, c)
         p.class_stamp[c] = stamp
@@ -131,44 +134,79 @@ def shown_jobs(k: Task, p: Play) -> int:
     return min(p.number[WAITING], k.config[WINDOW])
 
 
+@kernel
+def _close_gap(p: Play, out: F32, at: int, width: int, gap: int, rows: int) -> None:
+    """The job in row `gap` has left the window: the rows after it move up."""
+    for f in range(at + gap * width, at + (rows - 1) * width):
+        out[f] = out[f + width]
+    for q in range(gap, rows - 1):
+        p.row_job[q] = p.row_job[q + 1]
+        p.row_class[q] = p.row_class[q + 1]
+        p.row_submit[q] = p.row_submit[q + 1]
+
+
 @inline
-def lies_ahead(w: World, s: State) -> bool:
-    """Whether there is an event to wait for."""
-    return s.count[EVENTS] > 0 or s.count[ARRIVED] < w.sizes[NUM_JOBS]
+def _open_row(w: World, k: Task, p: Play, out: F32, base: int, q: int, j: int) -> None:
+    """Show job j in row q: what of it never changes, and what seldom matters."""
+    p.row_job[q] = j
+    p.row_class[q] = w.job_class[j]
+    p.row_submit[q] = w.submit[j]
+    for f in range(NUM_JOB_FIXED):
+        out[base + f] = k.token[j * NUM_JOB_FIXED + f]
+    out[base + NUM_JOB_FIXED + 4] = np.float32(0.0)
+    out[base + NUM_JOB_FIXED + 5] = np.float32(1.0)
+    out[base + NUM_JOB_FIXED + 6] = np.float32(0.0)
 
 
 @kernel
-def _observe_jobs(w: World, m: Machine, s: State, k: Task, p: Play, out: F32, at: int, fresh: bool) -> int:
-    """Job tokens; returns how many of the jobs shown fit."""
+def _observe_jobs(w: World, m: Machine, s: State, k: Task, p: Play, out: F32, at: int, fresh: bool) -> None:
+    """Job tokens. Rows that hold the right job keep what does not change."""
     width = NUM_JOB_FIXED + NUM_JOB_LIVE + k.config[NUM_SCORES]
     shown = shown_jobs(k, p)
     now = s.clock[NOW]
-    per_usage = 1.0 / p.scalar[USAGE_SUM] if p.scalar[USAGE_SUM] > 0.0 else 0.0
+    known = 0 if fresh else p.number[SHOWN]
     fitting = 0
     for q in range(shown):
         j = p.waiting[q]
-        c = w.job_class[j]
-        fitting += class_fits(w, m, s, p, c)
         base = at + q * width
-        for f in range(NUM_JOB_FIXED):
-            out[base + f] = k.token[j * NUM_JOB_FIXED + f]
-        base += NUM_JOB_FIXED
-        wait = now - w.submit[j]
-        slack = k.deadline[j] - now - w.estimate[j]
-        out[base] = np.float32(wait / (wait + HALF_S))
+        if q < known and p.row_job[q] != j and q + 1 < known and p.row_job[q + 1] == j:
+            _close_gap(p, out, at, width, q, known)
+            known -= 1
+        if q >= known or p.row_job[q] != j:
+            _open_row(w, k, p, out, base, q, j)
+        c = p.row_class[q]
+        fitting += class_fits(w, m, s, p, c)
+        wait = np.float32(now - p.row_submit[q])
+        out[base + NUM_JOB_FIXED] = wait / (wait + np.float32(HALF_S))
         for f in range(NUM_CLASS_LIVE):
-            out[base + 1 + f] = p.class_live[c * NUM_CLASS_LIVE + f]
-        out[base + 4] = np.float32(p.usage[k.job_user[j]] * per_usage if k.job_user[j] >= 0 else 0.0)
-        out[base + 5] = np.float32(slack / (abs(slack) + HALF_S) if slack < np.inf else 1.0)
-        out[base + 6] = np.float32(0.0)
-        if p.number[GANG] == j:
-            out[base + 6] = np.float32(p.number[TASKS_LEFT] / w.class_tasks[c])
+            out[base + NUM_JOB_FIXED + 1 + f] = p.class_live[c * NUM_CLASS_LIVE + f]
     for f in range(at + shown * width, at + (k.config[WINDOW] if fresh else p.number[SHOWN]) * width):
         out[f] = np.float32(0.0)
     p.number[SHOWN] = shown
+    p.number[FITTING] = fitting
+    _observe_rare(w, s, k, p, out, at + NUM_JOB_FIXED + 4, width, shown)
     if k.config[NUM_SCORES] > 0 and shown > 0:
         _observe_scores(w, s, k, p, out, at + NUM_JOB_FIXED + NUM_JOB_LIVE, width, shown)
-    return fitting
+
+
+@inline
+def _observe_rare(w: World, s: State, k: Task, p: Play, out: F32, at: int, width: int, shown: int) -> None:
+    """The features user_usage, slack and current, of jobs with users, with deadlines, and of a gang that is being placed."""
+    if k.config[NUM_USERS] > 0:
+        per_usage = 1.0 / p.scalar[USAGE_SUM] if p.scalar[USAGE_SUM] > 0.0 else 0.0
+        for q in range(shown):
+            user = k.job_user[p.waiting[q]]
+            out[at + q * width] = np.float32(p.usage[user] * per_usage if user >= 0 else 0.0)
+    if k.config[DEADLINES]:
+        for q in range(shown):
+            j = p.waiting[q]
+            slack = k.deadline[j] - s.clock[NOW] - w.estimate[j]
+            out[at + 1 + q * width] = np.float32(slack / (abs(slack) + HALF_S) if slack < np.inf else 1.0)
+    if p.number[GANG] != NOBODY or p.number[SHOWN_GANG]:
+        for q in range(shown):
+            j = p.waiting[q]
+            left = p.number[TASKS_LEFT] / w.class_tasks[w.job_class[j]] if j == p.number[GANG] else 0.0
+            out[at + 2 + q * width] = np.float32(left)
 
 
 @kernel
@@ -196,30 +234,37 @@ def _observe_scores(w: World, s: State, k: Task, p: Play, out: F32, at: int, wid
 
 @kernel
 def _observe_hosts(w: World, m: Machine, s: State, k: Task, p: Play, out: F32, at: int, fresh: bool) -> None:
+    """Host tokens. Of hosts that were not touched since they were last shown, only the remaining time changes."""
     width = NUM_HOST_FIXED + NUM_HOST_LIVE
     now = s.clock[NOW]
     nodes = w.sizes[NUM_NODES]
-    gang = p.number[GANG]
-    for n in range(nodes):
-        base = at + n * width
-        if fresh:
-            for f in range(NUM_HOST_FIXED):
-                out[base + f] = k.host_token[n * NUM_HOST_FIXED + f]
-        base += NUM_HOST_FIXED
-        free = m.free_milli[n] * k.node_inverse[n * 3]
-        remaining = max(p.node_until[n] - now, 0.0)
-        out[base] = np.float32(free)
-        out[base + 1] = np.float32((w.node_cpu[n] - m.free_cpu[n]) * k.node_inverse[n * 3 + 1])
-        out[base + 2] = np.float32((w.node_mem[n] - m.free_mem[n]) * k.node_inverse[n * 3 + 2])
-        out[base + 3] = np.float32(remaining / (remaining + HALF_S))
-        out[base + 4] = np.float32(free if free < 1.0 else 0.0)
-        out[base + 5] = np.float32(0.0)
-        if gang != NOBODY:
-            c = w.job_class[gang]
-            out[base + 5] = np.float32(min(room_on(w, m, c, n), p.number[TASKS_LEFT]) / w.class_tasks[c])
     if fresh:
+        for n in range(nodes):
+            p.touched[n] = 1
+            for f in range(NUM_HOST_FIXED):
+                out[at + n * width + f] = k.host_token[n * NUM_HOST_FIXED + f]
+            out[at + n * width + NUM_HOST_FIXED + 5] = np.float32(0.0)
         for f in range(at + nodes * width, at + k.config[HOST_SLOTS] * width):
             out[f] = np.float32(0.0)
+    for n in range(nodes):
+        base = at + n * width + NUM_HOST_FIXED
+        remaining = np.float32(max(p.node_until[n] - now, 0.0))
+        out[base + 3] = remaining / (remaining + np.float32(HALF_S))
+        if p.touched[n]:
+            p.touched[n] = 0
+            free = m.free_milli[n] * k.node_inverse[n * 3]
+            out[base] = np.float32(free)
+            out[base + 1] = np.float32((w.node_cpu[n] - m.free_cpu[n]) * k.node_inverse[n * 3 + 1])
+            out[base + 2] = np.float32((w.node_mem[n] - m.free_mem[n]) * k.node_inverse[n * 3 + 2])
+            out[base + 4] = np.float32(free if free < 1.0 else 0.0)
+    gang = p.number[GANG]
+    if gang != NOBODY or p.number[SHOWN_GANG]:
+        for n in range(nodes):
+            part = 0.0
+            if gang != NOBODY:
+                c = w.job_class[gang]
+                part = min(room_on(w, m, c, n), p.number[TASKS_LEFT]) / w.class_tasks[c]
+            out[at + n * width + NUM_HOST_FIXED + 5] = np.float32(part)
 
 
 @inline
@@ -231,16 +276,23 @@ def room_on(w: World, m: Machine, c: int, n: int) -> int:
 
 
 @kernel
-def _observe_lookahead(s: State, k: Task, p: Play, out: F32, at: int, fresh: bool) -> None:
+def observe_lookahead(s: State, k: Task, p: Play, out: F32, at: int, fresh: bool) -> None:
     """When capacity comes free: remaining expected busy time of each unit ÷ time scale, cut to [0, 1], in one of four views."""
     units = k.config[UNITS]
     mode = k.config[LOOKAHEAD]
     now = s.clock[NOW]
     per_scale = 1.0 / k.scale[TIME_SCALE]
-    if mode in (PER_GPU, SORTED):
-        source = p.unit_sorted if mode == SORTED else p.unit_until
+    if mode == PER_GPU:
         for u in range(units):
-            out[at + u] = np.float32(min(max((source[u] - now) * per_scale, 0.0), 1.0))
+            out[at + u] = np.float32(min(max((p.unit_until[u] - now) * per_scale, 0.0), 1.0))
+        return
+    if mode == SORTED:
+        u = at
+        for run in range(p.number[RUNS]):
+            share = np.float32(min(max((p.run_until[run] - now) * per_scale, 0.0), 1.0))
+            for _ in range(p.run_units[run]):
+                out[u] = share
+                u += 1
         return
     if mode == OFF and not fresh:
         return
@@ -259,8 +311,8 @@ def _observe_lookahead(s: State, k: Task, p: Play, out: F32, at: int, fresh: boo
 
 
 @kernel
-def _observe_global(w: World, m: Machine, s: State, k: Task, p: Play, out: F32, at: int, fitting: int, fresh: bool) -> None:
-    _sum_free(w, m, s, p)
+def _observe_global(w: World, m: Machine, s: State, k: Task, p: Play, out: F32, at: int, fresh: bool) -> None:
+    sum_free(w, m, s, p)
     waiting = float(p.number[WAITING])
     running = float(p.number[ON_MACHINE])
     out[at] = np.float32(waiting / (waiting + HALF_JOBS))
@@ -269,14 +321,24 @@ def _observe_global(w: World, m: Machine, s: State, k: Task, p: Play, out: F32, 
     for resource in range(3):
         total = k.scale[ALL_GPU + resource]
         out[at + 3 + resource] = np.float32(1.0 - p.scalar[FREE_GPU + resource] / total if total > 0.0 else 0.0)
-    out[at + 10] = np.float32(fitting / k.config[WINDOW])
+    out[at + 10] = np.float32(p.number[FITTING] / k.config[WINDOW])
     if fresh or p.scalar[TIME_SHOWN] != s.clock[NOW]:
         p.scalar[TIME_SHOWN] = s.clock[NOW]
-        day = 2.0 * np.pi / DAY_S * (s.clock[NOW] + k.scale[EPOCH])
-        out[at + 6] = np.float32(np.sin(day))
-        out[at + 7] = np.float32(np.cos(day))
-        out[at + 8] = np.float32(np.sin(day / 7.0))
-        out[at + 9] = np.float32(np.cos(day / 7.0))
+        _observe_calendar(s.clock[NOW] + k.scale[EPOCH], out, at + 6)
+
+
+@inline
+def _observe_calendar(time: float, out: F32, at: int) -> None:
+    """Sine and cosine of the time of day and of week. A day's angle is seven times the week's, so one pair gives the other."""
+    week = 2.0 * np.pi * (time / WEEK_S - np.floor(time / WEEK_S))
+    sine, cosine = np.sin(week), np.cos(week)
+    sine_2, cosine_2 = 2.0 * sine * cosine, cosine * cosine - sine * sine
+    sine_3, cosine_3 = sine_2 * cosine + cosine_2 * sine, cosine_2 * cosine - sine_2 * sine
+    sine_4, cosine_4 = 2.0 * sine_2 * cosine_2, cosine_2 * cosine_2 - sine_2 * sine_2
+    out[at] = np.float32(min(max(sine_3 * cosine_4 + cosine_3 * sine_4, -1.0), 1.0))
+    out[at + 1] = np.float32(min(max(cosine_3 * cosine_4 - sine_3 * sine_4, -1.0), 1.0))
+    out[at + 2] = np.float32(sine)
+    out[at + 3] = np.float32(cosine)
 
 
 @kernel
@@ -284,57 +346,8 @@ def observe(w: World, m: Machine, s: State, k: Task, p: Play, out: F32, fresh: b
     """Write the observation into `out`. What has not changed is left alone unless it is fresh: not what was written to last time."""
     jobs_at = NUM_GLOBAL + k.config[UNITS]
     hosts_at = jobs_at + k.config[WINDOW] * (NUM_JOB_FIXED + NUM_JOB_LIVE + k.config[NUM_SCORES])
-    fitting = _observe_jobs(w, m, s, k, p, out, jobs_at, fresh)
-    _observe_global(w, m, s, k, p, out, 0, fitting, fresh)
-    _observe_lookahead(s, k, p, out, NUM_GLOBAL, fresh)
+    _observe_jobs(w, m, s, k, p, out, jobs_at, fresh)
+    _observe_global(w, m, s, k, p, out, 0, fresh)
+    observe_lookahead(s, k, p, out, NUM_GLOBAL, fresh)
     _observe_hosts(w, m, s, k, p, out, hosts_at, fresh)
-
-
-@kernel
-def mark_legal(w: World, m: Machine, s: State, k: Task, p: Play, mask: I8) -> None:
-    """Write which actions are legal: [Q+1] (job), [H+1] (host) or [Q+1 + Q*H] (joint: jobs, then hosts of each)."""
-    if k.config[PROBLEM] == HOST:
-        _mark_hosts(w, m, s, k, p, mask)
-        return
-    window = k.config[WINDOW]
-    shown = shown_jobs(k, p)
-    gang = p.number[GANG]
-    some = False
-    for q in range(shown):
-        j = p.waiting[q]
-        legal = True
-        if gang != NOBODY:
-            legal = j == gang
-        elif k.config[DISPATCH] != COMMIT:
-            legal = class_fits(w, m, s, p, w.job_class[j])
-        mask[q] = np.int8(legal)
-        some = some or legal
-    for q in range(shown, window):
-        mask[q] = np.int8(0)
-    may_wait = gang == NOBODY and lies_ahead(w, s) and (k.config[DISPATCH] != COMMIT or not some)
-    mask[window] = np.int8(may_wait or not some)  # something is always legal, also when the episode is over
-    if k.config[PROBLEM] == JOINT:
-        _mark_pairs(w, m, k, p, mask, shown)
-
-
-@kernel
-def _mark_hosts(w: World, m: Machine, s: State, k: Task, p: Play, mask: I8) -> None:
-    hosts = k.config[HOST_SLOTS]
-    gang = p.number[GANG]
-    for n in range(hosts):
-        mask[n] = np.int8(gang != NOBODY and n < w.sizes[NUM_NODES] and room_on(w, m, w.job_class[gang], n) > 0)
-    untouched = gang == NOBODY or p.number[TASKS_LEFT] == w.class_tasks[w.job_class[gang]]
-    mask[hosts] = np.int8(gang == NOBODY or (untouched and lies_ahead(w, s)))
-
-
-@kernel
-def _mark_pairs(w: World, m: Machine, k: Task, p: Play, mask: I8, shown: int) -> None:
-    window, hosts = k.config[WINDOW], k.config[HOST_SLOTS]
-    for q in range(window):
-        at = window + 1 + q * hosts
-        for n in range(hosts):
-            mask[at + n] = np.int8(0)
-        if q < shown and mask[q]:
-            c = w.job_class[p.waiting[q]]
-            for n in range(min(hosts, w.sizes[NUM_NODES])):
-                mask[at + n] = np.int8(room_on(w, m, c, n) > 0)
+    p.number[SHOWN_GANG] = p.number[GANG] != NOBODY

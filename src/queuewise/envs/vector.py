@@ -18,8 +18,7 @@ from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
 from queuewise.envs.building import build_arena
-from queuewise.envs.stepping import RUNS_ON, TERMINATED, TRUNCATED
-from queuewise.envs.table import F32
+from queuewise.envs.table import F32, TALLY
 from queuewise.evaluation.measure import measure
 from queuewise.evaluation.metrics import all_metrics
 
@@ -74,32 +73,31 @@ class QueuewiseVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
 
     def step(self, actions: NDArray[Any], out: F32 | None = None) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         """One step of every env. `out` [E, F] float32 receives the flat observations, and the observation returned is a view of it."""
-        self.batch.step(actions, out)
-        rows = self.batch.observations if out is None else out
-        over = self.batch.outcome != RUNS_ON
-        rewards = self.batch.rewards.copy()
-        terminated, truncated = self.batch.outcome == TERMINATED, self.batch.outcome == TRUNCATED
-        elapsed = self.batch.elapsed.copy() if self._copy else self.batch.elapsed
-        final = self._begin_anew(np.flatnonzero(over), over, out) if over.any() else {}
+        ended = self.batch.step(actions, out)
+        batch = self.batch
+        rows = batch.observations if out is None else out
+        rewards, elapsed, terminated, truncated = batch.rewards, batch.elapsed, batch.terminated, batch.truncated
+        if self._copy or ended:  # beginning anew overwrites them
+            rewards, elapsed, terminated, truncated = rewards.copy(), elapsed.copy(), terminated.copy(), truncated.copy()
+        final = self._begin_anew(terminated | truncated, out) if ended else {}
         return self._observation(rows, own=out is not None), rewards, terminated, truncated, self._info() | final | {"elapsed_s": elapsed}
 
-    def _begin_anew(self, ended: NDArray[np.int64], over: NDArray[np.bool_], out: F32 | None) -> dict[str, Any]:
+    def _begin_anew(self, over: NDArray[np.bool_], out: F32 | None) -> dict[str, Any]:
         """Note how these episodes ended and put their envs at the beginning of new ones."""
         rows = self.batch.observations if out is None else out
+        ended: list[int] = np.flatnonzero(over).tolist()
         final_obs = np.full(self.num_envs, None, object)
-        tallies: dict[str, NDArray[Any]] = {}
         metrics = np.full(self.num_envs, None, object)
         for e in ended:
             final_obs[e] = self._one(rows[e].copy())
-            for name, value in self.batch.tally(e).items():
-                tallies.setdefault(name, np.zeros(self.num_envs))[e] = value
             if self._metrics and len(self.batch.episode(e).workload):
                 metrics[e] = all_metrics(measure(self.batch.schedule(e)))
+        tallies = dict(zip(TALLY, np.where(over, self.batch.tallies, 0.0), strict=True))
         self.batch.begin(ended, [self.arena.draw(self._generators[e]) for e in ended], out)
-        final_info: dict[str, Any] = {"episode_tally": tallies, "_episode_tally": over.copy()}
+        final_info: dict[str, Any] = {"episode_tally": tallies, "_episode_tally": over}
         if self._metrics:
-            final_info |= {"metrics": metrics, "_metrics": over.copy()}
-        return {"final_obs": final_obs, "_final_obs": over.copy(), "final_info": final_info, "_final_info": over.copy()}
+            final_info |= {"metrics": metrics, "_metrics": over}
+        return {"final_obs": final_obs, "_final_obs": over, "final_info": final_info, "_final_info": over}
 
     def _one(self, row: F32) -> Any:
         return row if self._flat else self.arena.layout.parts(row)

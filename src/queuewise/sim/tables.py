@@ -142,10 +142,37 @@ view = _view_in_python if JIT_DISABLED else inline(_view_compiled)
 """The first elements of a column as an array, for sorting, copying or handing on."""
 
 
+@intrinsic
+def _prefetch(typingctx: Any, address: types.Integer) -> Any:
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        word = ir.IntType(32)
+        function = builder.module.declare_intrinsic(
+            "llvm.prefetch", [_POINTER], ir.FunctionType(ir.VoidType(), [_POINTER, word, word, word])
+        )
+        builder.call(function, [builder.inttoptr(args[0], _POINTER), *(ir.Constant(word, value) for value in (0, 3, 1))])
+        return context.get_dummy_value()
+
+    return types.none(types.intp), codegen
+
+
+def _prefetch_in_python(address: Any) -> None:
+    """Plain Python has no use for it."""
+
+
+def _prefetch_compiled(address: int) -> None:
+    _prefetch(address)  # type: ignore[call-arg]
+
+
+prefetch = _prefetch_in_python if JIT_DISABLED else inline(_prefetch_compiled)
+"""Ask for the cache line at an address, which will be needed soon."""
+
+
 def _as_table(table_type: TableType) -> Callable[..., Any]:
     @intrinsic
-    def as_table(typingctx: Any, addresses: types.Array) -> Any:
+    def as_table(typingctx: Any, addresses: types.Array | types.Integer) -> Any:
         def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+            if isinstance(sig.args[0], types.Integer):  # the address of the list of addresses
+                return builder.inttoptr(args[0], _POINTER)
             array = make_array(sig.args[0])(context, builder, value=args[0])
             return builder.bitcast(array.data, _POINTER)
 

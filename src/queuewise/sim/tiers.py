@@ -11,8 +11,8 @@ import numpy as np
 
 from queuewise.sim.compilation import inline, kernel, lowest_bit
 from queuewise.sim.machine import slots
-from queuewise.sim.pieces import put_tasks
-from queuewise.sim.state import RULE_OPTION, Machine, State, World
+from queuewise.sim.pieces import put_tasks, unplace
+from queuewise.sim.state import PLACED, RULE_OPTION, Machine, State, World
 from queuewise.sim.tables import view
 
 DEFRAGMENT, BALANCE = range(2)  # RULE_OPTION of `tier`
@@ -167,6 +167,20 @@ def place_by_tier(w: World, m: Machine, s: State, c: int) -> bool:
     if _most_on(w, m, s, c, number, fewest) >= w.class_tasks[c] and _search(w, m, s, c, number, fewest, False):
         return True
     return _most_on(w, m, s, c, number, fewest + 1) >= w.class_tasks[c] and _search(w, m, s, c, number, fewest + 1, True)
+
+
+@kernel
+def fits_second_tier(w: World, m: Machine, s: State, c: int) -> bool:
+    """Whether a gang fits on one node more than the fewest without raising fragmentation; the machine is left as it was."""
+    nodes = w.class_min_nodes[c] + 1
+    s.count[PLACED] = 0
+    if w.class_tasks[c] < nodes:
+        return False
+    number = _candidates(w, m, s, c, nodes)
+    if _most_on(w, m, s, c, number, nodes) < w.class_tasks[c] or not _search(w, m, s, c, number, nodes, True):
+        return False
+    unplace(w, m, s, c)
+    return True
 
 
 @kernel

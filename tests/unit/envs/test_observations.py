@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from players import play_episode, random_legal
 from queuewise.cluster.spec import Cluster, NodeGroup, build
-from queuewise.envs import QueuewiseEnv, QueuewiseVectorEnv
+from queuewise.envs import QueuewiseEnv, QueuewiseVectorEnv, drawing
 from queuewise.envs.features import GLOBAL, HOST_FIXED, HOST_LIVE, JOB_FIXED, JOB_LIVE
 from queuewise.errors import InputError
 from queuewise.workload.jobs import Workload
@@ -219,25 +219,43 @@ def test_jobs_and_hosts_in_one_decision() -> None:
         env.step([0, 0])
 
 
-def test_pictures() -> None:
-    env = make(render_mode="rgb_array")
+def test_the_picture_shows_who_holds_which_gpu_and_who_waits() -> None:
+    env = make(render_mode="rgb_array", time_scale_s=200.0)
     env.reset()
-    before = env.render()
-    env.step(0)
-    after = env.render()
-    assert before is not None
-    assert after is not None
-    assert before.shape == after.shape == (3 * 8 + 2 * WINDOW, 4 * 8, 3)
-    assert (before != after).any(axis=(1, 2)).nonzero()[0].tolist()[0] < 8  # the first node's row changed
+    empty = env.render()
+    env.step(0)  # job 0 on both GPUs of node 0, expected to stay for half the time scale
+    image = env.render()
+    assert empty is not None
+    assert image is not None
+    assert empty.shape == image.shape
+    top, left, cell, step = 2 * drawing.MARGIN + 6 * drawing.SCALE, drawing.MARGIN, drawing.CELL, drawing.CELL + drawing.GAP
+    for g, colour in enumerate([drawing.PALETTE[0], drawing.PALETTE[0], drawing.PAPER]):  # the node has no third GPU
+        assert tuple(image[top + cell - 1, left + g * step]) == colour
+    assert (empty[top : top + cell, left : left + cell] == drawing.EMPTY).all()
+    filled = (image[top : top + cell, left] == drawing.PALETTE[0]).all(axis=1)
+    assert filled.tolist() == [False] * (cell // 2) + [True] * (cell // 2)
+    window = image[top, left + 4 * step + drawing.MARGIN :]
+    assert tuple(window[0]) == drawing._faint(drawing.PALETTE[1]), "job 1 waits and does not fit"
+
+
+def test_the_headline_of_a_picture_is_legible() -> None:
+    image = np.full((20, 40, 3), drawing.PAPER, np.uint8)
+    drawing._write(image, 0, 0, "17")
+    dots = ["".join("#" if (pixel == drawing.INK).all() else "." for pixel in row[:21:3]) for row in image[:18:3]]
+    assert dots == [".#..###", "##....#", ".#...#.", ".#...#.", ".#...#.", "###..#."]
 
 
 def test_the_terminal_shows_nodes_and_window(capsys: pytest.CaptureFixture[str]) -> None:
     env = make(render_mode="human")
     env.reset()
     env.step(0)
-    text = capsys.readouterr().out
-    assert "0 0" in text.splitlines()[-4]
-    assert "1 2" in text.splitlines()[-1]
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()][-7:]
+    assert lines[0] == ["0d", "00:00:00", "25%", "q", "2"]
+    assert lines[1][1:] == ["00", "00"]
+    assert lines[2][1:] == ["··", "··"]
+    assert lines[4] == ["job", "size", "estimate", "waited", "fits"]
+    assert lines[5] == ["1", "8", "200", "s", "0", "s"]
+    assert lines[6] == ["2", "0.5", "300", "s", "0", "s", "yes"]
 
 
 def test_a_buffer_of_the_callers_receives_the_observations() -> None:

@@ -1,0 +1,94 @@
+"""Actions and masks: what an illegal action becomes, which action is the first bad one of a batch, and random legal ones."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from queuewise.envs.table import HOST, HOST_SLOTS, I8, JOINT, PROBLEM, WINDOW, Task
+from queuewise.sim.compilation import entry, inline, kernel
+
+BLOCK = 8  # actions of a mask that are counted together
+
+
+@inline
+def is_legal(k: Task, mask: I8, action: int, host: int) -> bool:
+    """Whether the mask allows the action, and the host of a joint one."""
+    if not mask[action]:
+        return False
+    if k.config[PROBLEM] != JOINT or action == k.config[WINDOW]:
+        return True
+    return mask[k.config[WINDOW] + 1 + action * k.config[HOST_SLOTS] + host] > 0
+
+
+@kernel
+def legal_instead(k: Task, mask: I8) -> tuple[int, int]:
+    """What is done in place of an illegal action: wait, or else the first legal one."""
+    wait = k.config[HOST_SLOTS] if k.config[PROBLEM] == HOST else k.config[WINDOW]
+    if mask[wait]:
+        return wait, 0
+    action = 0
+    while not mask[action]:
+        action += 1
+    host = 0
+    if k.config[PROBLEM] == JOINT:
+        while not mask[k.config[WINDOW] + 1 + action * k.config[HOST_SLOTS] + host]:
+            host += 1
+    return action, host
+
+
+@entry
+def first_illegal(mask, actions, num_actions, hosts, joint, outside_only) -> tuple[int, bool]:  # type: ignore[no-untyped-def]
+    """The first env whose action is outside the action space (and True), or is not legal (and False); -1 if there is none."""
+    for e in range(len(actions)):
+        action, host = actions[e, 0], actions[e, 1]
+        if action < 0 or action >= num_actions or host < 0 or host >= hosts:
+            return e, True
+    if outside_only:
+        return -1, False
+    for e in range(len(actions)):
+        action = actions[e, 0]
+        if not mask[e, action] or (joint and action != num_actions - 1 and not mask[e, num_actions + action * hosts + actions[e, 1]]):
+            return e, False
+    return -1, False
+
+
+@entry
+def draw_legal(mask, num_actions, hosts, joint, state, actions) -> None:  # type: ignore[no-untyped-def]
+    """A uniformly random legal action for every env (joint: a job, then one of its hosts). `state` [E] uint64 is stepped."""
+    for e in range(len(actions)):
+        row = mask[e]
+        actions[e, 0] = _draw(row, 0, num_actions, state, e)
+        actions[e, 1] = 0
+        if joint and actions[e, 0] != num_actions - 1:
+            actions[e, 1] = _draw(row, num_actions + actions[e, 0] * hosts, hosts, state, e)
+
+
+@inline
+def _count(row, first, last) -> int:  # type: ignore[no-untyped-def]
+    number = 0
+    for a in range(first, last):
+        number += row[a]
+    return number
+
+
+@kernel
+def _draw(row, first, length, state, e) -> int:  # type: ignore[no-untyped-def]
+    """The position of a legal one among `length` actions; blocks that do not hold it are passed over."""
+    x = state[e]
+    x ^= x << np.uint64(13)
+    x ^= x >> np.uint64(7)
+    x ^= x << np.uint64(17)
+    state[e] = x
+    left = np.int64((x >> np.uint64(11)) % np.uint64(_count(row, first, first + length)))
+    last = first + length
+    a = first
+    while a + BLOCK <= last:
+        number = _count(row, a, a + BLOCK)
+        if number > left:
+            break
+        left -= number
+        a += BLOCK
+    while a < last and left >= row[a]:
+        left -= row[a]
+        a += 1
+    return a - first
