@@ -130,6 +130,7 @@ class Batch:
         self.observations: F32 = np.zeros((size, layout.size), np.float32)
         self.mask: Bools = np.zeros((size, width), np.bool_)
         self.rewards: F64 = np.zeros(size)
+        self.outcome: I64 = np.zeros(size, np.int64)
         self.terminated: Bools = np.zeros(size, np.bool_)
         self.truncated: Bools = np.zeros(size, np.bool_)
         self.elapsed: F64 = np.zeros(size)
@@ -154,6 +155,7 @@ class Batch:
             hot=np.zeros(1, np.int64),
             actions=self._actions.reshape(-1),
             rewards=self.rewards,
+            outcome=self.outcome,
             terminated=self.terminated.view(np.int8),
             truncated=self.truncated.view(np.int8),
             elapsed=self.elapsed,

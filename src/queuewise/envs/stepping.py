@@ -359,6 +359,7 @@ def play(frame, envs, begins, fresh, num_envs) -> int:  # type: ignore[no-untype
             if outcome != RUNS_ON:
                 over += 1
                 _take_stock(s, p, f, e, num_envs)
+        f.outcome[e] = outcome
         f.terminated[e] = np.int8(outcome == TERMINATED)
         f.truncated[e] = np.int8(outcome == TRUNCATED)
         f.elapsed[e] = p.scalar[ELAPSED]

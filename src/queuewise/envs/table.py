@@ -129,6 +129,7 @@ class Frame(NamedTuple):
     hot: I64  # [1] bytes at the beginning of a block that are used at almost every step
     actions: I64  # [E*2] the action, and the host of a joint one
     rewards: F64  # [E]
+    outcome: I64  # [E] RUNS_ON, TERMINATED or TRUNCATED
     terminated: I8  # [E]
     truncated: I8  # [E]
     elapsed: F64  # [E]
