@@ -137,6 +137,14 @@ def snapshots(results: Results) -> str:
     return table(["policy", "nodes", "jobs", "best, µs", "median, µs"], rows)
 
 
+def environments(results: Results) -> str:
+    rows = []
+    for row in results["environments"]["cases"]:
+        figures = [f"{row['nodes']}", f"{row['load']:g}", f"{row['mean_waiting']:.1f}", f"{row['threads']}", f"{row['steps_per_s']:,.0f}"]
+        rows.append([*figures, f"{row['bytes_per_env'] / 1024:.0f}"])
+    return table(["nodes × 8 GPUs", "load", "jobs waiting", "threads", "steps/s", "KiB an env"], rows, left=0)
+
+
 def growth_by_jobs(results: Results) -> str:
     """The first and the last point of each line, beside what n log n would have made of the first."""
     rows = []
@@ -201,6 +209,7 @@ TABLES: dict[str, Callable[[Results], str]] = {
         growth_by_queue,
         reading,
         drawing,
+        environments,
     )
 }
 

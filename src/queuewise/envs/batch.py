@@ -19,6 +19,7 @@ from queuewise.envs.actions import draw_legal, first_illegal
 from queuewise.envs.crew import Crew
 from queuewise.envs.episodes import Episode
 from queuewise.envs.features import Layout
+from queuewise.envs.published import publish
 from queuewise.envs.settings import TaskSettings
 from queuewise.envs.stepping import CACHE_LINE, play
 from queuewise.envs.table import F32, F64, I32, I64, Frame, Output, Play
@@ -207,7 +208,10 @@ class Batch:
         return self._crew.total(self._play, self._shares, False, fresh)
 
     def _play(self, envs: I64, begins: bool, fresh: bool) -> int:
-        return play(self._call, envs, begins, fresh, self.size)
+        ended: int = play(self._call, envs, begins, fresh, self.size)
+        if self.layout.view != "tokens":
+            publish(self._call, envs)
+        return ended
 
     def _aim(self, observations: F32) -> bool:
         """Let observations go to this buffer [E, F]; True if it is not the one that holds the last ones."""

@@ -1,7 +1,8 @@
 """The observation vectors of published schedulers, as options: `view="rltune"` and so on. docs/mdp.md gives formulas and differences.
 
-A view is a name and a shape in features.py, rows of what never changes (`lay_out_view`), and a kernel that writes the rest. Rows are
-copied whole at every step: these views are there to compare with, the tokens of task.py are the fast ones.
+A view is a name and a shape in features.py, rows of what never changes (`lay_out_view`), and a kernel that writes the rest, in a call of
+its own (`publish`), so that whoever does not use them need not compile them. Rows are copied whole at every step: these views are there
+to compare with, the tokens of task.py are the fast ones.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ from queuewise.envs.table import (
     ALL_GPU,
     F32,
     F64,
-    FITTING,
     FREE_GPU,
     GANG,
     HORIZON,
     HOST_SLOTS,
     I64,
+    LISTS,
     NOBODY,
     UNITS,
     VIEW,
@@ -28,16 +29,20 @@ from queuewise.envs.table import (
     WINDOW,
     Play,
     Task,
+    as_frame,
+    as_output,
+    as_play,
+    as_task,
 )
 from queuewise.envs.task import class_fits, machine_stamp, observe_lookahead, shown_jobs, sum_free
-from queuewise.sim.compilation import inline, kernel
+from queuewise.sim.compilation import entry, inline, kernel
 from queuewise.sim.machine import WHOLE, slots
-from queuewise.sim.state import NOW, NUM_CLASSES, NUM_NODES, Machine, State, World
+from queuewise.sim.state import NOW, NUM_CLASSES, NUM_NODES, Machine, State, World, as_machine, as_state, as_world
 from queuewise.sim.tables import view
 from queuewise.sim.tiers import fits_second_tier
 from queuewise.workload.jobs import Workload
 
-TOKENS, GPU_OPTIMIZER, DRL_SCHEDULER, LSF, RLTUNE, RLSCHEDULER = range(len(VIEWS))
+GPU_OPTIMIZER, DRL_SCHEDULER, LSF, RLTUNE, RLSCHEDULER = range(1, len(VIEWS))  # 0: tokens
 ALMOST_ONE, ALMOST_ZERO = 1.0 - 1e-5, 1e-5
 LONGEST_WAIT_S = 12 * 3600.0  # of rltune and rlscheduler
 MOST_PRIORITY = 10.0  # of gpu-optimizer
@@ -95,10 +100,20 @@ def pool_groups(world: World, name: str) -> I64:
     return np.unique(allows, axis=0, return_inverse=True)[1].ravel().astype(np.int64)
 
 
+@entry
+def publish(frame, envs) -> None:  # type: ignore[no-untyped-def]
+    """Write the vectors of these envs, which have just been begun or stepped."""
+    f = as_frame(frame)
+    for i in range(len(envs)):
+        at = envs[i] * LISTS
+        w, m, s = as_world(f.lists[at]), as_machine(f.lists[at + 1]), as_state(f.lists[at + 3])
+        k, p, o = as_task(f.lists[at + 4]), as_play(f.lists[at + 5]), as_output(f.lists[at + 6])
+        _observe(w, m, s, k, p, o.observation)
+
+
 @kernel
-def observe_published(w: World, m: Machine, s: State, k: Task, p: Play, out: F32) -> None:
-    """Write the vector of the view."""
-    _note_window(w, m, s, k, p)
+def _observe(w: World, m: Machine, s: State, k: Task, p: Play, out: F32) -> None:
+    """Write the vector of the view; `note_window` has been called."""
     sum_free(w, m, s, p)
     window = k.config[WINDOW]
     name = k.config[VIEW]
@@ -124,18 +139,6 @@ def observe_published(w: World, m: Machine, s: State, k: Task, p: Play, out: F32
         for q in range(shown_jobs(k, p)):
             out[8 * q] = np.float32(min((s.clock[NOW] - p.row_submit[q]) / LONGEST_WAIT_S, ALMOST_ONE))
             out[8 * q + 7] = np.float32(ALMOST_ONE if class_fits(w, m, s, p, p.row_class[q]) else ALMOST_ZERO)
-
-
-@kernel
-def _note_window(w: World, m: Machine, s: State, k: Task, p: Play) -> None:
-    """What masks and rewards want to know of the jobs shown."""
-    fitting = 0
-    for q in range(shown_jobs(k, p)):
-        j = p.waiting[q]
-        p.row_class[q] = w.job_class[j]
-        p.row_submit[q] = w.submit[j]
-        fitting += class_fits(w, m, s, p, w.job_class[j])
-    p.number[FITTING] = fitting
 
 
 @inline

@@ -12,7 +12,6 @@ from queuewise.envs.accounts import note_arrival, note_end, note_start, open_boo
 from queuewise.envs.actions import is_legal, legal_instead
 from queuewise.envs.closing import close_books
 from queuewise.envs.masks import mark_legal
-from queuewise.envs.published import TOKENS, observe_published
 from queuewise.envs.table import (
     BEGUN,
     BLOCKING,
@@ -48,6 +47,7 @@ from queuewise.envs.table import (
     STEPS,
     TASKS_LEFT,
     TERMINAL,
+    TOKENS,
     VIEW,
     WAIT_SUM,
     WAITING,
@@ -60,7 +60,7 @@ from queuewise.envs.table import (
     as_play,
     as_task,
 )
-from queuewise.envs.task import class_fits, observe, room_on, shown_jobs
+from queuewise.envs.task import class_fits, note_window, observe, room_on, shown_jobs
 from queuewise.sim.compilation import entry, inline, kernel
 from queuewise.sim.conservative import plan_queue
 from queuewise.sim.kernel import backfill_queue, next_instant, reserve_bound
@@ -366,6 +366,6 @@ def play(frame, envs, begins, fresh, num_envs) -> int:  # type: ignore[no-untype
         if k.config[VIEW] == TOKENS:
             observe(w, m, s, k, p, o.observation, fresh or begins)
         else:
-            observe_published(w, m, s, k, p, o.observation)
+            note_window(w, m, s, k, p)
         mark_legal(w, m, s, k, p, o.mask)
     return over

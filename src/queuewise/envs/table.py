@@ -29,6 +29,7 @@ Records = NDArray[np.void]  # FACTS
 JOB, HOST, JOINT = range(3)
 MASK, COMMIT = range(2)
 OFF, PER_GPU, SORTED, CDF = range(4)
+TOKENS = 0  # VIEW: any other number is a published one
 NO_CAP = -1  # MAX_STEPS without a limit
 NOTHING, WAIT_MEAN, JCT_MEAN, SLOWDOWN_MEAN, BOUNDED_SLOWDOWN_MEAN, UTILISATION_MEAN = range(6)  # RELATIVE_TO
 # Task.scale

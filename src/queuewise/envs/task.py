@@ -45,7 +45,7 @@ from queuewise.envs.table import (
     Task,
 )
 from queuewise.policies.ordering import score_live
-from queuewise.sim.compilation import inline, kernel
+from queuewise.sim.compilation import inline, kernel, seldom
 from queuewise.sim.machine import slots, slots_up_to
 from queuewise.sim.placement import fits
 from queuewise.sim.state import (
@@ -105,7 +105,7 @@ def sum_free(w: World, m: Machine, s: State, p: Play) -> None:
     p.scalar[FREE_MEM] = mem
 
 
-@kernel
+@seldom
 def _compute_class(w: World, m: Machine, s: State, p: Play, c: int) -> None:
     sum_free(w, m, s, p)
     at = c * NUM_CLASS_LIVE
@@ -351,3 +351,15 @@ def observe(w: World, m: Machine, s: State, k: Task, p: Play, out: F32, fresh: b
     observe_lookahead(s, k, p, out, NUM_GLOBAL, fresh)
     _observe_hosts(w, m, s, k, p, out, hosts_at, fresh)
     p.number[SHOWN_GANG] = p.number[GANG] != NOBODY
+
+
+@kernel
+def note_window(w: World, m: Machine, s: State, k: Task, p: Play) -> None:
+    """What masks and rewards want to know of the jobs shown, where `observe` is not called."""
+    fitting = 0
+    for q in range(shown_jobs(k, p)):
+        j = p.waiting[q]
+        p.row_class[q] = w.job_class[j]
+        p.row_submit[q] = w.submit[j]
+        fitting += class_fits(w, m, s, p, w.job_class[j])
+    p.number[FITTING] = fitting

@@ -82,21 +82,45 @@ class _HelperLowering(NativeLowering):
         return True
 
 
+@register_pass(mutates_CFG=True, analysis_only=False)
+class _SeldomLowering(_HelperLowering):
+    """The same for a helper of which there shall be one copy."""
+
+    _name = "seldom_lowering"
+
+    def run_pass(self, state: Any) -> bool:
+        super().run_pass(state)
+        state.library.get_function(state.cr.fndesc.llvm_func_name).add_function_attribute("noinline")
+        return True
+
+
 class _HelperCompiler(CompilerBase):
     """Numba optimises every function together with all it calls, again at each level of calls; a helper leaves that to the entry.
 
     With some sixty helpers, ten deep, this is the difference between seconds and minutes of compilation.
     """
 
+    lowering: type[NativeLowering] = _HelperLowering
+
     def define_pipelines(self) -> list[Any]:
         pipeline = DefaultPassBuilder.define_nopython_pipeline(self.state)
-        pipeline.passes = [(_HelperLowering, text) if step is NativeLowering else (step, text) for step, text in pipeline.passes]
+        pipeline.passes = [(self.lowering, text) if step is NativeLowering else (step, text) for step, text in pipeline.passes]
         return [pipeline]
+
+
+class _SeldomCompiler(_HelperCompiler):
+    lowering = _SeldomLowering
 
 
 def kernel(function: F) -> F:
     """Compile a helper that only other kernels call."""
     return numba.njit(error_model="numpy", nogil=True, pipeline_class=_HelperCompiler)(function)  # type: ignore[return-value]
+
+
+def seldom(function: F) -> F:
+    """Compile a large helper that few policies need: a call of it costs more, and its code is there once instead of at every call."""
+    options = {"error_model": "numpy", "nogil": True, "forceinline": False}  # said, because Numba hands a caller's options down
+    return numba.njit(pipeline_class=_SeldomCompiler, **options)(function)  # type: ignore[call-overload]
 
 
 def reduction(function: F) -> F:

@@ -7,7 +7,7 @@ fragmentation is the mean over the workload's task types, weighted by how often 
 
 from __future__ import annotations
 
-from queuewise.sim.compilation import inline, kernel
+from queuewise.sim.compilation import inline, kernel, seldom
 from queuewise.sim.machine import WHOLE, give, slots, take, take_share
 from queuewise.sim.pieces import group_by_node, note_piece
 from queuewise.sim.state import GPU_STRIDE, NUM_TYPES, Machine, State, World
@@ -50,7 +50,7 @@ def _fragment(w: World, m: Machine, n: int, t: int) -> int:
     return useless if found else m.free_milli[n]
 
 
-@kernel
+@seldom
 def place_least_fragmenting(w: World, m: Machine, s: State, c: int) -> None:
     """Place a gang that fits, task by task, by the least increase of fragmentation."""
     for _ in range(w.class_tasks[c]):

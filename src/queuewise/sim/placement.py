@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from queuewise.sim.compilation import caller_by_address, inline, kernel
+from queuewise.sim.compilation import caller_by_address, inline, kernel, seldom
 from queuewise.sim.fragmentation import place_least_fragmenting
 from queuewise.sim.machine import WHOLE, free_primary, has_room, lowest_in_bucket, slots, total_primary
 from queuewise.sim.pieces import group_by_node, nodes_used, put_tasks, unplace
@@ -118,7 +118,7 @@ def _choose(w: World, m: Machine, rule: int, c: int, remaining: int) -> int:
     return best
 
 
-@kernel
+@seldom
 def _choose_random(w: World, s: State, m: Machine, c: int, draw: int) -> int:
     """A node with room, drawn uniformly: scans, because every node counts once."""
     allowed = s.scratch_nodes
