@@ -242,7 +242,7 @@ def test_the_headline_of_a_picture_is_legible() -> None:
     image = np.full((20, 40, 3), drawing.PAPER, np.uint8)
     drawing._write(image, 0, 0, "17")
     dots = ["".join("#" if (pixel == drawing.INK).all() else "." for pixel in row[:21:3]) for row in image[:18:3]]
-    assert dots == [".#..###", "##....#", ".#...#.", ".#...#.", ".#...#.", "###..#."]
+    assert dots == [".#..###", "##....#", ".#....#", ".#...#.", ".#...#.", "###..#."]
 
 
 def test_the_terminal_shows_nodes_and_window(capsys: pytest.CaptureFixture[str]) -> None:
