@@ -41,7 +41,8 @@ def stays(schedule: Schedule) -> list[Stay]:
 @given(cases(), policies(), dispatches)
 def test_nothing_impossible_happens_and_nothing_is_lost(case: Case, policy: str, dispatch: str) -> None:
     s = replay(case, policy, dispatch)
-    assert violations(case.workload, case.cluster, s.start, s.end, s.status, stays(s), kill_at_limit=case.kill_at_limit) == []
+    options = {"kill_at_limit": case.kill_at_limit, "policy": policy}
+    assert violations(case.workload, case.cluster, s.start, s.end, s.status, s.preemptions, stays(s), **options) == []
 
 
 @quick

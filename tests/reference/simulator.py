@@ -37,7 +37,7 @@ class Result:
     end: Floats  # [J] inf if it never ended
     status: NDArray[np.int8]  # [J]
     preemptions: NDArray[np.int32]  # [J] times stopped
-    runs: list[Stay]  # sorted
+    runs: list[Stay]  # by job, then as they happened
 
     @property
     def pieces(self) -> list[tuple[int, int, int, int]]:
@@ -150,7 +150,7 @@ class Simulator:
             self.clock.step()
         assert not self.running
         stops = np.array([job.stops for job in self.jobs], dtype=np.int32)
-        return Result(self.first_start, self.end, self.status, stops, sorted(self.runs))
+        return Result(self.first_start, self.end, self.status, stops, sorted(self.runs, key=lambda run: run[0]))
 
     # --- arrivals and completions
 
