@@ -22,7 +22,7 @@ from queuewise.workload.jobs import Workload
 from reference import stopping
 from reference.state import WHOLE, Job, Machine, Run, make_jobs
 
-QUEUED, DONE, REJECTED, KILLED, FAILED = 1, 3, 4, 5, 6
+QUEUED, DONE, REJECTED, KILLED, FAILED = 1, 3, 4, 5, 7
 
 
 @dataclass(frozen=True)
