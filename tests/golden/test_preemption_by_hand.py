@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from comparison import stays
-from hand_cases import HAND_CASES, HandCase
+from hand_cases import DONE, HAND_CASES, INF, HandCase
 from queuewise.policies import simulate
 
 
@@ -18,3 +18,5 @@ def test_by_hand(case: HandCase) -> None:
     runs = [(*run, tuple(node for *_, node in own)) for run, own in itertools.groupby(pieces, key=lambda piece: piece[:3])]
     assert runs == case.runs
     assert schedule.status.tolist() == case.expected_status
+    last = [max(end for job, _, end, _ in runs if job == j) for j in range(len(case.workload))]
+    assert schedule.end.tolist() == [end if status == DONE else INF for end, status in zip(last, case.expected_status, strict=True)]

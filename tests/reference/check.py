@@ -131,15 +131,16 @@ def check_life(job: Job, life: Life, rules: Rules, kill_at_limit: bool) -> Itera
     j, runs = job.index, life.runs
     if life.status not in (QUEUED, FAILED, KILLED if kill_at_limit and job.runtime > job.requested else DONE):
         yield f"job {j} has status {life.status}"
-    if life.status == QUEUED and (not rules.some_node_is_lost or np.isfinite(life.end)):
-        yield f"job {j} is still queued with an end at {life.end}, or although all nodes come back"
+    if life.status == QUEUED and not rules.some_node_is_lost:
+        yield f"job {j} is still queued although all nodes come back"
     if life.status != QUEUED and not runs:
         yield f"job {j} has never run but has status {life.status}"
     if life.start != (runs[0][0].start if runs else math.inf) or not life.start >= life.submit:
         yield f"job {j}: submitted at {life.submit}, started at {life.start}"
-    if life.status != QUEUED and runs and life.end != runs[-1][0].end:
-        yield f"job {j} ends at {life.end}, its last run at {runs[-1][0].end}"
-    if life.stops != len(runs) - (life.status in (DONE, KILLED)):
+    finished = life.status in (DONE, KILLED)
+    if runs and life.end != (runs[-1][0].end if finished else math.inf):
+        yield f"job {j} with status {life.status} ends at {life.end}, its last run at {runs[-1][0].end}"
+    if life.stops != len(runs) - finished:
         yield f"job {j} has {len(runs)} runs and status {life.status} but was stopped {life.stops} times"
     for one, next_one in itertools.pairwise(runs):
         if next_one[0].start < one[0].end:
