@@ -154,7 +154,8 @@ def policies(draw: st.DrawFn) -> str:
 
 @st.composite
 def preemptive_policies(draw: st.DrawFn) -> str:
-    return draw(st.sampled_from(PREEMPTIVE + ALSO_PREEMPTIVE)) + draw(st.sampled_from(("", *(f"@{placement}" for placement in PLACEMENTS))))
+    name: str = draw(st.sampled_from(PREEMPTIVE + ALSO_PREEMPTIVE))
+    return name + draw(st.sampled_from(("", *(f"@{placement}" for placement in PLACEMENTS))))
 
 
 @st.composite

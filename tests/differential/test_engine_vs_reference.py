@@ -11,7 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from comparison import assert_same_schedule, gangs, mixture
+from agreement import assert_same_schedule
+from fixed_workloads import gangs, mixture
 from queuewise.cluster import load_cluster
 from queuewise.cluster.spec import Cluster, NodeGroup, build
 from queuewise.workload import load_workload

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from comparison import assert_same_schedule, crowd, gangs, mixture
+from agreement import assert_same_schedule
+from fixed_workloads import crowd, gangs, mixture
 from queuewise.cluster.conditions import Conditions, Failures, Outage, Preemption
 from queuewise.cluster.spec import NodeGroup, build
 from queuewise.workload.jobs import Workload

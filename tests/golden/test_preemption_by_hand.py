@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from comparison import stays
+from agreement import stays
 from hand_cases import DONE, HAND_CASES, INF, HandCase
 from queuewise.policies import simulate
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,7 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import reference
-from comparison import PERFECT, crowd, stays
+from agreement import PERFECT, stays
+from fixed_workloads import crowd
 from queuewise.cluster.conditions import Conditions, Outage, Preemption
 from queuewise.cluster.spec import NodeGroup, build
 from queuewise.policies import simulate
@@ -24,12 +26,12 @@ MONOTONE = ("first", "pack", "spread", "random", "fastest", "cheapest", "fgd")  
 
 
 def replay(case: Case, policy: str, conditions: Conditions = PERFECT, dispatch: str = "reorder") -> Schedule:
-    options = {"seed": case.seed, "kill_at_limit": case.kill_at_limit, "conditions": conditions}
+    options: dict[str, Any] = {"seed": case.seed, "kill_at_limit": case.kill_at_limit, "conditions": conditions}
     return simulate(case.workload, case.cluster, policy, dispatch=dispatch, estimates=case.estimate, **options)
 
 
 def problems(case: Case, policy: str, conditions: Conditions, s: Schedule) -> list[str]:
-    options = {"kill_at_limit": case.kill_at_limit, "policy": policy, "conditions": conditions}
+    options: dict[str, Any] = {"kill_at_limit": case.kill_at_limit, "policy": policy, "conditions": conditions}
     return violations(case.workload, case.cluster, s.start, s.end, s.status, s.preemptions, stays(s), **options)
 
 
@@ -175,7 +177,7 @@ def test_the_check_sees_what_is_wrong(spoil: str) -> None:
     if spoil == "a run is lost":
         rows = rest
     elif spoil == "a run ends late":
-        rows = rest + [(j, a, b + 0.5, *piece) for j, a, b, *piece in whole_run]
+        rows = rest + [(j, a, b + 0.5, n, t, g) for j, a, b, n, t, g in whole_run]
     elif spoil == "a run is twice":
         rows = rows + whole_run
     elif spoil == "a failed node is used":
@@ -186,7 +188,7 @@ def test_the_check_sees_what_is_wrong(spoil: str) -> None:
     else:
         stops[stopped] -= 1
     found = [Stay(j, n, t, g, a, b) for j, a, b, n, t, g in rows]
-    options = {"kill_at_limit": False, "policy": "srtf", "conditions": conditions}
+    options: dict[str, Any] = {"kill_at_limit": False, "policy": "srtf", "conditions": conditions}
     assert violations(case.workload, case.cluster, r.start, r.end, r.status, r.preemptions, stays_of(r), **options) == []
     assert violations(case.workload, case.cluster, r.start, r.end, r.status, stops, found, **options) != []
 

@@ -1,40 +1,12 @@
-"""The engine beside the reference: one schedule, job by job, run by run, GPU by GPU; and workloads that meet every rule."""
+"""Workloads, with their clusters, that meet every rule: the same in every run."""
 
 from __future__ import annotations
 
 import numpy as np
 
-import reference
-from queuewise.cluster.conditions import Conditions
 from queuewise.cluster.spec import NodeGroup, build
-from queuewise.policies import simulate
-from queuewise.sim.schedule import Schedule
-from queuewise.workload.estimates import estimate
 from queuewise.workload.jobs import Workload
-from reference.check import Stay
 from strategies import KIND_SETS, Case
-
-PERFECT = Conditions()
-
-
-def assert_same_schedule(case: Case, policy: str, dispatch: str = "reorder", conditions: Conditions = PERFECT) -> None:
-    options = {"dispatch": dispatch, "seed": case.seed, "kill_at_limit": case.kill_at_limit, "conditions": conditions}
-    predicted = estimate(case.workload, "predicted", case.seed).values if "qssf" in policy else None
-    expected = reference.simulate(case.workload, case.cluster, policy, estimate=case.estimate, predicted=predicted, **options)
-    found = simulate(case.workload, case.cluster, policy, estimates=case.estimate, **options)
-    label = f"{policy} {dispatch} {conditions}"
-    expected_pieces = [(job, start, end, *piece) for job, start, end, pieces in expected.runs for piece in pieces]
-    found_pieces = [(s.job, s.start, s.end, s.node, s.tasks, s.gpus) for s in stays(found)]
-    assert sorted(found_pieces) == sorted(expected_pieces), label
-    np.testing.assert_array_equal(found.status, expected.status, err_msg=label)
-    np.testing.assert_array_equal(found.start, expected.start, err_msg=label)
-    np.testing.assert_array_equal(found.end, expected.end, err_msg=label)
-    np.testing.assert_array_equal(found.preemptions, expected.preemptions, err_msg=label)
-
-
-def stays(schedule: Schedule) -> list[Stay]:
-    columns = (schedule.piece_job, schedule.piece_node, schedule.piece_tasks, schedule.piece_gpus, schedule.piece_start, schedule.piece_end)
-    return [Stay(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]
 
 
 def gangs() -> Case:
