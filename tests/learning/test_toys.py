@@ -97,8 +97,13 @@ def prefer_the_opposite(learner: Learner) -> None:
             parameter.neg_()
 
 
+def marked(training: str, problem: str, net: str) -> Any:
+    """Learning from a replay takes minutes on a busy machine."""
+    return pytest.param(training, problem, net, marks=[pytest.mark.slow] if training.startswith(("d3qn", "sac")) else [])
+
+
 @pytest.mark.parametrize(
-    ("training", "problem", "net"), [(name, *pair) for name in TRAINING if "-" not in name for pair in PAIRS] + OPTIONS
+    ("training", "problem", "net"), [marked(*case) for case in [(n, *pair) for n in TRAINING if "-" not in n for pair in PAIRS] + OPTIONS]
 )
 def test_solves_the_toy(training: str, problem: str, net: str) -> None:
     arena, optimum = toy(problem)
