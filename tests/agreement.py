@@ -2,24 +2,37 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 import reference
 from queuewise.cluster.conditions import Conditions
 from queuewise.policies import simulate
+from queuewise.sim.schedule import Schedule
 from queuewise.workload.estimates import estimate
+from reference.check import Stay
 from strategies import Case
 
+PERFECT = Conditions()
 
-def assert_same_schedule(case: Case, policy: str, dispatch: str, conditions: Conditions) -> None:
-    """Job by job and GPU by GPU."""
-    options = {"dispatch": dispatch, "seed": case.seed, "kill_at_limit": case.kill_at_limit, "conditions": conditions}
+
+def assert_same_schedule(case: Case, policy: str, dispatch: str = "reorder", conditions: Conditions = PERFECT) -> None:
+    """Job by job, run by run and GPU by GPU."""
+    options: dict[str, Any] = {"dispatch": dispatch, "seed": case.seed, "kill_at_limit": case.kill_at_limit, "conditions": conditions}
     predicted = estimate(case.workload, "predicted", case.seed).values if "qssf" in policy else None
     expected = reference.simulate(case.workload, case.cluster, policy, estimate=case.estimate, predicted=predicted, **options)
     found = simulate(case.workload, case.cluster, policy, estimates=case.estimate, **options)
     label = f"{policy} {dispatch} {conditions}"
+    expected_pieces = [(job, start, end, *piece) for job, start, end, pieces in expected.runs for piece in pieces]
+    found_pieces = [(s.job, s.start, s.end, s.node, s.tasks, s.gpus) for s in stays(found)]
+    assert sorted(found_pieces) == sorted(expected_pieces), label
     np.testing.assert_array_equal(found.status, expected.status, err_msg=label)
     np.testing.assert_array_equal(found.start, expected.start, err_msg=label)
     np.testing.assert_array_equal(found.end, expected.end, err_msg=label)
-    columns = (found.piece_job, found.piece_node, found.piece_tasks, found.piece_gpus)
-    assert sorted(zip(*(values.tolist() for values in columns), strict=True)) == expected.pieces, label
+    np.testing.assert_array_equal(found.preemptions, expected.preemptions, err_msg=label)
+
+
+def stays(schedule: Schedule) -> list[Stay]:
+    columns = (schedule.piece_job, schedule.piece_node, schedule.piece_tasks, schedule.piece_gpus, schedule.piece_start, schedule.piece_end)
+    return [Stay(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]

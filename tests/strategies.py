@@ -13,6 +13,7 @@ import numpy as np
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from queuewise.cluster.conditions import Conditions, Maintenance, Outage, Preemption
 from queuewise.cluster.spec import Cluster, NodeGroup, build
 from queuewise.workload.jobs import ANY_PARTITION, Workload
 
@@ -27,6 +28,8 @@ ORDERS = (
 BACKFILLS = ("none", "greedy", "easy", "easy-strict", "conservative")
 PLACEMENTS = ("first", "pack", "best", "pack:0", "pack:1", "spread", "random", "fastest", "cheapest", "tier", "tier:balance", "fgd")
 DISPATCHES = ("reorder", "commit")
+PREEMPTIVE = ("srtf", "las:4", "tiresias:2", "gittins:1", "priority-preempt", "defrag", "defrag:sjf")
+ALSO_PREEMPTIVE = ("las", "las:0.7", "tiresias", "tiresias:6.5", "gittins", "gittins:2.5", "defrag:random", "defrag:hrrn")
 
 INTEGER_GAPS = (0.0, 0.0, 0.0, 1.0, 2.0, 5.0)
 FRACTIONAL_GAPS = (0.0, 0.0, 0.1, 0.3, 1 / 3, 2.5)
@@ -144,3 +147,73 @@ def policies(draw: st.DrawFn) -> str:
     if draw(st.integers(0, 5)):
         name += "@" + draw(st.sampled_from(PLACEMENTS))
     return name
+
+
+# --- conditions
+
+
+@st.composite
+def preemptive_policies(draw: st.DrawFn) -> str:
+    name: str = draw(st.sampled_from(PREEMPTIVE + ALSO_PREEMPTIVE))
+    return name + draw(st.sampled_from(("", *(f"@{placement}" for placement in PLACEMENTS))))
+
+
+@st.composite
+def stopping_costs(draw: st.DrawFn) -> Preemption:
+    """Free, or with every cost there is."""
+    if draw(st.integers(0, 3)) == 0:
+        return Preemption()
+    seconds = st.sampled_from((0.0, 0.0, 1.0, 0.3))
+    per_gpu = st.sampled_from((0.0, 0.0, 0.5))
+    return Preemption(
+        mode=draw(st.sampled_from(("suspend", "kill"))),
+        quantum_s=draw(st.sampled_from((0.0, 0.0, 0.7, 2.0, 5.0))),
+        checkpoint_s=draw(seconds),
+        checkpoint_per_gpu_s=draw(per_gpu),
+        restart_s=draw(seconds),
+        restart_per_gpu_s=draw(per_gpu),
+        transfer_s=draw(seconds),
+        transfer_per_gpu_s=draw(per_gpu),
+        kind_factor=draw(st.sampled_from(({}, {"T4": 2.0}, {"T4": 0.5, "V100-16": 0.25, "A100-80": 3.3}))),
+        checkpoint_every_s=draw(st.sampled_from((float("inf"), 0.0, 0.7, 1.0, 3.0))),
+    )
+
+
+@st.composite
+def outages(draw: st.DrawFn, num_nodes: int, first: float) -> list[Outage]:
+    """Nodes that fail or drain, often at the same times, sometimes one after the other or for ever."""
+    found = []
+    for n in range(num_nodes):
+        time = first + draw(st.sampled_from((-1.0, 0.0, 1.0, 2.0, 3.3)))
+        for _ in range(draw(st.integers(0, 3))):
+            time += draw(st.sampled_from((0.0, 1.0, 2.0, 5.0, 0.3)))
+            end = time + draw(st.sampled_from((1.0, 2.0, 0.7, 10.0, 10.0, 10.0, float("inf"))))
+            found.append(Outage(node=n, start=time, end=end, kind=draw(st.sampled_from(("fail", "drain")))))
+            time = end
+            if time == float("inf"):
+                break
+    return found
+
+
+@st.composite
+def conditions(draw: st.DrawFn, case: Case) -> Conditions:
+    """Costs of stopping with or without outages."""
+    first = float(case.workload.submit[0])
+    num_nodes = case.cluster.num_nodes
+    if draw(st.booleans()):
+        return Conditions(preemption=draw(stopping_costs()))
+    if draw(st.integers(0, 4)) == 0:
+        start = first + draw(st.sampled_from((0.0, 2.0, 4.5)))
+        nodes = tuple(sorted(draw(st.sets(st.integers(0, num_nodes - 1)))))
+        window = Maintenance(
+            nodes=nodes, start=start, end=start + draw(st.sampled_from((1.0, 6.0))), notice_s=draw(st.sampled_from((0.0, 3.0)))
+        )
+        return Conditions(preemption=draw(stopping_costs()), maintenance=(window,), requeue=draw(st.booleans()))
+    found = tuple(draw(outages(num_nodes, first)))
+    return Conditions(preemption=draw(stopping_costs()), outages=found, requeue=draw(st.sampled_from((True, True, False))))
+
+
+@st.composite
+def troubled_cases(draw: st.DrawFn, *, max_jobs: int = 20) -> tuple[Case, Conditions]:
+    case = draw(cases(max_jobs=max_jobs))
+    return case, draw(conditions(case))

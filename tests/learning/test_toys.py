@@ -27,13 +27,22 @@ SOLVED = 1.005  # times the optimum
 JCT = (Term(name="jct", weight=1.0, per=("jobs",)),)
 PAIRS = [("job", "mlp"), ("job", "kernel"), ("job", "attn"), ("host", "mlp"), ("host", "hosts"), ("joint", "mlp"), ("joint", "joint")]
 PPO = {"num_envs": 16, "steps": 32, "minibatch": 128, "learning_rate": 3e-3, "entropy": 0.003, "gae_lambda": 0.95}
-REPLAY = {"num_envs": 6, "steps": 32, "first_frames": 384, "replay": 4096, "batch": 64, "learning_rate": 3e-3, "target_share": 0.02}
+REPLAY = {
+    "num_envs": 6,
+    "n_step": 1,
+    "steps": 32,
+    "first_frames": 384,
+    "replay": 4096,
+    "batch": 64,
+    "learning_rate": 3e-3,
+    "target_share": 0.02,
+}
 TRAINING: dict[str, dict[str, Any]] = {
     "ppo": {"ppo": PPO, "frames": 512 * 40},
-    "d3qn": {"algo": "d3qn", "d3qn": REPLAY, "frames": 192 * 40},
+    "d3qn": {"algo": "d3qn", "d3qn": REPLAY, "frames": 192 * 100},
     "sac": {"algo": "sac", "sac": REPLAY, "frames": 192 * 100},
-    "d3qn-noisy": {"algo": "d3qn", "d3qn": REPLAY | {"noisy": True}, "frames": 192 * 40},
-    "d3qn-distributions": {"algo": "d3qn", "d3qn": REPLAY | {"atoms": 21}, "frames": 192 * 40},
+    "d3qn-noisy": {"algo": "d3qn", "d3qn": REPLAY | {"noisy": True}, "frames": 192 * 100},
+    "d3qn-distributions": {"algo": "d3qn", "d3qn": REPLAY | {"atoms": 21}, "frames": 192 * 100},
 }
 OPTIONS = [(name, "job", "kernel") for name in TRAINING if "-" in name]  # of an algorithm: one network is enough
 
@@ -88,8 +97,13 @@ def prefer_the_opposite(learner: Learner) -> None:
             parameter.neg_()
 
 
+def marked(training: str, problem: str, net: str) -> Any:
+    """Learning from a replay takes minutes on a busy machine."""
+    return pytest.param(training, problem, net, marks=[pytest.mark.slow] if training.startswith(("d3qn", "sac")) else [])
+
+
 @pytest.mark.parametrize(
-    ("training", "problem", "net"), [(name, *pair) for name in TRAINING if "-" not in name for pair in PAIRS] + OPTIONS
+    ("training", "problem", "net"), [marked(*case) for case in [(n, *pair) for n in TRAINING if "-" not in n for pair in PAIRS] + OPTIONS]
 )
 def test_solves_the_toy(training: str, problem: str, net: str) -> None:
     arena, optimum = toy(problem)

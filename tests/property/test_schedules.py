@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from agreement import stays
 from queuewise.cluster.spec import NodeGroup, build
 from queuewise.policies import simulate
 from queuewise.sim.schedule import Schedule
 from queuewise.workload.jobs import ANY_PARTITION, Workload
-from reference.check import Stay, violations
+from reference.check import violations
 from strategies import DISPATCHES, ORDERS, Case, cases, policies
 
 quick = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
@@ -32,16 +34,12 @@ def assert_equal_schedules(a: Schedule, b: Schedule) -> None:
         np.testing.assert_array_equal(getattr(a, column), getattr(b, column), err_msg=column)
 
 
-def stays(schedule: Schedule) -> list[Stay]:
-    columns = (schedule.piece_job, schedule.piece_node, schedule.piece_tasks, schedule.piece_gpus, schedule.piece_start, schedule.piece_end)
-    return [Stay(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]
-
-
 @settings(quick, max_examples=300)
 @given(cases(), policies(), dispatches)
 def test_nothing_impossible_happens_and_nothing_is_lost(case: Case, policy: str, dispatch: str) -> None:
     s = replay(case, policy, dispatch)
-    assert violations(case.workload, case.cluster, s.start, s.end, s.status, stays(s), kill_at_limit=case.kill_at_limit) == []
+    options: dict[str, Any] = {"kill_at_limit": case.kill_at_limit, "policy": policy}
+    assert violations(case.workload, case.cluster, s.start, s.end, s.status, s.preemptions, stays(s), **options) == []
 
 
 @quick

@@ -1,11 +1,14 @@
 """An independent check of finished schedules: what must hold whatever the policy was.
 
 `violations` walks over the pieces of a schedule in time and lists everything that is impossible or lost. It trusts
-nothing but the input tables and the pieces; whether the schedule is the one the policy should have made is not its business.
+nothing but the input tables and the pieces; whether the schedule is the one the policy should have made is not its
+business. The policy's name says only what stopping means under it and in which order it meets the events of an instant.
 """
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -13,11 +16,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from queuewise.cluster.conditions import Conditions, Outage
 from queuewise.cluster.spec import Cluster
 from queuewise.workload.jobs import Workload
-from reference.state import WHOLE, Job, Machine, make_jobs
+from reference import stopping
+from reference.state import WHOLE, Job, Machine, Run, make_jobs
 
-DONE, REJECTED, KILLED = 3, 4, 5
+QUEUED, DONE, REJECTED, KILLED, FAILED = 1, 3, 4, 5, 7
 
 
 @dataclass(frozen=True)
@@ -32,61 +37,170 @@ class Stay:
     end: float
 
 
+@dataclass(frozen=True)
+class Life:
+    """All that a schedule says of one job."""
+
+    submit: float
+    start: float
+    end: float
+    status: int
+    stops: int
+    runs: list[list[Stay]]  # by time
+
+
 def violations(
     workload: Workload,
     cluster: Cluster,
     start: NDArray[np.float64],
     end: NDArray[np.float64],
     status: NDArray[np.int8],
+    stops: NDArray[np.int32],
     stays: Iterable[Stay],
     *,
     kill_at_limit: bool,
+    policy: str,
+    conditions: Conditions | None = None,
 ) -> list[str]:
-    """Everything wrong with a schedule without preemption, as sentences; empty if all is well."""
-    jobs = make_jobs(workload, Machine.of(cluster), np.zeros(len(workload)))
+    """Everything wrong with a schedule, as sentences; empty if all is well."""
+    conditions = conditions if conditions is not None else Conditions()
+    outages = conditions.outages_on(cluster, float(workload.submit[0]), float(workload.submit[-1])) if len(workload) else ()
+    jobs = make_jobs(workload, Machine.of(cluster), np.zeros(len(workload)), kill_at_limit=kill_at_limit)
     by_job: dict[int, list[Stay]] = defaultdict(list)
     for stay in stays:
         by_job[stay.job].append(stay)
     problems = [f"pieces of job {j}, which does not exist" for j in by_job if not 0 <= j < len(jobs)]
+    rules = Rules(conditions, outages, policy)
     for j, job in enumerate(jobs):
-        pieces, begin, finish, state = by_job.get(j, []), float(start[j]), float(end[j]), int(status[j])
-        if job.fewest is None:
-            problems += check_rejected(job, pieces, begin, finish, state)
-        else:
-            problems += check_finished(job, pieces, begin, finish, state, float(workload.submit[j]), kill_at_limit)
-    return problems + list(check_capacity(jobs, cluster, [stay for pieces in by_job.values() for stay in pieces]))
+        runs = runs_of(job, by_job.get(j, []))
+        life = Life(float(workload.submit[j]), float(start[j]), float(end[j]), int(status[j]), int(stops[j]), runs)
+        problems += check_rejected(job, life) if job.fewest is None else check_life(job, life, rules, kill_at_limit)
+    all_stays = [stay for pieces in by_job.values() for stay in pieces]
+    return problems + list(check_outages(all_stays, rules)) + list(check_capacity(jobs, cluster, all_stays))
 
 
-def check_rejected(job: Job, pieces: list[Stay], start: float, end: float, status: int) -> Iterator[str]:
-    if status != REJECTED:
-        yield f"job {job.index} can never run but has status {status}"
-    if pieces or np.isfinite(start) or np.isfinite(end):
+@dataclass(frozen=True)
+class Rules:
+    """What befalls jobs, and what stopping means."""
+
+    conditions: Conditions
+    outages: tuple[Outage, ...]
+    policy: str
+
+    def fails(self, nodes: set[int], time: float) -> bool:
+        """Whether one of these nodes goes down at this time."""
+        return any(o.kind == "fail" and o.start == time and o.node in nodes for o in self.outages)
+
+    @property
+    def suspends(self) -> bool:
+        return self.conditions.preemption.mode == "suspend" or self.policy.startswith("defrag")
+
+    @property
+    def starts_before_outages(self) -> bool:
+        """Whether a job may start on a node at the time at which it closes."""
+        return "easy-strict" in self.policy
+
+    @property
+    def some_node_is_lost(self) -> bool:
+        return any(o.end == math.inf for o in self.outages)
+
+
+def runs_of(job: Job, pieces: list[Stay]) -> list[list[Stay]]:
+    """The pieces run by run. Runs of no length at one instant cannot be told apart: as many tasks as the job has make a run."""
+    runs: list[list[Stay]] = []
+    for _, group in itertools.groupby(sorted(pieces, key=lambda p: (p.start, p.end)), key=lambda p: (p.start, p.end)):
+        run: list[Stay] = []
+        for piece in group:
+            run.append(piece)
+            if piece.start == piece.end and sum(p.tasks for p in run) == job.num_tasks:
+                runs.append(run)
+                run = []
+        if run:
+            runs.append(run)
+    return runs
+
+
+def check_rejected(job: Job, life: Life) -> Iterator[str]:
+    if life.status != REJECTED:
+        yield f"job {job.index} can never run but has status {life.status}"
+    if life.runs or life.stops or np.isfinite(life.start) or np.isfinite(life.end):
         yield f"job {job.index} can never run but has times or pieces"
 
 
-def check_finished(job: Job, pieces: list[Stay], start: float, end: float, status: int, submit: float, kill: bool) -> Iterator[str]:
+def check_life(job: Job, life: Life, rules: Rules, kill_at_limit: bool) -> Iterator[str]:
+    j, runs = job.index, life.runs
+    if life.status not in (QUEUED, FAILED, KILLED if kill_at_limit and job.runtime > job.requested else DONE):
+        yield f"job {j} has status {life.status}"
+    if life.status == QUEUED and not rules.some_node_is_lost:
+        yield f"job {j} is still queued although all nodes come back"
+    if life.status != QUEUED and not runs:
+        yield f"job {j} has never run but has status {life.status}"
+    if life.start != (runs[0][0].start if runs else math.inf) or not life.start >= life.submit:
+        yield f"job {j}: submitted at {life.submit}, started at {life.start}"
+    finished = life.status in (DONE, KILLED)
+    if runs and life.end != (runs[-1][0].end if finished else math.inf):
+        yield f"job {j} with status {life.status} ends at {life.end}, its last run at {runs[-1][0].end}"
+    if life.stops != len(runs) - finished:
+        yield f"job {j} has {len(runs)} runs and status {life.status} but was stopped {life.stops} times"
+    for one, next_one in itertools.pairwise(runs):
+        if next_one[0].start < one[0].end:
+            yield f"job {j} runs twice at {next_one[0].start}"
+    for run in runs:
+        yield from check_pieces(job, run)
+    yield from check_work(job, life, rules)
+
+
+def check_pieces(job: Job, run: list[Stay]) -> Iterator[str]:
+    """A run is whole, and its pieces are of the right shape and on allowed nodes."""
     j = job.index
-    killed = kill and job.runtime > job.requested
-    if status != (KILLED if killed else DONE):
-        yield f"job {j} has status {status}"
-    if not start >= submit:
-        yield f"job {j} starts at {start}, before its submission at {submit}"
-    if sum(p.tasks for p in pieces) != job.num_tasks:
-        yield f"job {j} has {job.num_tasks} tasks, its pieces {[p.tasks for p in pieces]}"
-        return
-    if any(p.start != start or p.end != end for p in pieces):
-        yield f"job {j}: its pieces do not start and end together"
-    for p in pieces:
+    if sum(p.tasks for p in run) != job.num_tasks:
+        yield f"job {j} has {job.num_tasks} tasks, its pieces at {run[0].start} {[p.tasks for p in run]}"
+    for p in run:
         if not job.demand.accepts[p.node]:
             yield f"job {j} stands on node {p.node}, which its kinds or partition exclude"
         expected_gpus = 1 if job.demand.is_share else p.tasks * job.demand.gpu // WHOLE
         if p.gpus.bit_count() != expected_gpus or (job.demand.is_share and p.tasks != 1):
             yield f"job {j}: {p.tasks} tasks on node {p.node} use {p.gpus.bit_count()} GPUs"
-    if not job.demand.is_share and len({p.node for p in pieces}) != len(pieces):
+    if run[0].end > run[0].start and not job.demand.is_share and len({p.node for p in run}) != len(run):
         yield f"job {j} has several pieces on one node"
-    length = (job.requested if killed else job.runtime) * job.factor_on({p.node for p in pieces})
-    if end != start + length:
-        yield f"job {j} runs from {start} to {end}, its work takes {length}"
+
+
+def check_work(job: Job, life: Life, rules: Rules) -> Iterator[str]:
+    """Every run does what the ones before have left; the last one of a finished job does all of it."""
+    costs = rules.conditions.preemption
+    finished = life.status in (DONE, KILLED)
+    for number, pieces in enumerate(life.runs, start=1):
+        nodes, start, end = {p.node for p in pieces}, pieces[0].start, pieces[0].end
+        begin = start + stopping.overhead(job, nodes, costs)
+        run = Run(start, begin, job.factor_on(nodes), [])
+        whole = begin + job.rem * run.factor
+        if finished and number == len(life.runs):
+            if end != whole:
+                yield f"job {job.index}: its last run ends at {end}, its work at {whole}"
+            return
+        if end > whole:
+            yield f"job {job.index} is stopped at {end}, after its work was done at {whole}"
+        failed = rules.fails(nodes, end)
+        if failed and not rules.conditions.requeue and not (life.status == FAILED and number == len(life.runs)):
+            yield f"job {job.index} goes on after the failure at {end}"
+        if life.status == FAILED and number == len(life.runs) and (not failed or rules.conditions.requeue):
+            yield f"job {job.index} has failed at {end} for no reason"
+        job.run = run
+        stopping.stop(job, end, costs, saved=not failed and rules.suspends)
+        job.last_nodes = nodes
+
+
+def check_outages(stays: list[Stay], rules: Rules) -> Iterator[str]:
+    """Nothing runs on a node that is down, nothing starts on one that is closed."""
+    last = max((stay.end for stay in stays), default=-math.inf)
+    for outage, stay in itertools.product([o for o in rules.outages if o.start <= last], stays):
+        if stay.node != outage.node:
+            continue
+        if outage.kind == "fail" and stay.start < outage.end and stay.end > outage.start:
+            yield f"job {stay.job} runs on node {stay.node} from {stay.start} to {stay.end}, which fails at {outage.start}"
+        at_the_same_time = stay.start == outage.start and not rules.starts_before_outages
+        if outage.start < stay.start < outage.end or at_the_same_time:
+            yield f"job {stay.job} starts at {stay.start} on node {stay.node}, closed from {outage.start} to {outage.end}"
 
 
 def check_capacity(jobs: list[Job], cluster: Cluster, stays: list[Stay]) -> Iterator[str]:

@@ -34,10 +34,10 @@ Stay = tuple[int, float, float, tuple[tuple[int, int, int], ...]]  # job, start,
 @dataclass(frozen=True)
 class Result:
     start: Floats  # [J] first start, inf if it never started
-    end: Floats  # [J] inf if it never ended
+    end: Floats  # [J] inf if it was never finished
     status: NDArray[np.int8]  # [J]
     preemptions: NDArray[np.int32]  # [J] times stopped
-    runs: list[Stay]  # sorted
+    runs: list[Stay]  # by job, then as they happened
 
     @property
     def pieces(self) -> list[tuple[int, int, int, int]]:
@@ -150,7 +150,7 @@ class Simulator:
             self.clock.step()
         assert not self.running
         stops = np.array([job.stops for job in self.jobs], dtype=np.int32)
-        return Result(self.first_start, self.end, self.status, stops, sorted(self.runs))
+        return Result(self.first_start, self.end, self.status, stops, sorted(self.runs, key=lambda run: run[0]))
 
     # --- arrivals and completions
 
@@ -188,13 +188,11 @@ class Simulator:
         if job.run is not run:  # it was stopped before
             return
         self.leave(job)
-        self.finish(job, KILLED if self.kill and job.runtime > job.requested else DONE)
-        self.decide_after_events()
-
-    def finish(self, job: Job, status: int) -> None:
         self.end[job.index] = self.now
+        status = KILLED if self.kill and job.runtime > job.requested else DONE
         self.status[job.index] = status
         self.waiting.ended(job.index, self.now, well=status == DONE)
+        self.decide_after_events()
 
     # --- starting and stopping
 
@@ -278,8 +276,9 @@ class Simulator:
         self.stop(job, saved=False)
         if not self.conditions.requeue:
             self.queues[self.queue_of(job)].remove(job.index)
-            self.finish(job, FAILED)
+            self.status[job.index] = FAILED
             job.changes += 1
+            self.waiting.ended(job.index, self.now, well=False)
 
     def reopen(self, n: int) -> None:
         self.state.closed -= {n}

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import reference
-from hand_cases import HAND_CASES, HandCase
+from hand_cases import DONE, HAND_CASES, INF, HandCase
 from reference.preemption import gittins_index
 
 
@@ -18,9 +18,10 @@ def test_by_hand(case: HandCase) -> None:
     assert runs == case.runs
     assert result.status.tolist() == case.expected_status
     runs_of = [[run for run in runs if run[0] == j] for j in range(len(case.workload))]
-    ended_well = [status == 3 for status in case.expected_status]
+    ended_well = [status == DONE for status in case.expected_status]
     assert result.preemptions.tolist() == [len(own) - well for own, well in zip(runs_of, ended_well, strict=True)]
     assert result.start.tolist() == [own[0][1] for own in runs_of]
+    assert result.end.tolist() == [own[-1][2] if well else INF for own, well in zip(runs_of, ended_well, strict=True)]
 
 
 def test_gittins_index_by_hand() -> None:

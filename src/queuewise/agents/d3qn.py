@@ -18,7 +18,7 @@ from queuewise.agents.noisy import NoisyWeights, evaluate
 from queuewise.agents.offpolicy import OffPolicy, by_chance
 from queuewise.agents.replay import Batch
 from queuewise.agents.settings import TrainSettings
-from queuewise.agents.values import dueling, expectation, project
+from queuewise.agents.values import dueling, expectation, project, scale_outputs
 from queuewise.envs.building import Arena
 
 Weights = dict[str, Tensor] | None  # in place of the network's own
@@ -44,6 +44,14 @@ class D3qn(OffPolicy):
 
     def _begin(self) -> None:
         self.target.load_state_dict(self.network.state_dict())
+
+    @property
+    def _keeps_unit(self) -> bool:
+        return self.settings.atoms > 1  # the points of distributions stay where they are
+
+    def _change_unit(self, factor: float) -> None:
+        scale_outputs(self.network, factor)
+        scale_outputs(self.target, factor)
 
     # --- playing
 

@@ -1,7 +1,8 @@
 """What learners from a replay share: playing, remembering, and telling and taking back their state.
 
 One iteration: `steps` times, all environments take a step and the learner takes `updates` gradient steps on what it remembers. Rewards are
-learnt in units of the deviation that returns have in play by chance, with which the first iteration begins.
+learnt in units of the deviation of returns: of play by chance, with which the first iteration begins, and again whenever that of recent
+play has become far smaller, since what a bad policy loses hides what a good one can still gain.
 
 A checkpoint does not hold the replay but how to fill it again: environments are functions of their seeds and of the actions taken, so the
 state of the stage long enough ago and all actions since tell every observation, to the bit.
@@ -43,6 +44,9 @@ from queuewise.agents.values import action_scores
 from queuewise.agents.warmup import warm_up
 from queuewise.envs.building import Arena
 from queuewise.errors import InputError
+
+RECENT = 4  # iterations whose returns tell the unit of rewards
+FAR = 2.0  # times
 
 
 @dataclass
@@ -88,6 +92,14 @@ class OffPolicy(ABC):
     def _begin(self) -> None:
         """The weights may have come from elsewhere: make what follows from them."""
 
+    @property
+    def _keeps_unit(self) -> bool:
+        return False
+
+    @abstractmethod
+    def _change_unit(self, factor: float) -> None:
+        """Values become so many times as large, so that they stay the same in rewards."""
+
     @abstractmethod
     def _explore(self, observations: Tensor, mask: Tensor) -> Tensor:
         """[E] actions to play."""
@@ -103,6 +115,8 @@ class OffPolicy(ABC):
         if self.frames == 0:
             self._begin()
             tallies += self._play_by_chance()
+        elif not self._keeps_unit:
+            self._renew_unit()
         rate = self._set_rate()
         figures, play_s, learn_s = [], 0.0, 0.0
         for _ in range(self._own.steps):
@@ -117,16 +131,26 @@ class OffPolicy(ABC):
             play_s, learn_s = play_s + played - began, learn_s + time.perf_counter() - played
         self.iterations += 1
         means = dict(zip(self.figures, torch.stack(figures).mean(0).tolist(), strict=True))
-        return means | episode_means(tallies) | {"schedule/learning_rate": rate, "time/play_s": play_s, "time/learn_s": learn_s}
+        return (
+            means
+            | episode_means(tallies)
+            | {"schedule/learning_rate": rate, "value/unit": self.unit, "time/play_s": play_s, "time/learn_s": learn_s}
+        )
 
     def _play_by_chance(self) -> list[dict[str, float]]:
         tallies = []
         while self.frames < self._own.first_frames:
             tallies += self._step(by_chance(self._mask, self.random)).tallies
-        returns = self.replay.discounted_returns()
+        returns = self.replay.discounted_returns(self.replay.rows)
         self.unit = max(float(returns.std()), LEAST_DEVIATION)
         self.centre = float(returns.mean()) / self.unit
         return tallies
+
+    def _renew_unit(self) -> None:
+        deviation = max(float(self.replay.discounted_returns(RECENT * self._own.steps).std()), LEAST_DEVIATION)
+        if deviation < self.unit / FAR:
+            self._change_unit(self.unit / deviation)
+            self.unit = deviation
 
     def _step(self, actions: Tensor) -> Step:
         """Play and remember."""

@@ -20,7 +20,7 @@ from queuewise.agents.networks.base import Network
 from queuewise.agents.offpolicy import OffPolicy
 from queuewise.agents.ppo import UNLIKELY, draw
 from queuewise.agents.settings import TrainSettings
-from queuewise.agents.values import dueling
+from queuewise.agents.values import dueling, scale_outputs
 from queuewise.envs.building import Arena
 
 
@@ -49,6 +49,12 @@ class Sac(OffPolicy):
 
     def _begin(self) -> None:
         """Critics begin anew, whatever the actor has learnt."""
+
+    def _change_unit(self, factor: float) -> None:
+        for critic in (*self.critics, *self.targets):
+            scale_outputs(critic, factor)
+        with torch.no_grad():
+            self.log_temperature.add_(math.log(factor))
 
     @property
     def temperature(self) -> Tensor:

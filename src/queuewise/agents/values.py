@@ -6,9 +6,11 @@ B states, A actions, K numbers each: 1, or the logits of K equally spaced points
 from __future__ import annotations
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from queuewise.agents.networks.base import ILLEGAL, Network
+
+HEADS = ("score", "wait", "value")  # of networks
 
 
 def action_scores(network: Network, observations: Tensor, mask: Tensor) -> Tensor:
@@ -37,3 +39,14 @@ def project(points: Tensor, probabilities: Tensor, low: float, high: float) -> T
     places = (points.clamp(low, high) - low) * ((number - 1) / (high - low))
     nearness = (1.0 - (places.unsqueeze(2) - torch.arange(number)).abs()).clamp(min=0.0)  # [B, from, to]
     return (probabilities.unsqueeze(2) * nearness).sum(1)
+
+
+def scale_outputs(network: Network, factor: float) -> None:
+    """Make all scores and values so many times as large: every head ends in a linear layer."""
+    heads = [
+        [layer for layer in head.modules() if isinstance(layer, nn.Linear)] for name, head in network.named_children() if name in HEADS
+    ]
+    with torch.no_grad():
+        for *_, last in heads:
+            for parameter in last.parameters():
+                parameter.mul_(factor)

@@ -22,6 +22,7 @@ FINAL_STATES = {
     "rejected": "REJECTED",
     "killed": "COMPLETED_WALLTIME_REACHED",
     "cancelled": "COMPLETED_KILLED",
+    "failed": "COMPLETED_FAILED",
 }
 
 

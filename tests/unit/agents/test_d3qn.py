@@ -137,6 +137,29 @@ def test_the_target_network_follows_or_is_copied() -> None:
     assert 0.0 < apart(target_every=3, target_share=1.0) < apart(target_share=0.005)
 
 
+@pytest.mark.parametrize("net", ["mlp", "kernel", "attn"])
+def test_a_smaller_unit_changes_no_value_in_rewards(net: str) -> None:
+    """The rewards of recent play deviate far less than those of play by chance did: values are told in the new unit."""
+    d3qn = iterate(learner(net=net), 1)
+    batch = d3qn.replay.draw(16, 1.0, d3qn.random)
+
+    def in_rewards() -> list[Tensor]:
+        with torch.no_grad():
+            told = [dueling(*network.forward(batch.observations, batch.masks), batch.masks) for network in (d3qn.network, d3qn.target)]
+        return [values.squeeze(2)[batch.masks] * d3qn.unit for values in told]
+
+    d3qn.unit *= 50.0
+    before, unit = in_rewards(), d3qn.unit
+    d3qn._renew_unit()
+    assert d3qn.unit == pytest.approx(float(d3qn.replay.discounted_returns(32).std()))
+    assert d3qn.unit < unit / 2
+    for old, new in zip(before, in_rewards(), strict=True):
+        assert torch.allclose(old, new, rtol=1e-4, atol=1e-5 * unit)
+    again = d3qn.unit
+    d3qn._renew_unit()  # nothing more to change
+    assert d3qn.unit == again
+
+
 def test_a_loss_that_is_no_number_changes_no_weight() -> None:
     d3qn = iterate(learner(), 1)
     with torch.no_grad():

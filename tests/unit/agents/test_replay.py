@@ -111,7 +111,8 @@ def test_actions_and_masks_stay_with_their_states() -> None:
 def test_returns_of_all_rows() -> None:
     replay = Replay(16, 1, 1, 2, n_step=1)
     play(replay, [1.0, 2.0, 4.0], [0.5, 0.0, 0.5])
-    assert sorted(replay.discounted_returns()) == [2.0, 2.0, 4.0]
+    assert replay.discounted_returns(16).tolist() == [4.0, 2.0, 2.0]
+    assert replay.discounted_returns(2).tolist() == [4.0, 2.0]
 
 
 # --- priorities

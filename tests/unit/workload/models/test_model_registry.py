@@ -41,6 +41,7 @@ def test_own_number_of_jobs_without_one_given(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", model_names())
+@pytest.mark.slow
 def test_time_to_draw_grows_with_the_number_of_jobs_only(name: str) -> None:
     """A guard against a loop over jobs: 200,000 jobs are drawn in well under the two seconds allowed for a million."""
     generate(name, 1000)

@@ -1,0 +1,73 @@
+"""Preemptive policies: the engine and the reference make identical schedules, run by run."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from agreement import PERFECT, assert_same_schedule
+from fixed_workloads import crowd, gangs, mixture
+from queuewise.cluster.conditions import Conditions, Preemption
+from queuewise.cluster.spec import NodeGroup, build
+from queuewise.workload.jobs import Workload
+from strategies import PLACEMENTS, PREEMPTIVE, Case, preemptive_policies, stopping_costs, troubled_cases
+
+COSTLY = Conditions(
+    preemption=Preemption(
+        quantum_s=2.0,
+        checkpoint_s=0.5,
+        checkpoint_per_gpu_s=0.1,
+        restart_s=1.0,
+        restart_per_gpu_s=0.3,
+        transfer_s=0.7,
+        transfer_per_gpu_s=0.2,
+        kind_factor={"T4": 2.0, "V100-16": 0.5},
+    )
+)
+KILLING = Conditions(preemption=Preemption(mode="kill", checkpoint_every_s=1.5, restart_s=1.0, checkpoint_s=100.0, transfer_s=0.3))
+LOSING = Conditions(preemption=Preemption(mode="kill", quantum_s=3.0))
+WORLDS = (PERFECT, COSTLY, KILLING, LOSING)
+
+
+@pytest.mark.parametrize("placement", PLACEMENTS)
+@pytest.mark.parametrize("policy", PREEMPTIVE)
+def test_every_combination_on_fixed_workloads(policy: str, placement: str) -> None:
+    for case, conditions in itertools.product((gangs(), mixture(), crowd(1), crowd(2)), WORLDS):
+        assert_same_schedule(case, f"{policy}@{placement}", conditions=conditions)
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(troubled_cases(), st.lists(preemptive_policies(), min_size=3, max_size=3))
+def test_any_policy_on_any_workload(pair: tuple[Case, Conditions], policies: list[str]) -> None:
+    case, conditions = pair
+    for policy in policies:
+        assert_same_schedule(case, policy, conditions=conditions)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(st.integers(0, 10_000), preemptive_policies(), stopping_costs())
+def test_any_policy_in_a_crowd(seed: int, policy: str, costs: Preemption) -> None:
+    assert_same_schedule(crowd(seed), policy, conditions=Conditions(preemption=costs))
+
+
+@pytest.mark.parametrize("policy", ["defrag", "defrag:sjf@spread", "defrag@first", "defrag@random", "srtf@spread", "las:60@random"])
+def test_many_nodes(policy: str) -> None:
+    """More nodes in use than `defrag` tries, and long gangs beside short jobs."""
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        num = 150
+        tasks, gpus = np.array([(1, 1), (1, 1), (1, 2), (1, 4), (1, 8), (2, 8), (3, 4), (6, 1)])[rng.integers(0, 8, num)].T
+        workload = Workload(
+            submit=np.sort(rng.uniform(0, 1200, num)).round(),
+            runtime=rng.lognormal(4.0, 1.2, num).round(),
+            num_tasks=tasks.astype(np.int32),
+            gpu_milli=(gpus * 1000).astype(np.int32),
+        )
+        cluster = build("many", [NodeGroup(12, gpus=8, kind="V100-16")])
+        case = Case(workload, cluster, workload.runtime, seed=seed, kill_at_limit=False)
+        for conditions in (PERFECT, COSTLY):
+            assert_same_schedule(case, policy, conditions=conditions)
