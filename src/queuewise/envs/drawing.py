@@ -149,7 +149,7 @@ def show(batch: Batch, e: int = 0) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    grid = Table(title=_headline(batch, e), title_justify="left", box=None, show_header=False, padding=(0, 1, 0, 0))
+    grid = Table(box=None, show_header=False, padding=(0, 1, 0, 0))
     for name, row in _terminal_rows(batch, e):
         grid.add_row(name, row)
     episode, now = batch.episode(e), float(batch.state(e).clock[NOW])
@@ -159,5 +159,6 @@ def show(batch: Batch, e: int = 0) -> None:
         wait = now - float(episode.workload.submit[j])
         queue.add_row(str(j), f"{episode.task.job_size[j]:g}", f"{episode.estimate[j]:,.0f} s", f"{wait:,.0f} s", fits)
     console = Console()
+    console.print(_headline(batch, e), highlight=False)  # not as the grid's title, which would be broken to the grid's width
     console.print(grid)
     console.print(queue if queue.row_count else "nobody waits")

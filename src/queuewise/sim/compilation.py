@@ -114,7 +114,8 @@ class _SeldomCompiler(_HelperCompiler):
 
 def kernel(function: F) -> F:
     """Compile a helper that only other kernels call."""
-    return numba.njit(error_model="numpy", nogil=True, pipeline_class=_HelperCompiler)(function)  # type: ignore[return-value]
+    options = {"error_model": "numpy", "nogil": True, "forceinline": False}  # said, because Numba hands a caller's options down
+    return numba.njit(pipeline_class=_HelperCompiler, **options)(function)  # type: ignore[call-overload]
 
 
 def seldom(function: F) -> F:

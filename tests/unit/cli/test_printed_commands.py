@@ -22,7 +22,8 @@ PAGES = (
     "docs/workloads.md",
     "docs/metrics.md",
 )
-TRIED = ("simulate", "evaluate", "compare", "report", "workload", "policies", "clusters", "new-policy")  # others take minutes and have tests of their own
+# Other commands take minutes and have tests of their own.
+TRIED = ("simulate", "evaluate", "compare", "report", "workload", "policies", "clusters", "new-policy")
 REPOSITORY = Path(__file__).resolve().parents[3]
 
 
