@@ -5,11 +5,12 @@ from __future__ import annotations
 import heapq
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from queuewise.sim.compilation import entry
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator, unused-ignore]
+
+@entry
 def serve(
     submit: NDArray[np.float64], work: NDArray[np.float64], key: NDArray[np.float64], by_remaining: bool
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

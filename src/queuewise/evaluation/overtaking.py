@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from queuewise.sim.compilation import entry
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator, unused-ignore]
+
+@entry
 def count_overtaken(submit: NDArray[np.float64], start: NDArray[np.float64], size_rank: NDArray[np.int64]) -> int:
     """Jobs j for which some k has submit[k] > submit[j], size_rank[k] >= size_rank[j] and start[k] < start[j]; submit ascends.
 

@@ -2,11 +2,12 @@
 
 `kernel` compiles a helper, `inline` one that must vanish into its caller, and `entry` a function that Python calls and that is kept in
 the on-disk cache. Numba's cache does not notice edits in other modules, so the cache folder is named after a hash of the
-package's sources: a changed engine never meets a stale binary.
+sources that can be in a binary: a changed engine never meets a stale one.
 """
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import os
 from collections.abc import Callable
@@ -27,30 +28,40 @@ from numba.extending import intrinsic
 F = TypeVar("F", bound=Callable[..., Any])
 
 _PACKAGE = Path(__file__).resolve().parent.parent
-_COMPILED = ("sim", "policies", "envs")  # packages that hold kernels
+_CONTENTS = {  # of the entries of each package: the packages whose kernels can be in them
+    "sim": ("sim",),
+    "policies": ("sim", "policies"),
+    "evaluation": ("evaluation",),
+    "envs": ("sim", "policies", "envs"),
+}
 
 
-def _source_hash() -> str:
+def _source_hash(package: str) -> str:
+    """Of all sources whose kernels an entry of the package can contain."""
     digest = hashlib.sha256(numba.__version__.encode())
-    for package in _COMPILED:
-        for path in sorted((_PACKAGE / package).glob("**/*.py")):
+    for content in _CONTENTS[package]:
+        for path in sorted((_PACKAGE / content).glob("**/*.py")):
             digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
 
 
-def _cache_folder() -> Path:
+@functools.cache
+def _cache_folder(package: str) -> Path:
     base = os.environ.get("QUEUEWISE_CACHE_DIR") or os.path.join(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "queuewise")
-    return Path(base) / f"kernels-{_source_hash()}"
+    return Path(base) / f"{package}-{_source_hash(package)}"
 
 
-CACHE_FOLDER = _cache_folder()
 JIT_DISABLED = bool(config.DISABLE_JIT)  # type: ignore[attr-defined]
-config.CACHE_DIR = str(CACHE_FOLDER)  # type: ignore[attr-defined]
 
 
-def cache_is_warm(entry_name: str = "replay") -> bool:
+def cache_is_warm(package: str = "sim", entry_name: str = "replay") -> bool:
     """Whether the compiled entry is on disk for exactly these sources."""
-    return JIT_DISABLED or any(CACHE_FOLDER.glob(f"**/*.{entry_name}-*.nbc"))
+    return JIT_DISABLED or any(_cache_folder(package).glob(f"**/*.{entry_name}-*.nbc"))
+
+
+def keep_binary_of(function: Callable[..., Any]) -> None:
+    """Let the binary of a function that is about to be declared, with `cache=True`, go to the folder of its package's sources."""
+    config.CACHE_DIR = str(_cache_folder(function.__module__.split(".")[1]))  # type: ignore[attr-defined]
 
 
 class _HelperLibrary(JITCodeLibrary):
@@ -137,6 +148,7 @@ def inline(function: F) -> F:
 
 def entry(function: F) -> F:
     """Compile a function that Python calls; the binary is kept on disk."""
+    keep_binary_of(function)
     return numba.njit(error_model="numpy", nogil=True, cache=True)(function)  # type: ignore[return-value]
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from numba import from_dtype, njit, types
 
 from queuewise.sim.accounts import NOBODY, Accounts
-from queuewise.sim.compilation import JIT_DISABLED
+from queuewise.sim.compilation import JIT_DISABLED, keep_binary_of
 from queuewise.sim.state import F64, FACTS, FIXED, NO_BACKFILL, NO_LIMIT, NODE_FACTS, NOT_PREEMPTIVE, PACK, REORDER, Records
 
 # void score(facts[J], pending[number], number, now, outlook, params, out[number]): writes out[i] for the job pending[i]; least goes first.
@@ -25,6 +25,8 @@ def scoring_function(function: Callable[..., None], *, signature: Any = SCORING_
     """Compile a function that scores the queue (or nodes), with the one signature by which kernels call it."""
     if JIT_DISABLED:
         return function
+    if cache:
+        keep_binary_of(function)
     return njit(signature, error_model="numpy", nogil=True, cache=cache)(function)
 
 
