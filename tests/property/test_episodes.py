@@ -9,15 +9,18 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
+from agreement import stays
 from players import blocking, committing, greedy, play_episode, random_legal
+from queuewise.cluster.conditions import Conditions, Preemption
 from queuewise.cluster.spec import Cluster, NodeGroup, build
 from queuewise.envs import QueuewiseEnv, QueuewiseVectorEnv
 from queuewise.policies import simulate
 from queuewise.sim.schedule import DONE, REJECTED
 from queuewise.sim.state import NOW, NUM_QUEUES
 from queuewise.workload.jobs import Workload
+from reference.check import violations
 from stand_in import busy_days, small_cluster
-from strategies import Case, cases
+from strategies import Case, cases, stopping_costs
 
 quick = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 FIXED_ORDERS = ("fcfs", "lcfs", "sjf", "ljf", "smallest", "largest", "saf", "priority", "edf")
@@ -90,18 +93,44 @@ def windows() -> list[Workload]:
     return [busy_days(40, seed=seed, load=1.5) for seed in range(6)]
 
 
-@pytest.mark.parametrize("problem", ["job", "host", "joint"])
+@quick
+@given(cases(), stopping_costs(), st.sampled_from(LOOKAHEADS), st.integers(0, 99), st.booleans(), st.booleans())
+def test_stopped_jobs_lose_nothing(case: Case, costs: Preemption, lookahead: str, seed: int, skip: bool, moves: bool) -> None:
+    """Whatever is preempted and migrated: the schedule keeps every rule of docs/simulator.md."""
+    if moves:  # which save even where a preemption kills: the check knows one kind of stop only
+        costs = costs.model_copy(update={"mode": "suspend"})
+    arguments: dict[str, Any] = {"stops": 3, "moves": moves, "most_stops": 20, "stopping": costs, "skip_forced": skip}
+    env = env_of(case, lookahead=lookahead, observation="flat", **arguments)
+    env.reset(seed=seed)
+    choose = random_legal(seed)
+    for _ in range(10_000):
+        observation, reward, terminated, _, info = env.step(choose(env))
+        assert np.isfinite(reward)
+        assert env.observation_space.contains(observation)
+        if terminated:
+            break
+    assert terminated
+    s = env.schedule()
+    rules: dict[str, Any] = {"kill_at_limit": False, "policy": "preempting", "conditions": Conditions(preemption=costs)}
+    assert violations(case.workload, case.cluster, s.start, s.end, s.status, s.preemptions, stays(s), **rules) == []
+    assert info["episode_tally"]["stops"] == s.preemptions.sum() <= 20
+
+
+@pytest.mark.parametrize(
+    "options", [{"problem": "job"}, {"problem": "host"}, {"problem": "joint"}, {"stops": 4, "moves": True, "most_stops": 20}], ids=str
+)
 @pytest.mark.parametrize(("num_envs", "threads"), [(1, 1), (3, 1), (5, 2), (8, 3)])
-def test_the_vector_env_plays_what_single_envs_play(problem: str, num_envs: int, threads: int) -> None:
+def test_the_vector_env_plays_what_single_envs_play(options: dict[str, Any], num_envs: int, threads: int) -> None:
     arguments: dict[str, Any] = {
+        **options,
         "workload": windows(),
         "cluster": small_cluster(),
         "window": 8,
         "estimates": "noisy:0.5",
         "observation": "dict",
     }
-    envs = QueuewiseVectorEnv(num_envs, problem, threads=threads, **arguments)
-    singles = [QueuewiseEnv(problem, **arguments) for _ in range(num_envs)]
+    envs = QueuewiseVectorEnv(num_envs, threads=threads, **arguments)
+    singles = [QueuewiseEnv(**arguments) for _ in range(num_envs)]
     observation, info = envs.reset(seed=7)
     alone = [env.reset(seed=7 + e)[0] for e, env in enumerate(singles)]
     choose = [random_legal(e) for e in range(num_envs)]
@@ -128,10 +157,10 @@ def test_the_vector_env_plays_what_single_envs_play(problem: str, num_envs: int,
 
 
 @quick
-@given(cases(), st.sampled_from(LOOKAHEADS), st.integers(0, 99), st.floats(1.1, 50.0))
-def test_true_runtimes_of_unfinished_jobs_are_not_seen(case: Case, lookahead: str, seed: int, factor: float) -> None:
+@given(cases(), st.sampled_from(LOOKAHEADS), st.integers(0, 99), st.floats(1.1, 50.0), st.sampled_from((0, 3)))
+def test_true_runtimes_of_unfinished_jobs_are_not_seen(case: Case, lookahead: str, seed: int, factor: float, stops: int) -> None:
     """Two worlds differ only in how long the jobs that are unfinished at some moment will run: until that moment they look the same."""
-    env = env_of(case, lookahead=lookahead, scores=("sjf", "wfp3"), observation="flat")
+    env = env_of(case, lookahead=lookahead, scores=("sjf", "wfp3"), observation="flat", stops=stops, moves=stops > 0)
     env.reset()
     choose = random_legal(seed)
     seen, actions, times = [], [], []
@@ -148,7 +177,7 @@ def test_true_runtimes_of_unfinished_jobs_are_not_seen(case: Case, lookahead: st
     changed = case.workload.replace(runtime=np.where(unfinished, (case.workload.runtime + 1.0) * factor, case.workload.runtime))
     other = QueuewiseEnv(
         "job", workload=[changed.replace(requested=case.estimate)], cluster=case.cluster, window=20, horizon_factor=1e9,
-        lookahead=lookahead, scores=("sjf", "wfp3"), observation="flat",
+        lookahead=lookahead, scores=("sjf", "wfp3"), observation="flat", stops=stops, moves=stops > 0,
     )  # fmt: skip
     other.reset()
     for action, expected in zip(actions, seen, strict=False):

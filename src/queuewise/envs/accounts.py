@@ -40,6 +40,7 @@ from queuewise.envs.table import (
     SLOWDOWN_SUM,
     SORTED,
     STEP_BEGAN,
+    STOPS,
     SUBMIT_SUM,
     UNITS,
     USAGE_SUM,
@@ -52,7 +53,8 @@ from queuewise.envs.table import (
 )
 from queuewise.sim.compilation import inline, kernel, lowest_bit
 from queuewise.sim.machine import WHOLE
-from queuewise.sim.state import BY_CPU, BY_GPU, NOW, NUM_NODES, Machine, State, World
+from queuewise.sim.restart import run_started
+from queuewise.sim.state import BY_CPU, BY_GPU, NOW, NUM_NODES, RESTARTS, Machine, State, World
 
 BOUND_S = 10.0  # of the bounded slowdown, as in evaluation.measure
 USAGE_HALF_LIFE_S = 86_400.0
@@ -111,15 +113,20 @@ def pass_time(k: Task, p: Play, begin: float, end: float) -> None:
     x[ELAPSED] += lasted
 
 
-@kernel
-def note_arrival(w: World, k: Task, p: Play, j: int) -> None:
-    """Job j has been queued: put it into the waiting list, which follows the order of the window (World.rank)."""
+@inline
+def _insert_waiting(w: World, p: Play, j: int) -> None:
     at = p.number[WAITING]
     p.number[WAITING] = at + 1
     while at > 0 and w.rank[p.waiting[at - 1]] > w.rank[j]:
         p.waiting[at] = p.waiting[at - 1]
         at -= 1
     p.waiting[at] = j
+
+
+@kernel
+def note_arrival(w: World, k: Task, p: Play, j: int) -> None:
+    """Job j has been queued: put it into the waiting list, which follows the order of the window (World.rank)."""
+    _insert_waiting(w, p, j)
     x = p.scalar
     x[QUEUED_WORK] += k.job_work[j]
     x[SUBMIT_SUM] += w.submit[j]
@@ -128,10 +135,23 @@ def note_arrival(w: World, k: Task, p: Play, j: int) -> None:
 
 
 @inline
-def _rate(s: State, k: Task, j: int) -> float:
-    """Work that job j does in a second."""
-    lasts = s.end[j] - s.start[j]
-    return k.job_work[j] / lasts if lasts > 0.0 else 0.0
+def _work_left(w: World, s: State, k: Task, j: int) -> float:
+    """Work that job j had not done when its last run began, or ended unfinished."""
+    if w.policy[RESTARTS] and w.runtime[j] > 0.0:
+        return k.job_work[j] * s.remaining[j] / w.runtime[j]
+    return k.job_work[j]
+
+
+@inline
+def _run_start(w: World, s: State, j: int) -> float:
+    return run_started(s, j) if w.policy[RESTARTS] else s.start[j]
+
+
+@inline
+def rate_of(w: World, s: State, k: Task, j: int) -> float:
+    """Work that the running job j does in a second: what was left when the run began, evenly over the run."""
+    lasts = s.end[j] - _run_start(w, s, j)
+    return _work_left(w, s, k, j) / lasts if lasts > 0.0 else 0.0
 
 
 @inline
@@ -274,7 +294,7 @@ def _piece_watts(w: World, s: State, piece: int, c: int) -> float:
 
 @kernel
 def note_start(w: World, m: Machine, s: State, k: Task, p: Play, j: int) -> None:
-    """Job j, which was waiting, has started."""
+    """Job j, which was waiting, has started. What is counted by the job is counted at its first start."""
     c = w.job_class[j]
     x = p.scalar
     _remove_waiting(p, j)
@@ -282,10 +302,11 @@ def note_start(w: World, m: Machine, s: State, k: Task, p: Play, j: int) -> None
     p.running_end[p.number[ON_MACHINE]] = s.end[j]
     p.number[ON_MACHINE] += 1
     p.number[WITHOUT_GPU] += w.class_milli[c] == 0
-    x[QUEUED_WORK] -= k.job_work[j]
+    work = _work_left(w, s, k, j)
+    x[QUEUED_WORK] -= work
     x[SUBMIT_SUM] -= w.submit[j]
-    x[RUNNING_WORK] += k.job_work[j]
-    x[RUNNING_RATE] += _rate(s, k, j)
+    x[RUNNING_WORK] += work
+    x[RUNNING_RATE] += rate_of(w, s, k, j)
     x[BUSY] += k.job_amount[j]
     use = 0.0
     for piece in range(s.first_piece[j], s.first_piece[j] + s.num_pieces[j]):
@@ -293,6 +314,8 @@ def note_start(w: World, m: Machine, s: State, k: Task, p: Play, j: int) -> None
         use += _update_load(m, k, p, s.piece_node[piece])
         x[FLOPS] += _piece_flops(w, s, k, piece, c)
         x[WATTS] += _piece_watts(w, s, piece, c)
+    if w.policy[RESTARTS] and s.stops[j] > 0:
+        return
     use /= s.num_pieces[j]
     worth = discounted(s, k, p)
     p.term[rewards.STARTED] += worth
@@ -319,17 +342,12 @@ def _remove_waiting(p: Play, j: int) -> None:
 
 
 @kernel
-def note_end(w: World, m: Machine, s: State, k: Task, p: Play, j: int) -> None:
-    """Job j, which is no longer in Play.running, has ended."""
+def _note_release(w: World, m: Machine, s: State, k: Task, p: Play, j: int) -> None:
+    """What job j held, which is no longer in Play.running, is free."""
     c = w.job_class[j]
     x = p.scalar
-    jct = s.end[j] - w.submit[j]
-    service = s.end[j] - s.start[j]
     p.number[WITHOUT_GPU] -= w.class_milli[c] == 0
-    x[RUNNING_RATE] -= _rate(s, k, j)
     x[BUSY] -= k.job_amount[j]
-    x[INVERSE] -= inverse(w.runtime[j])
-    x[BOUNDED_INVERSE] -= 1.0 / max(w.runtime[j], BOUND_S)
     for piece in range(s.first_piece[j], s.first_piece[j] + s.num_pieces[j]):
         _release_piece(w, s, k, p, piece, c, s.expected[j])
         _update_load(m, k, p, s.piece_node[piece])
@@ -337,6 +355,46 @@ def note_end(w: World, m: Machine, s: State, k: Task, p: Play, j: int) -> None:
         x[WATTS] -= _piece_watts(w, s, piece, c)
     if p.number[ON_MACHINE] == 0:  # sums of floats drift: an empty machine is exactly empty
         x[RUNNING_WORK] = x[RUNNING_RATE] = x[BUSY] = x[FLOPS] = x[WATTS] = x[LOAD_SUM] = x[LOAD_SQUARES] = 0.0
+
+
+@inline
+def leave_running(p: Play, at: int) -> None:
+    """Strike out the job at this place of Play.running."""
+    p.number[ON_MACHINE] -= 1
+    p.running[at] = p.running[p.number[ON_MACHINE]]
+    p.running_end[at] = p.running_end[p.number[ON_MACHINE]]
+
+
+@kernel
+def note_stop(w: World, m: Machine, s: State, k: Task, p: Play, j: int, rate: float, left: float) -> None:
+    """Job j, off the machine now, was stopped and is queued again. It did `rate` work a second; `left` was to come."""
+    at = 0
+    while p.running[at] != j:
+        at += 1
+    leave_running(p, at)
+    x = p.scalar
+    x[RUNNING_RATE] -= rate
+    x[RUNNING_WORK] = max(x[RUNNING_WORK] - left, 0.0)
+    _note_release(w, m, s, k, p, j)
+    p.served[j] += s.clock[NOW] - _run_start(w, s, j)
+    _insert_waiting(w, p, j)
+    x[QUEUED_WORK] += _work_left(w, s, k, j)
+    x[SUBMIT_SUM] += w.submit[j]
+    p.number[STOPS] += 1
+
+
+@kernel
+def note_end(w: World, m: Machine, s: State, k: Task, p: Play, j: int) -> None:
+    """Job j, which is no longer in Play.running, has ended."""
+    x = p.scalar
+    jct = s.end[j] - w.submit[j]
+    service = s.end[j] - _run_start(w, s, j)
+    if w.policy[RESTARTS]:
+        service += p.served[j]
+    x[RUNNING_RATE] -= rate_of(w, s, k, j)
+    x[INVERSE] -= inverse(w.runtime[j])
+    x[BOUNDED_INVERSE] -= 1.0 / max(w.runtime[j], BOUND_S)
+    _note_release(w, m, s, k, p, j)
     worth = discounted(s, k, p)
     slowdown = jct * inverse(service)
     bounded = max(1.0, jct / max(service, BOUND_S))

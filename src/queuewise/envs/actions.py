@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from queuewise.envs.table import HOST, HOST_SLOTS, I8, JOINT, PROBLEM, WINDOW, Task
+from queuewise.envs.table import HOST_SLOTS, I8, JOINT, PROBLEM, WAIT_ACTION, WINDOW, Task
 from queuewise.sim.compilation import entry, inline, kernel
 
 BLOCK = 8  # actions of a mask that are counted together
@@ -15,7 +15,7 @@ def is_legal(k: Task, mask: I8, action: int, host: int) -> bool:
     """Whether the mask allows the action, and the host of a joint one."""
     if not mask[action]:
         return False
-    if k.config[PROBLEM] != JOINT or action == k.config[WINDOW]:
+    if k.config[PROBLEM] != JOINT or action == k.config[WAIT_ACTION]:
         return True
     return mask[k.config[WINDOW] + 1 + action * k.config[HOST_SLOTS] + host] > 0
 
@@ -23,9 +23,8 @@ def is_legal(k: Task, mask: I8, action: int, host: int) -> bool:
 @kernel
 def legal_instead(k: Task, mask: I8) -> tuple[int, int]:
     """What is done in place of an illegal action: wait, or else the first legal one."""
-    wait = k.config[HOST_SLOTS] if k.config[PROBLEM] == HOST else k.config[WINDOW]
-    if mask[wait]:
-        return wait, 0
+    if mask[k.config[WAIT_ACTION]]:
+        return k.config[WAIT_ACTION], 0
     action = 0
     while not mask[action]:
         action += 1

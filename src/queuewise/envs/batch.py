@@ -17,8 +17,8 @@ from queuewise.cluster.spec import Cluster
 from queuewise.envs import table
 from queuewise.envs.actions import draw_legal, first_illegal
 from queuewise.envs.crew import Crew
-from queuewise.envs.episodes import Episode
-from queuewise.envs.features import Layout
+from queuewise.envs.episodes import Episode, num_actions
+from queuewise.envs.features import NUM_RUNNING, Layout
 from queuewise.envs.published import publish
 from queuewise.envs.settings import TaskSettings
 from queuewise.envs.stepping import CACHE_LINE, play
@@ -126,7 +126,7 @@ class Batch:
     def __init__(self, size: int, cluster: Cluster, settings: TaskSettings, layout: Layout, threads: int | None = None) -> None:
         self.size, self.cluster, self.settings, self.layout = size, cluster, settings, layout
         self.joint = settings.problem == "joint"
-        self.num_actions = layout.hosts + 1 if settings.problem == "host" else layout.window + 1
+        self.num_actions = num_actions(settings, layout)
         width = self.num_actions + (layout.window * layout.hosts if self.joint else 0)
         self.observations: F32 = np.zeros((size, layout.size), np.float32)
         self.mask: Bools = np.zeros((size, width), np.bool_)
@@ -153,6 +153,7 @@ class Batch:
         return Frame(
             lists=lists,
             home=np.zeros(self.size, np.int64),
+            running_at=np.array([self.layout.size - self.layout.stops * NUM_RUNNING]),
             hot=np.zeros(1, np.int64),
             actions=self._actions.reshape(-1),
             rewards=self.rewards,
@@ -276,6 +277,14 @@ class Batch:
         jobs = np.full(self.layout.window, -1, np.int32)
         shown = min(int(play_arrays.number[table.WAITING]), self.layout.window)
         jobs[:shown] = play_arrays.waiting[:shown]
+        return jobs
+
+    def running_jobs(self, e: int) -> I32:
+        """[P] the running job in each slot of those that may be preempted, -1 where it is empty."""
+        play_arrays = self.play_of(e)
+        jobs = np.full(self.layout.stops, -1, np.int32)
+        shown = int(play_arrays.number[table.LISTED])
+        jobs[:shown] = play_arrays.stop_job[:shown]
         return jobs
 
     def schedule(self, e: int, policy: str = "env") -> Schedule:

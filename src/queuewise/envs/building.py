@@ -90,13 +90,18 @@ def build_arena(
         raise InputError(f"the {checked.problem} problem knows no commit dispatch", hint="use dispatch='mask', or the job problem")
     if (checked.view == "lsf") != (checked.problem == "host") and checked.view != "tokens":
         raise InputError(f"the {checked.problem} problem has no view {checked.view!r}", hint="lsf is for hosts, the others are for jobs")
+    if checked.stops and (checked.problem, checked.dispatch, checked.view) != ("job", "mask", "tokens"):
+        raise InputError("jobs can be preempted in the job problem with dispatch 'mask' and view 'tokens' only", hint="or give stops=0")
+    if checked.moves and not checked.stops:
+        raise InputError("moves=True needs running jobs to move", hint="stops=8 shows eight of them")
     if any(term.name == "relative" for term in checked.reward) and checked.baseline is None:
         raise InputError(
             "the reward term 'relative' needs a baseline", hint="for example baseline={'policy': 'fcfs+easy', 'metric': 'wait'}"
         )
     machine = load_cluster(cluster) if isinstance(cluster, str) else cluster
     source = make_source(workload, machine, checked, jobs=jobs, block=block, pool=pool, model_args=model_args)
-    layout = Layout(checked.window, checked.host_slots or machine.num_nodes, num_units(machine), checked.scores, checked.view)
+    hosts = checked.host_slots or machine.num_nodes
+    layout = Layout(checked.window, hosts, num_units(machine), checked.scores, checked.view, checked.stops)
     if layout.hosts < machine.num_nodes:
         raise InputError(f"{layout.hosts} host slots are too few for {machine.num_nodes} nodes", hint="give host_slots=None or more")
     return Arena(machine, checked, source, layout)

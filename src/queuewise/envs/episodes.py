@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from queuewise.cluster.conditions import Conditions
 from queuewise.cluster.spec import UNLIMITED, Cluster
 from queuewise.envs import published, rewards, table
-from queuewise.envs.features import LOOKAHEADS, NUM_CLASS_LIVE, NUM_JOB_FIXED, VIEWS, Layout
+from queuewise.envs.features import LONGEST_S, LOOKAHEADS, NUM_CLASS_LIVE, NUM_JOB_FIXED, VIEWS, Layout
 from queuewise.envs.settings import TaskSettings
 from queuewise.envs.table import F32, F64, Play, Task
 from queuewise.errors import InputError
@@ -32,9 +33,8 @@ from queuewise.workload.estimates import estimate as estimate_runtimes
 from queuewise.workload.jobs import Workload
 from queuewise.workload.models import generate, is_model, model_parameters
 
-LONGEST_S = 30 * 86_400.0  # an estimate of 30 days is shown as 1
-MANY_TASKS = 1024.0  # as many tasks are shown as 1
 PROBLEMS = {"job": table.JOB, "host": table.HOST, "joint": table.JOINT}
+MANY_TASKS = 1024.0  # as many tasks are shown as 1
 METRICS: dict[str, tuple[int, Callable[[measure.Measurement], float]]] = {
     "wait": (table.WAIT_MEAN, lambda m: float(measure.wait(m).mean())),
     "jct": (table.JCT_MEAN, lambda m: float(measure.jct(m).mean())),
@@ -156,6 +156,13 @@ def num_units(cluster: Cluster) -> int:
     return cluster.num_gpus or cluster.num_nodes
 
 
+def num_actions(settings: TaskSettings, layout: Layout) -> int:
+    """Of the first choice of an action: a host, or a job of the window, one to preempt, one to migrate; the wait is the last."""
+    if settings.problem == "host":
+        return layout.hosts + 1
+    return layout.window + layout.stops * (2 if settings.moves else 1) + 1
+
+
 def make_rules(workload: Workload, settings: TaskSettings, estimate: F64) -> Rules:
     """The policy's numbers by which the engine places jobs, orders the window and fills the shade."""
     order = order_rule(settings.window_order)
@@ -172,6 +179,7 @@ def make_rules(workload: Workload, settings: TaskSettings, estimate: F64) -> Rul
         rule=rule,
         rule_option=option,
         dispatch=engine.COMMIT if commits else engine.REORDER,
+        stops=settings.most_stops if settings.stops else 0,
     )
 
 
@@ -181,7 +189,8 @@ def lay_out_episode(workload: Workload, cluster: Cluster, settings: TaskSettings
         workload = Workload(submit=np.zeros(1), runtime=np.zeros(1), num_tasks=np.ones(1, np.int32), cpu_milli=np.ones(1, np.int32))
         estimate = np.zeros(1)
     rules = make_rules(workload, settings, estimate)
-    world, machine, state = lay_out(workload, cluster, rules, runtime=workload.runtime, estimate=estimate)
+    conditions = Conditions(preemption=settings.stopping)
+    world, machine, state = lay_out(workload, cluster, rules, runtime=workload.runtime, estimate=estimate, conditions=conditions)
     if empty:
         world.sizes[engine.NUM_JOBS] = 0
         workload, estimate = workload.take(slice(0, 0)), estimate[:0]
@@ -219,6 +228,8 @@ def _play(world: World, layout: Layout, users: int) -> Play:
         class_pool_stamp=np.zeros(pools, np.int64),
         class_pool=np.zeros(pools * published.POOL_VALUES),
         group_demand=np.zeros(pools),
+        stop_job=np.zeros(max(layout.stops, 1), np.int32),
+        served=np.zeros(num_jobs + 1 if layout.stops else 1),
     )
 
 
@@ -312,6 +323,10 @@ def _config(settings: TaskSettings, layout: Layout, resource: int) -> Any:
     config[table.TERMINAL] = int(settings.pay == "terminal")
     config[table.RELATIVE_TO] = METRICS[settings.baseline.metric][0] if settings.baseline else table.NOTHING
     config[table.RESOURCE] = resource
+    config[table.STOP_SLOTS] = layout.stops
+    config[table.MOVE_SLOTS] = layout.stops if settings.moves else 0
+    config[table.MOST_STOPS] = settings.most_stops
+    config[table.WAIT_ACTION] = num_actions(settings, layout) - 1
     return config
 
 

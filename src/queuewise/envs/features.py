@@ -1,7 +1,7 @@
 """What an observation is made of: names, order and shapes. docs/mdp.md describes every feature named here, and a test compares the two.
 
-An observation is one row of float32 numbers in [−1, 1]: globals, lookahead, job tokens, host tokens. The Dict view names the same four
-parts; both are views of one buffer.
+An observation is one row of float32 numbers in [−1, 1]: globals, lookahead, job tokens, host tokens and, where jobs may be
+preempted, tokens of running jobs. The Dict view names the same parts; both are views of one buffer.
 """
 
 from __future__ import annotations
@@ -21,15 +21,19 @@ JOB_FIXED = ("present", "estimate", "size", "tasks", "gpu", "cpu", "mem", "prior
 JOB_LIVE = ("wait", "fits", "ways", "share_of_free", "user_usage", "slack", "current")
 HOST_FIXED = ("host_present", "gpu_total", "cores_norm", "mem_norm", "kind", "speed")
 HOST_LIVE = ("gpu_free", "core_util", "mem_util", "remaining", "fragmentation", "slots")
+RUNNING = ("shown", "held", "gang", "weight", "ran", "left", "stopped", "may_stop", "may_move")
 LOOKAHEADS = ("off", "per_gpu", "sorted", "cdf")
 
 VIEWS = ("tokens", "gpu-optimizer", "drl-scheduler", "lsf", "rltune", "rlscheduler")  # the last five are vectors of publications
 ROW_WIDTH = {"gpu-optimizer": 4, "drl-scheduler": 4, "rltune": 7, "rlscheduler": 8}  # numbers of a job in such a vector
 HIGHEST = {"rltune": 1.5}  # its largest number, where that is not 1
 
+LONGEST_S = 30 * 86_400.0  # an estimate of 30 days is shown as 1
+
 NUM_GLOBAL = len(GLOBAL)
 NUM_JOB_FIXED, NUM_JOB_LIVE = len(JOB_FIXED), len(JOB_LIVE)
 NUM_HOST_FIXED, NUM_HOST_LIVE = len(HOST_FIXED), len(HOST_LIVE)
+NUM_RUNNING = len(RUNNING)
 NUM_CLASS_LIVE = 3  # fits, ways, share_of_free: the same for all jobs of a demand class
 
 
@@ -42,6 +46,7 @@ class Layout:
     units: int  # U
     scores: tuple[str, ...] = ()  # heuristics whose scores are features
     view: str = "tokens"
+    stops: int = 0  # P
 
     @property
     def job_features(self) -> tuple[str, ...]:
@@ -56,12 +61,13 @@ class Layout:
         """Parts in the order of the row. The lookahead has at least one slot."""
         if self.view != "tokens":
             return {"published": (self._published_size(),)}
-        return {
+        parts: dict[str, tuple[int, ...]] = {
             "global": (NUM_GLOBAL,),
             "lookahead": (self.units,),
             "jobs": (self.window, len(self.job_features)),
             "hosts": (self.hosts, len(self.host_features)),
         }
+        return parts | ({"running": (self.stops, NUM_RUNNING)} if self.stops else {})
 
     def _published_size(self) -> int:
         if self.view == "lsf":

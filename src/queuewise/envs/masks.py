@@ -4,7 +4,24 @@ from __future__ import annotations
 
 import numpy as np
 
-from queuewise.envs.table import COMMIT, DISPATCH, GANG, HOST, HOST_SLOTS, I8, JOINT, NOBODY, PROBLEM, TASKS_LEFT, WINDOW, Play, Task
+from queuewise.envs.stopping import mark_stops
+from queuewise.envs.table import (
+    COMMIT,
+    DISPATCH,
+    GANG,
+    HOST,
+    HOST_SLOTS,
+    I8,
+    JOINT,
+    NOBODY,
+    PROBLEM,
+    STOP_SLOTS,
+    TASKS_LEFT,
+    WAIT_ACTION,
+    WINDOW,
+    Play,
+    Task,
+)
 from queuewise.envs.task import class_fits, room_on, shown_jobs
 from queuewise.sim.compilation import inline, kernel
 from queuewise.sim.state import ARRIVED, EVENTS, NUM_JOBS, NUM_NODES, Machine, State, World
@@ -18,7 +35,7 @@ def lies_ahead(w: World, s: State) -> bool:
 
 @kernel
 def mark_legal(w: World, m: Machine, s: State, k: Task, p: Play, mask: I8) -> None:
-    """Write which actions are legal: [Q+1] (job), [H+1] (host) or [Q+1 + Q*H] (joint: jobs, then hosts of each)."""
+    """Write which actions are legal: [Q+P+M+1] (job), [H+1] (host) or [Q+1 + Q*H] (joint: jobs, then hosts of each)."""
     if k.config[PROBLEM] == HOST:
         _mark_hosts(w, m, s, k, p, mask)
         return
@@ -37,8 +54,10 @@ def mark_legal(w: World, m: Machine, s: State, k: Task, p: Play, mask: I8) -> No
         some = some or legal
     for q in range(shown, window):
         mask[q] = np.int8(0)
+    if k.config[STOP_SLOTS] > 0:
+        some = mark_stops(w, m, s, k, p, mask) or some
     may_wait = gang == NOBODY and lies_ahead(w, s) and (k.config[DISPATCH] != COMMIT or not some)
-    mask[window] = np.int8(may_wait or not some)  # something is always legal, also when the episode is over
+    mask[k.config[WAIT_ACTION]] = np.int8(may_wait or not some)  # something is always legal, also when the episode is over
     if k.config[PROBLEM] == JOINT:
         _mark_pairs(w, m, k, p, mask, shown)
 

@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from queuewise.cluster.conditions import Preemption
 from queuewise.config import Config
 from queuewise.envs.rewards import Term
 
@@ -30,6 +31,10 @@ class TaskSettings(Config):
     placement: str = "pack"  # job problem
     illegal: Literal["error", "wait"] = "error"
     skip_forced: bool = False
+    stops: int = Field(0, ge=0)  # running jobs that are shown and may be preempted; job problem, dispatch mask
+    moves: bool = False  # whether they may be migrated too
+    most_stops: int = Field(256, ge=1)  # of an episode, migrations among them
+    stopping: Preemption = Preemption()  # what they cost
     # what is seen
     observation: Literal["flat", "dict"] = "flat"
     view: Literal["tokens", "gpu-optimizer", "drl-scheduler", "lsf", "rltune", "rlscheduler"] = "tokens"  # or a published vector

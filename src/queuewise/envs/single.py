@@ -106,6 +106,10 @@ class QueuewiseEnv(gymnasium.Env[Any, Any]):
         """[Q] index of the job in each slot of the window, -1 where it is empty."""
         return self.batch.window_jobs(0)
 
+    def running_jobs(self) -> I32:
+        """[P] index of the running job in each slot of those that may be preempted, -1 where it is empty."""
+        return self.batch.running_jobs(0)
+
     def schedule(self) -> Schedule:
         """What has happened so far."""
         return self.batch.schedule(0)

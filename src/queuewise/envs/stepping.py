@@ -8,10 +8,11 @@ from __future__ import annotations
 import numpy as np
 
 from queuewise.envs import rewards
-from queuewise.envs.accounts import note_arrival, note_end, note_start, open_books, pass_time
+from queuewise.envs.accounts import leave_running, note_arrival, note_end, note_start, open_books, pass_time
 from queuewise.envs.actions import is_legal, legal_instead
 from queuewise.envs.closing import close_books
 from queuewise.envs.masks import mark_legal
+from queuewise.envs.stopping import observe_running, something_may_stop, stop_or_move
 from queuewise.envs.table import (
     BEGUN,
     BLOCKING,
@@ -27,7 +28,6 @@ from queuewise.envs.table import (
     HELD,
     HORIZON,
     HOST,
-    HOST_SLOTS,
     IDLING,
     ILLEGAL,
     JCT_SUM,
@@ -45,10 +45,13 @@ from queuewise.envs.table import (
     SKIP_FORCED,
     STEP_BEGAN,
     STEPS,
+    STOP_SLOTS,
+    STOPS,
     TASKS_LEFT,
     TERMINAL,
     TOKENS,
     VIEW,
+    WAIT_ACTION,
     WAIT_SUM,
     WAITING,
     WINDOW,
@@ -116,9 +119,7 @@ def _note_ends(w: World, m: Machine, s: State, k: Task, p: Play) -> None:
         if p.running_end[at] > s.clock[NOW] or s.status[j] == RUNNING:  # a job of length zero may yet be running
             at += 1
             continue
-        p.number[ON_MACHINE] -= 1
-        p.running[at] = p.running[p.number[ON_MACHINE]]
-        p.running_end[at] = p.running_end[p.number[ON_MACHINE]]
+        leave_running(p, at)
         note_end(w, m, s, k, p, j)
 
 
@@ -235,7 +236,7 @@ def _settle(w: World, m: Machine, s: State, k: Task, p: Play) -> int:
         elif k.config[PROBLEM] == HOST:
             forced = p.number[GANG] == NOBODY
         else:
-            forced = not _something_fits(w, m, s, k, p)
+            forced = not _something_fits(w, m, s, k, p) and not (k.config[STOP_SLOTS] > 0 and something_may_stop(w, m, s, k, p))
         if not forced:
             break
         advance(w, m, s, k, p)
@@ -248,12 +249,14 @@ def _settle(w: World, m: Machine, s: State, k: Task, p: Play) -> int:
 def _act(w: World, m: Machine, z: Machine, s: State, k: Task, p: Play, action: int, host: int) -> None:
     """Do what a legal action says."""
     problem = k.config[PROBLEM]
-    if action == (k.config[HOST_SLOTS] if problem == HOST else k.config[WINDOW]):
+    if action == k.config[WAIT_ACTION]:
         _wait(w, m, s, k, p)
     elif problem == HOST:
         _put_on_host(w, m, s, k, p, p.number[GANG], action)
     elif problem == JOINT:
         _put_on_host(w, m, s, k, p, p.waiting[action], host)
+    elif action >= k.config[WINDOW]:
+        stop_or_move(w, m, s, k, p, action - k.config[WINDOW])
     elif k.config[DISPATCH] == COMMIT:
         _commit(w, m, z, s, k, p, p.waiting[action])
     else:
@@ -325,6 +328,7 @@ def _take_stock(s: State, p: Play, f: Frame, e: int, num_envs: int) -> None:
     f.tally[e + 5 * num_envs] = p.scalar[WAIT_SUM] / max(started, 1.0)
     f.tally[e + 6 * num_envs] = p.scalar[JCT_SUM] / max(ended, 1.0)
     f.tally[e + 7 * num_envs] = p.scalar[BOUNDED_SUM] / max(ended, 1.0)
+    f.tally[e + 8 * num_envs] = float(p.number[STOPS])
 
 
 @entry
@@ -365,6 +369,8 @@ def play(frame, envs, begins, fresh, num_envs) -> int:  # type: ignore[no-untype
         f.elapsed[e] = p.scalar[ELAPSED]
         if k.config[VIEW] == TOKENS:
             observe(w, m, s, k, p, o.observation, fresh or begins)
+            if k.config[STOP_SLOTS] > 0:
+                observe_running(w, m, s, k, p, o.observation, f.running_at[0])
         else:
             note_window(w, m, s, k, p)
         mark_legal(w, m, s, k, p, o.mask)

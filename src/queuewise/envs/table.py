@@ -24,8 +24,9 @@ Records = NDArray[np.void]  # FACTS
 
 # Task.config
 (PROBLEM, DISPATCH, WINDOW, HOST_SLOTS, LOOKAHEAD, UNITS, NUM_SCORES, SKIP_FORCED, BLOCKING, MAX_STEPS, TERMINAL, RELATIVE_TO, RESOURCE,
- NUM_USERS, DEADLINES, NUM_WEIGHTED, VIEW, CONFIG_SIZE) = range(18)  # fmt: skip
-#   DEADLINES: 1 if some job has one. NUM_WEIGHTED: entries of Task.weighted.
+ NUM_USERS, DEADLINES, NUM_WEIGHTED, VIEW, WAIT_ACTION, STOP_SLOTS, MOVE_SLOTS, MOST_STOPS, CONFIG_SIZE) = range(22)  # fmt: skip
+#   DEADLINES: 1 if some job has one. NUM_WEIGHTED: entries of Task.weighted. WAIT_ACTION: the last action.
+#   STOP_SLOTS: running jobs shown. MOVE_SLOTS: as many, or 0 if they may not be migrated.
 JOB, HOST, JOINT = range(3)
 MASK, COMMIT = range(2)
 OFF, PER_GPU, SORTED, CDF = range(4)
@@ -37,11 +38,11 @@ NOTHING, WAIT_MEAN, JCT_MEAN, SLOWDOWN_MEAN, BOUNDED_SLOWDOWN_MEAN, UTILISATION_
  SCALE_SIZE) = range(14)  # fmt: skip
 # Play.number
 (WAITING, ON_MACHINE, ENDED, STEPS, ILLEGAL, GANG, TASKS_LEFT, OVER, BEGUN, FREE_STAMP, WITHOUT_GPU, RUNS, SHOWN, SHOWN_GANG, FITTING,
- NUMBER_SIZE) = range(16)  # fmt: skip
+ STOPS, LISTED, NUMBER_SIZE) = range(18)  # fmt: skip
 NOBODY = -1  # in GANG
 #   FREE_STAMP: stamp of the machine when FREE_GPU and the two after it were summed. WITHOUT_GPU: running jobs that hold no GPU.
 #   RUNS: entries of run_until. Of the last observation: SHOWN rows of the window, whether a gang was being placed,
-#   and how many of the jobs shown were FITTING. The stamp of a machine, STARTS + ENDED + 1, changes whenever what is free does.
+#   and how many of the jobs shown were FITTING. STOPS: preemptions and migrations. LISTED: entries of stop_job.
 # Play.scalar
 (STEP_BEGAN, QUEUED_WORK, RUNNING_WORK, RUNNING_RATE, BUSY, FLOPS, WATTS, LOAD_SUM, LOAD_SQUARES, INVERSE, BOUNDED_INVERSE, SUBMIT_SUM,
  USAGE_SUM, IDLING, HELD, WAIT_SUM, JCT_SUM, SLOWDOWN_SUM, BOUNDED_SUM, BUSY_SECONDS, ELAPSED, RETURN, FREE_GPU, FREE_CPU, FREE_MEM,
@@ -113,6 +114,8 @@ class Play(NamedTuple):
     class_pool_stamp: I64  # [C or 1] stamp of the machine when class_pool was computed (rltune's view)
     class_pool: F64  # [C*POOL_VALUES or 1] what the class's nodes offer
     group_demand: F64  # [C or 1] GPUs that the jobs shown ask for
+    stop_job: I32  # [P or 1] the running jobs shown
+    served: F64  # [J or 1] seconds of the job's earlier runs
 
 
 class Output(NamedTuple):
@@ -127,6 +130,7 @@ class Frame(NamedTuple):
 
     lists: I64  # [E*LISTS] of each env, addresses of its World, Machine, spare Machine, State, Task, Play, Output
     home: I64  # [E] address of the env's block
+    running_at: I64  # [1] where tokens of running jobs begin in an observation
     hot: I64  # [1] bytes at the beginning of a block that are used at almost every step
     actions: I64  # [E*2] the action, and the host of a joint one
     rewards: F64  # [E]
@@ -138,7 +142,7 @@ class Frame(NamedTuple):
 
 
 LISTS = 7
-TALLY = ("return", "steps", "illegal", "completed", "unfinished", "mean_wait_s", "mean_jct_s", "mean_bounded_slowdown")
+TALLY = ("return", "steps", "illegal", "completed", "unfinished", "mean_wait_s", "mean_jct_s", "mean_bounded_slowdown", "stops")
 TALLY_SIZE = len(TALLY)
 
 _DTYPES = {"I8": np.int8, "F32": np.float32, "F64": np.float64, "I64": np.int64, "I32": np.int32, "Records": FACTS}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from queuewise.envs.features import NUM_CLASS_LIVE, NUM_GLOBAL, NUM_HOST_FIXED, NUM_HOST_LIVE, NUM_JOB_FIXED, NUM_JOB_LIVE
+from queuewise.envs.features import LONGEST_S, NUM_CLASS_LIVE, NUM_GLOBAL, NUM_HOST_FIXED, NUM_HOST_LIVE, NUM_JOB_FIXED, NUM_JOB_LIVE
 from queuewise.envs.table import (
     ALL_GPU,
     DEADLINES,
@@ -34,6 +34,7 @@ from queuewise.envs.table import (
     SHOWN,
     SHOWN_GANG,
     SORTED,
+    STOPS,
     TASKS_LEFT,
     TIME_SCALE,
     TIME_SHOWN,
@@ -56,6 +57,7 @@ from queuewise.sim.state import (
     NUM_JOBS,
     NUM_NODES,
     NUM_POOLS,
+    RESTARTS,
     RULE,
     RULE_OPTION,
     STARTS,
@@ -83,7 +85,7 @@ def _demand(w: World, c: int) -> float:
 @inline
 def machine_stamp(s: State, p: Play) -> int:
     """A number that changes whenever what is free does, except while a gang is being placed."""
-    return s.count[STARTS] + p.number[ENDED] + 1
+    return s.count[STARTS] + p.number[ENDED] + p.number[STOPS] + 1
 
 
 @kernel
@@ -130,6 +132,12 @@ def class_fits(w: World, m: Machine, s: State, p: Play, c: int) -> bool:
 
 
 @inline
+def shown_estimate(seconds: float) -> np.float32:
+    """The feature `estimate`."""
+    return np.float32(min(np.log1p(seconds) / np.log1p(LONGEST_S), 1.0))
+
+
+@inline
 def shown_jobs(k: Task, p: Play) -> int:
     return min(p.number[WAITING], k.config[WINDOW])
 
@@ -146,13 +154,15 @@ def _close_gap(p: Play, out: F32, at: int, width: int, gap: int, rows: int) -> N
 
 
 @inline
-def _open_row(w: World, k: Task, p: Play, out: F32, base: int, q: int, j: int) -> None:
+def _open_row(w: World, s: State, k: Task, p: Play, out: F32, base: int, q: int, j: int) -> None:
     """Show job j in row q: what of it never changes, and what seldom matters."""
     p.row_job[q] = j
     p.row_class[q] = w.job_class[j]
     p.row_submit[q] = w.submit[j]
     for f in range(NUM_JOB_FIXED):
         out[base + f] = k.token[j * NUM_JOB_FIXED + f]
+    if w.policy[RESTARTS]:
+        out[base + 1] = shown_estimate(s.remaining_estimate[j])
     out[base + NUM_JOB_FIXED + 4] = np.float32(0.0)
     out[base + NUM_JOB_FIXED + 5] = np.float32(1.0)
     out[base + NUM_JOB_FIXED + 6] = np.float32(0.0)
@@ -173,7 +183,7 @@ def _observe_jobs(w: World, m: Machine, s: State, k: Task, p: Play, out: F32, at
             _close_gap(p, out, at, width, q, known)
             known -= 1
         if q >= known or p.row_job[q] != j:
-            _open_row(w, k, p, out, base, q, j)
+            _open_row(w, s, k, p, out, base, q, j)
         c = p.row_class[q]
         fitting += class_fits(w, m, s, p, c)
         wait = np.float32(now - p.row_submit[q])

@@ -68,6 +68,7 @@ class Rules:
     seed: int = 0
     keys: int = NOT_PREEMPTIVE  # what a preemptive policy sorts by
     levels: Levels | None = None  # with BY_LEVEL
+    stops: int = 0  # by somebody outside the engine: the log of pieces has room for so many
     time_limit_s: float = np.inf  # for one call of a policy's own function
 
     @property

@@ -198,7 +198,7 @@ def _pieces_of(classes: Classes, pools: Pools) -> I64:
 
 def can_stop(rules: Rules, outages: bool) -> bool:
     """Whether a job may be stopped before its end."""
-    return rules.keys != NOT_PREEMPTIVE or rules.backfill == DEFRAG or outages
+    return rules.keys != NOT_PREEMPTIVE or rules.backfill == DEFRAG or rules.stops > 0 or outages
 
 
 def _stopping(workload: Workload, cluster: Cluster, rules: Rules, conditions: Conditions) -> dict[str, NDArray[Any]]:
@@ -435,6 +435,7 @@ def _state(
     planted = rules.keys == NOT_PREEMPTIVE and not rules.dynamic
     placed = int(classes.tasks[classes.feasible].max(initial=1)) + 1
     log = int((_pieces_of(classes, pools) * classes.jobs)[classes.feasible].sum()) + 1
+    log += rules.stops * int(world.sizes[MOST_PIECES])
     world.sizes[LOG_SIZE] = log
     per_queue = np.bincount(world.class_queue, minlength=num_queues)
     gpus = int(world.sizes[GPU_STRIDE]) - 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from queuewise.envs.features import GLOBAL, HOST_FIXED, HOST_LIVE, JOB_FIXED, JOB_LIVE, LOOKAHEADS
+from queuewise.envs.features import GLOBAL, HOST_FIXED, HOST_LIVE, JOB_FIXED, JOB_LIVE, LOOKAHEADS, RUNNING
 from queuewise.envs.presets import PRESETS
 from queuewise.envs.rewards import DIVISORS, TERMS
 from queuewise.envs.settings import TaskSettings
@@ -28,6 +28,7 @@ def test_every_feature_is_on_the_page_and_every_name_on_the_page_is_a_feature(re
     assert sorted(table_names(page, "global")) == sorted(GLOBAL)
     assert sorted(table_names(page, "job")) == sorted([*JOB_FIXED, *JOB_LIVE, "score_<order>"])
     assert sorted(table_names(page, "host")) == sorted([*HOST_FIXED, *HOST_LIVE])
+    assert sorted(table_names(page, "running")) == sorted(RUNNING)
 
 
 def test_every_reward_term_is_on_the_page_and_every_name_on_the_page_is_a_term(repository: Path) -> None:

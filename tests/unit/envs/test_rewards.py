@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from players import greedy, play_episode, random_legal
+from queuewise.cluster.conditions import Preemption
 from queuewise.cluster.spec import NodeGroup, build
 from queuewise.envs import Baseline, QueuewiseEnv, Term
 from queuewise.envs.rewards import TERMS
@@ -162,6 +163,10 @@ def test_sums_over_an_episode_are_the_metrics() -> None:
     }.items():
         total, env = played(term)
         assert total == pytest.approx(sums(measure.measure(env.schedule())), rel=1e-9), term
+        if term != "wait":  # which counts the time after a stop too
+            total, env = played(term, stops=5, moves=True, stopping=Preemption(restart_s=60.0, transfer_per_gpu_s=10.0))
+            assert env.schedule().preemptions.sum() > 10
+            assert total == pytest.approx(sums(measure.measure(env.schedule())), rel=1e-9), term
 
 
 @pytest.mark.parametrize("metric", ["wait", "jct", "slowdown", "bounded_slowdown", "utilisation"])

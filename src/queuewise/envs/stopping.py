@@ -1,0 +1,136 @@
+"""Preempting and migrating: the running jobs that an agent is shown, which of them may be stopped or moved, and doing so (docs/mdp.md)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from queuewise.envs.accounts import note_start, note_stop, rate_of
+from queuewise.envs.features import JOB_FIXED, NUM_JOB_FIXED, NUM_RUNNING
+from queuewise.envs.table import F32, I8, LISTED, MOST_STOPS, MOVE_SLOTS, ON_MACHINE, STOP_SLOTS, STOPS, WAITING, WINDOW, Play, Task
+from queuewise.envs.task import HALF_S, class_fits
+from queuewise.sim.compilation import inline, kernel, seldom
+from queuewise.sim.lifecycle import end_run, queue_again, start_placed, take_off
+from queuewise.sim.placement import place, runtime_factor
+from queuewise.sim.queue import enqueue
+from queuewise.sim.restart import policy_saves, run_started
+from queuewise.sim.schedule import QUEUED
+from queuewise.sim.state import NOW, Machine, State, World
+from queuewise.sim.victims import may_be_stopped
+
+SIZE, TASKS, PRIORITY = (JOB_FIXED.index(name) for name in ("size", "tasks", "priority"))
+
+
+@inline
+def _goes_before(s: State, j: int, other: int) -> bool:
+    """Whether running job j is shown before the other: the one that is expected to run longest comes first."""
+    return s.expected[j] > s.expected[other] or (s.expected[j] == s.expected[other] and j < other)
+
+
+@kernel
+def _list_running(s: State, k: Task, p: Play) -> None:
+    """Write the running jobs that are shown to Play.stop_job."""
+    slots = k.config[STOP_SLOTS]
+    number = 0
+    for i in range(p.number[ON_MACHINE]):
+        j = p.running[i]
+        at = number
+        while at > 0 and _goes_before(s, j, p.stop_job[at - 1]):
+            if at < slots:
+                p.stop_job[at] = p.stop_job[at - 1]
+            at -= 1
+        if at < slots:
+            p.stop_job[at] = j
+            number = min(number + 1, slots)
+    p.number[LISTED] = number
+
+
+@inline
+def _may_stop(w: World, s: State, k: Task, p: Play, j: int) -> bool:
+    """Whether running job j may be stopped; a run that began at this instant may not, or nothing would ever end."""
+    return run_started(s, j) < s.clock[NOW] and may_be_stopped(w, s, j) and p.number[STOPS] < k.config[MOST_STOPS]
+
+
+@inline
+def _may_preempt(w: World, s: State, k: Task, p: Play, j: int) -> bool:
+    return p.number[WAITING] > 0 and _may_stop(w, s, k, p, j)
+
+
+@inline
+def _may_move(w: World, m: Machine, s: State, k: Task, p: Play, j: int) -> bool:
+    return k.config[MOVE_SLOTS] > 0 and _may_stop(w, s, k, p, j) and class_fits(w, m, s, p, w.job_class[j])
+
+
+@seldom
+def something_may_stop(w: World, m: Machine, s: State, k: Task, p: Play) -> bool:
+    """Whether one of the running jobs that will be shown may be preempted or moved."""
+    _list_running(s, k, p)
+    for i in range(p.number[LISTED]):
+        j = p.stop_job[i]
+        if _may_preempt(w, s, k, p, j) or _may_move(w, m, s, k, p, j):
+            return True
+    return False
+
+
+@seldom
+def mark_stops(w: World, m: Machine, s: State, k: Task, p: Play, mask: I8) -> bool:
+    """Write which of the running jobs shown may be preempted, and which moved; whether there is one."""
+    slots = k.config[STOP_SLOTS]
+    first = k.config[WINDOW]
+    some = False
+    for i in range(slots):
+        listed = i < p.number[LISTED]
+        stops = listed and _may_preempt(w, s, k, p, p.stop_job[i])
+        mask[first + i] = np.int8(stops)
+        some = some or stops
+        if i < k.config[MOVE_SLOTS]:
+            moves = listed and _may_move(w, m, s, k, p, p.stop_job[i])
+            mask[first + slots + i] = np.int8(moves)
+            some = some or moves
+    return some
+
+
+@seldom
+def observe_running(w: World, m: Machine, s: State, k: Task, p: Play, out: F32, at: int) -> None:
+    """Tokens of the running jobs shown."""
+    _list_running(s, k, p)
+    now = s.clock[NOW]
+    for f in range(at, at + k.config[STOP_SLOTS] * NUM_RUNNING):
+        out[f] = np.float32(0.0)
+    for i in range(p.number[LISTED]):
+        j = p.stop_job[i]
+        base = at + i * NUM_RUNNING
+        ran = now - run_started(s, j)
+        left = max(s.expected[j] - now, 0.0)
+        known = j * NUM_JOB_FIXED
+        out[base] = np.float32(1.0)
+        out[base + 1] = k.token[known + SIZE]
+        out[base + 2] = k.token[known + TASKS]
+        out[base + 3] = k.token[known + PRIORITY]
+        out[base + 4] = np.float32(ran / (ran + HALF_S))
+        out[base + 5] = np.float32(left / (left + HALF_S))
+        out[base + 6] = np.float32(s.stops[j] / (s.stops[j] + 1.0))
+        out[base + 7] = np.float32(_may_preempt(w, s, k, p, j))
+        out[base + 8] = np.float32(_may_move(w, m, s, k, p, j))
+
+
+@seldom
+def stop_or_move(w: World, m: Machine, s: State, k: Task, p: Play, choice: int) -> None:
+    """Preempt the running job in slot `choice`, or move that in slot `choice` − P."""
+    moves = choice >= k.config[STOP_SLOTS]
+    j = p.stop_job[choice - k.config[STOP_SLOTS] if moves else choice]
+    c = w.job_class[j]
+    rate = rate_of(w, s, k, j)
+    left = rate * (s.end[j] - s.clock[NOW])
+    if moves:
+        place(w, m, s, c)  # while it still holds its old place
+    take_off(w, m, s, j)
+    end_run(w, s, j, moves or policy_saves(w))
+    if moves:
+        s.status[j] = QUEUED
+        enqueue(w, s, j)
+    else:
+        queue_again(w, s, j)
+    note_stop(w, m, s, k, p, j, rate, left)
+    if moves:
+        start_placed(w, s, j, runtime_factor(w, s, c))
+        note_start(w, m, s, k, p, j)
