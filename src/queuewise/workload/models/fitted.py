@@ -239,7 +239,7 @@ class FittedModel(Config):
             (batched, kinds.batched_share, stay[batched]),
             (~batched, kinds.lone_share, np.full(int((~batched).sum()), kinds.stay_alone)),
         ):
-            run = np.cumsum(rng.random(len(chance)) >= chance)
+            run = np.cumsum(rng.random(len(chance)) >= chance, dtype=np.int64)
             laid = np.repeat(np.arange(len(shares)), _apportion(shares, len(run)))
             kind[members] = laid[_shuffle_runs(rng, run)]
         return kind
