@@ -22,7 +22,7 @@ class Quotas:
         self.asked = (workload.num_tasks.astype(int) * workload.gpu_milli).tolist()
 
     def never(self, j: int) -> bool:
-        return self.asked[j] > self.most[self.tenant[j]]
+        return bool(self.asked[j] > self.most[self.tenant[j]])
 
     def in_order(self, jobs: Iterable[int]) -> list[int]:
         """Jobs within, then those that borrow, each in the order given; not those that are over."""

@@ -12,16 +12,14 @@ import numpy as np
 
 from queuewise.agents.objective import parse_reward, reward_for
 from queuewise.agents.settings import TrainSettings
-from queuewise.cluster import load_cluster
-from queuewise.cluster.load import from_facts
 from queuewise.cluster.spec import Cluster
 from queuewise.envs.building import Arena, build_arena
 from queuewise.envs.presets import preset as preset_settings
-from queuewise.errors import InputError
 from queuewise.evaluation.experiment import Experiment, Rules
 from queuewise.evaluation.protocol import BLOCK_SEEDS, Plan, block_windows
-from queuewise.workload import Workload, load_workload
-from queuewise.workload.models import generate, is_model
+from queuewise.reading import Tell
+from queuewise.workload import Workload
+from queuewise.workload.models import is_model
 
 MODEL_CLUSTER = "1x8:V100-16"  # for models, which tell of no cluster
 # Without a published scheme: a queue longer than the window shows its shortest jobs, and instants without a choice are passed over.
@@ -68,20 +66,12 @@ class Grounds:
         return lambda jobs, seed: source.window(seed - BLOCK_SEEDS[block].start)[0]
 
 
-def make_grounds(settings: TrainSettings) -> Grounds:
-    """Load the workload and its cluster, and settle what the task is."""
-    if is_model(settings.workload):
-        workload, cluster = generate(settings.workload, settings.jobs), load_cluster(settings.cluster or MODEL_CLUSTER)
-    else:
-        loaded = load_workload(settings.workload)
-        workload = loaded.workload
-        if settings.cluster is not None:
-            cluster = load_cluster(settings.cluster)
-        elif loaded.cluster is not None:
-            cluster = from_facts(loaded.cluster)
-        else:
-            raise InputError(f"{settings.workload} does not tell its cluster", hint="add --cluster, e.g. --cluster flat:256")
-    return grounds_of(settings, workload, cluster)
+def make_grounds(settings: TrainSettings, tell: Tell = lambda remark: None) -> Grounds:
+    """Load the workload and its cluster, and settle what the task is; `tell` hears what the reader skipped and filled in."""
+    from_model = is_model(settings.workload)
+    cluster = settings.cluster or (MODEL_CLUSTER if from_model else None)
+    loaded, machine = settings.reading.load_with_cluster(settings.workload, cluster, settings.jobs if from_model else None, 0, tell)
+    return grounds_of(settings, loaded.workload, machine)
 
 
 def grounds_of(settings: TrainSettings, workload: Workload, cluster: Cluster) -> Grounds:

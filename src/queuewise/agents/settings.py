@@ -16,6 +16,7 @@ from pydantic import Field
 
 from queuewise.config import Config, parse_toml, validate
 from queuewise.errors import unknown_name
+from queuewise.reading import Reading
 
 ScheduleName = Literal["constant", "linear", "exponential", "cosine", "warmup_cosine"]
 
@@ -168,6 +169,7 @@ class TrainSettings(Config):
     cluster: str | None = Field(
         default=None, description="a preset, flat:N, NxM:kind or a .toml file; default: what the log tells, 1x8:V100-16 for models"
     )
+    reading: Reading = Field(default=Reading(), description="how a log is read: as in every command, docs/formats.md")
     env: Literal["job", "host", "joint"] = Field(default="job", description="what a decision is: a job, a host for the next job, or both")
     algo: str = Field(default="ppo", description="how the policy learns: see queuewise train --help for the names")
     net: str = Field(default="kernel", description="network: mlp, kernel, attn, hosts, joint")

@@ -86,7 +86,7 @@ def train(
     if not resume and (run / CONFIG).exists():
         raise InputError("holds a run already", where=str(run), hint="add --resume to go on with it, or give another --out")
     start_run(run)
-    grounds = make_grounds(settings)
+    grounds = make_grounds(settings, watcher.note)
     write_text(run / CONFIG, to_toml({"command": "train", "seeds": list(seeds), "settings": settings.model_dump(mode="json")}))
     write_cluster(run, grounds.cluster)
     score = parse_score(settings.score)

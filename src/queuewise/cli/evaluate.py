@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
-from queuewise.cli.inputs import Reading, load_world
+from queuewise.cli.inputs import load_world
+from queuewise.reading import Reading
 
 if TYPE_CHECKING:
     from queuewise.evaluation.experiment import Cell, Experiment, Result
@@ -56,7 +57,7 @@ class Evaluate:
     """End jobs when the time they asked for is over."""
     conditions: Annotated[str | None, tyro.conf.arg(metavar="FILE")] = None
     """A .toml file of what befalls the cluster and what stopping costs: outages, failures, maintenance, quotas (docs/simulator.md)."""
-    reading: tyro.conf.OmitArgPrefixes[Reading] = field(default_factory=Reading)
+    reading: Reading = field(default_factory=Reading)
     jobs: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
     """Use the first N jobs of a log; make N jobs of a model."""
     seed: Annotated[int, tyro.conf.arg(metavar="S")] = 0
@@ -114,11 +115,12 @@ class Evaluate:
             raise InputError("--report needs a run folder to write to", hint="add --out DIR")
 
     def _experiment(self) -> Experiment:
+        from queuewise.cli.console import note
         from queuewise.errors import InputError
         from queuewise.evaluation.experiment import Experiment, Rules
         from queuewise.evaluation.protocol import make_plan
 
-        loaded, cluster = self.reading.load_with_cluster(self.workload, self.cluster, self.jobs, self.seed)
+        loaded, cluster = self.reading.load_with_cluster(self.workload, self.cluster, self.jobs, self.seed, note)
         from_model = loaded.format.startswith("model:")
         plan = make_plan(
             self.protocol,

@@ -1,58 +1,13 @@
-"""The workload and the cluster that a command works on, as the user names them."""
+"""What commands are given beside the workload and the cluster (`queuewise.reading`), and what reading them tells."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import tyro
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from queuewise.cluster.conditions import Conditions
-    from queuewise.cluster.spec import Cluster
-    from queuewise.workload import Loaded, ReadOptions
-
-
-@dataclass(frozen=True)
-class Reading:
-    """How a log is read: the options that all commands share."""
-
-    format: Annotated[str | None, tyro.conf.arg(metavar="FORMAT")] = None
-    """The format of the log, where it should not be detected."""
-    tables: Annotated[tuple[str, ...], tyro.conf.arg(metavar="FILE")] = ()
-    """Further files of the same log: machine lists, job tables, more parts."""
-    map: Annotated[tuple[str, ...], tyro.conf.arg(metavar="COLUMN=FIELD")] = ()
-    """For generic CSV and Parquet: which column holds which field, e.g. started=start walltime=runtime."""
-    memory: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    """SWF: model the memory that jobs asked for."""
-    partitions: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    """Tie jobs to the partition or queue that the log names; the cluster must have it."""
-
-    def load(self, workload: str, jobs: int | None, seed: int) -> Loaded:
-        """Read the log, or draw from the model of that name."""
-        from queuewise.workload import load_workload
-
-        return load_workload(workload, format=self.format, jobs=jobs, seed=seed, tables=self.tables, options=self._options())
-
-    def load_with_cluster(self, workload: str, cluster: str | None, jobs: int | None, seed: int) -> tuple[Loaded, Cluster]:
-        """The jobs, and the named cluster or that of the log; what the reader skipped and filled in is told on stderr."""
-        from queuewise.cluster.load import from_facts, load_cluster
-        from queuewise.errors import InputError
-
-        named = load_cluster(cluster) if cluster is not None else None  # a mistyped name is told before a long log is read
-        loaded = self.load(workload, jobs, seed)
-        tell_reading(loaded)
-        if named is not None:
-            return loaded, named
-        if loaded.cluster is None:
-            raise InputError(f"{workload} does not tell its cluster", hint="add --cluster, e.g. --cluster flat:256; see queuewise clusters")
-        return loaded, from_facts(loaded.cluster)
-
-    def _options(self) -> ReadOptions:
-        from queuewise.workload import ReadOptions
-
-        return ReadOptions(columns=_mapping(self.map), memory=self.memory, partitions=self.partitions)
+    from queuewise.workload import Loaded
 
 
 def load_world(path: str | None) -> Conditions:
@@ -66,21 +21,5 @@ def tell_reading(loaded: Loaded) -> None:
     """What the reader skipped and filled in."""
     from queuewise.cli.console import note
 
-    if loaded.tally.skipped:
-        note(f"{sum(loaded.tally.skipped.values()):,} rows were skipped: {loaded.tally.describe_skipped()}")
-    for field, jobs in loaded.tally.filled.items():
-        note(f"{field} was filled in for {jobs:,} jobs")
-    for remark in loaded.tally.notes:
+    for remark in loaded.tally.remarks():
         note(remark)
-
-
-def _mapping(pairs: tuple[str, ...]) -> dict[str, str]:
-    from queuewise.errors import InputError
-
-    mapping = {}
-    for pair in pairs:
-        column, equals, field = pair.rpartition("=")
-        if not (column and equals and field):
-            raise InputError(f"--map {pair!r} is not COLUMN=FIELD", hint="for example --map walltime=runtime")
-        mapping[column] = field
-    return mapping

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from queuewise.cli.inputs import Reading, load_world
+from queuewise.cli.inputs import load_world
+from queuewise.reading import Reading
 
 if TYPE_CHECKING:
     from queuewise.cluster import Cluster
@@ -31,7 +32,7 @@ class Simulate:
     See queuewise policies."""
     cluster: Annotated[str | None, tyro.conf.arg(metavar="NAME|FILE")] = None
     """A preset (see queuewise clusters), flat:N, NxM:kind or a .toml file. Default: the cluster that the log tells of."""
-    reading: tyro.conf.OmitArgPrefixes[Reading] = field(default_factory=Reading)
+    reading: Reading = field(default_factory=Reading)
     dispatch: Literal["reorder", "commit"] = "reorder"
     """reorder: sort the queue anew at every decision. commit: hold the machine for the chosen job until it fits."""
     estimates: Annotated[str, tyro.conf.arg(metavar="KIND")] = "requested"
@@ -51,9 +52,10 @@ class Simulate:
 
     def run(self) -> None:
         self._check()
+        from queuewise.cli.console import note
         from queuewise.evaluation.metrics import summarise
 
-        loaded, cluster = self.reading.load_with_cluster(self.workload, self.cluster, self.jobs, self.seed)
+        loaded, cluster = self.reading.load_with_cluster(self.workload, self.cluster, self.jobs, self.seed, note)
         schedules = [self._replay(loaded, cluster, policy) for policy in dict.fromkeys(self.policy)]
         summaries = [summarise(schedule) for schedule in schedules]
         _tell_rejected(schedules)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from queuewise.cli.inputs import Reading, tell_reading
+from queuewise.cli.inputs import tell_reading
+from queuewise.reading import Reading
 
 if TYPE_CHECKING:
     from queuewise.workload import Loaded
@@ -21,7 +22,7 @@ class Source:
 
     file: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="FILE|MODEL")]
     """A log (the format is detected) or the name of a workload model."""
-    reading: tyro.conf.OmitArgPrefixes[Reading] = field(default_factory=Reading)
+    reading: Reading = field(default_factory=Reading)
     jobs: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
     """Use the first N jobs of a log; make N jobs of a model."""
     seed: Annotated[int, tyro.conf.arg(metavar="S")] = 0

@@ -1,13 +1,12 @@
 """Policies × windows: measure every policy on every window of a plan, on all cores, resuming what was done before.
 
 Each cell (one policy on one window) is kept as soon as it is finished. The conditions of an experiment (jobs, cluster, windows and
-rules) are written first; a folder made under other conditions is refused, and so is a comparison of cells that did not finish
-the same jobs.
+rules) are written first; a folder made under other conditions is refused, one with cells of a policy whose file has changed since, too,
+and a comparison of cells that did not finish the same jobs.
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
@@ -23,6 +22,7 @@ from queuewise.config import parse_toml, to_toml
 from queuewise.errors import InputError
 from queuewise.evaluation.bounds import lower_bounds
 from queuewise.evaluation.compare import Standing, ranking
+from queuewise.evaluation.identity import RULE, digest, digest_cluster, digest_policy, digest_workload
 from queuewise.evaluation.measure import measure
 from queuewise.evaluation.metrics import all_metrics
 from queuewise.evaluation.packing import arrive_and_stay, packing_curve
@@ -31,7 +31,7 @@ from queuewise.evaluation.runfolder import CONFIG_FILE, is_replay, read_facts, w
 from queuewise.evaluation.scores import Score, score_values
 from queuewise.runs import file_name, write_text
 from queuewise.sim.schedule import Schedule
-from queuewise.workload.jobs import COLUMNS, Workload
+from queuewise.workload.jobs import Workload
 
 Simulator = Callable[..., Schedule]  # queuewise.policies.simulate, or a stand-in with its signature
 
@@ -105,9 +105,12 @@ def run_experiment(
     threads: int | None = None,
 ) -> list[Cell]:
     """All cells, policy by policy; those already in the folder are read, not redone. `on_cell` hears of each as it is finished."""
+    identity = {policy: digest_policy(policy) for policy in policies} if folder is not None else {}
+    todo = [(policy, index) for policy in dict.fromkeys(policies) for index in range(len(experiment.plan.windows))]
     if folder is not None:
         open_folder(folder, experiment)
-    todo = [(policy, index) for policy in dict.fromkeys(policies) for index in range(len(experiment.plan.windows))]
+        for policy, index in todo:
+            _check_unchanged(cell_folder(folder, experiment.plan, policy, index), policy, identity[policy])
 
     def work(policy: str, index: int) -> Cell:
         home = cell_folder(folder, experiment.plan, policy, index) if folder is not None else None
@@ -118,7 +121,7 @@ def run_experiment(
             cell = measure_cell(experiment, policy, index, schedule)
             if home is not None:
                 kept = {key: getattr(cell, key) for key in ("window", "scores", "bounds", "metrics", "finished_digest", "packing")}
-                write_replay(home, schedule, **kept)
+                write_replay(home, schedule, policy_digest=identity[policy], **kept)
         on_cell(cell)
         return cell
 
@@ -135,6 +138,14 @@ def run_experiment(
 def cell_folder(run: Path, plan: Plan, policy: str, index: int) -> Path:
     home = run / file_name(policy)
     return home if len(plan.windows) == 1 else home / f"w{index:03d}"
+
+
+def _check_unchanged(home: Path, policy: str, identity: str) -> None:
+    """Refuse a cell of what the policy's name stood for before its file was changed."""
+    if is_replay(home) and read_facts(home).get("policy_digest", RULE) != identity:
+        raise InputError(
+            f"holds results of {policy} as it was before it changed", where=str(home), hint="give another --out folder, or remove this one"
+        )
 
 
 def _replay(experiment: Experiment, policy: str, index: int, simulator: Simulator) -> Schedule:
@@ -164,7 +175,7 @@ def measure_cell(experiment: Experiment, policy: str, index: int, schedule: Sche
         scores=score_values(m),
         bounds={name: bounds.for_score(name) for name in ("jct", "bsld", "wait")},
         metrics=all_metrics(m),
-        finished_digest=_digest(m.rows),
+        finished_digest=digest(m.rows),
         packing=packing,
     )
 
@@ -270,24 +281,3 @@ def _mean_bound(cells: Sequence[Cell], score: Score) -> float | None:
     values = [cell.bounds.get(name) for cell in cells]
     known = [value for value in values if value is not None]
     return weight * float(np.mean(known)) if known and len(known) == len(values) else None
-
-
-def digest_workload(workload: Workload) -> str:
-    return _digest(*(np.asarray(getattr(workload, column)) for column in COLUMNS))
-
-
-def digest_cluster(cluster: Cluster) -> str:
-    arrays = [value for field in fields(cluster) if isinstance(value := getattr(cluster, field.name), np.ndarray)]
-    facts = repr((cluster.kinds, cluster.partitions, cluster.virtual_clusters, cluster.node_penalty, cluster.rack_penalty))
-    return _digest(*arrays, np.frombuffer(facts.encode(), dtype=np.uint8))
-
-
-def _digest(*arrays: np.ndarray[Any, Any]) -> str:
-    """A short fingerprint of the values."""
-    state = hashlib.blake2b(digest_size=12)
-    for array in arrays:
-        if array.dtype == object:
-            array = array.astype(np.str_)
-        state.update(f"{array.dtype.str}{array.shape}".encode())
-        state.update(np.ascontiguousarray(array).data if array.dtype.kind != "U" else "\0".join(array.tolist()).encode())
-    return state.hexdigest()

@@ -6,7 +6,7 @@ field that was made up or repaired is counted under its name, with a note that s
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -71,6 +71,14 @@ class Tally:
                 self.notes.remove(old)
                 count += int(old.split(" ", 1)[0])
             self.notes.append(f"{count} {text}")
+
+    def remarks(self) -> Iterator[str]:
+        """What a user should know of the reading, a line each."""
+        if self.skipped:
+            yield f"{sum(self.skipped.values()):,} rows were skipped: {self.describe_skipped()}"
+        for field_name, jobs in self.filled.items():
+            yield f"{field_name} was filled in for {jobs:,} jobs"
+        yield from self.notes
 
     def describe_skipped(self) -> str:
         return ", ".join(

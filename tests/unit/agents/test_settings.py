@@ -12,13 +12,14 @@ from queuewise.agents.grounds import make_grounds
 from queuewise.agents.objective import parse_reward, reward_for
 from queuewise.agents.ppo import check_split
 from queuewise.agents.settings import TrainSettings, layered, preset_names
+from queuewise.cli.train import Train
 from queuewise.config import to_toml
 from queuewise.envs.rewards import Term
 from queuewise.errors import InputError
 
 
 def fields_of(model: type[BaseModel], path: str = "") -> list[tuple[str, Any]]:
-    found = []
+    found: list[tuple[str, Any]] = []
     for name, field in model.model_fields.items():
         inner = field.annotation
         nested = isinstance(inner, type) and issubclass(inner, BaseModel)
@@ -65,6 +66,7 @@ def test_a_resolved_configuration_reads_back(tmp_path: Path) -> None:
         ({"ppo": {"gamma": 1.5}}, "ppo.gamma = 1.5"),
         ({"val_windows": 1}, "val_windows = 1"),
         ({"env": "jobs"}, "env = 'jobs'"),
+        ({"reading": {"formt": "swf"}}, "reading.formt = 'swf': unexpected"),
     ],
 )
 def test_bad_settings_are_named(changes: dict[str, Any], message: str) -> None:
@@ -106,3 +108,28 @@ def test_models_without_requests_show_their_runtimes_and_logs_never_do(tmp_path:
     assert grounds.arena.settings.estimates == "requested"
     with pytest.raises(InputError, match="does not fit"):
         _ = make_grounds(layered(workload=str(log), jobs=150)).arena
+
+
+def test_logs_are_read_as_every_command_reads_them(tmp_path: Path) -> None:
+    """The flags of reading are among the settings, and stay with the run."""
+    log = tmp_path / "mine.csv"
+    rows = [f"{60 * j},{100 + j},{1 + j % 4}" for j in range(200)] + ["never,1,1"]
+    log.write_text("queued,took,cards\n" + "\n".join(rows) + "\n", encoding="utf-8")
+    flags = ["--workload", str(log), "--cluster", "1x8:V100-16", "--jobs", "20"]
+    named = ["--format", "csv", "--map", "queued=submit", "took=runtime", "cards=gpus"]
+    settings = Train.parse([*flags, *named], "queuewise train").settings
+    assert (settings.reading.format, settings.reading.map) == ("csv", ("queued=submit", "took=runtime", "cards=gpus"))
+    remarks: list[str] = []
+    grounds = make_grounds(settings, remarks.append)
+    assert grounds.workload.runtime.tolist() == [100.0 + j for j in range(200)]
+    assert any("1 rows were skipped" in remark for remark in remarks)
+    kept = tmp_path / "config.toml"
+    kept.write_text(to_toml(settings.model_dump(mode="json")), encoding="utf-8")
+    assert layered(None, kept).reading == settings.reading
+    with pytest.raises(InputError, match=r"mine\.csv"):
+        make_grounds(Train.parse(flags, "queuewise train").settings)
+
+
+def test_a_model_is_not_read() -> None:
+    with pytest.raises(InputError, match="--tables and --map have no use"):
+        make_grounds(layered(workload="bursty", reading={"map": ["a=submit"]}))

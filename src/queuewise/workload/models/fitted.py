@@ -26,14 +26,13 @@ from pydantic import model_validator
 
 from queuewise.config import Config, read_toml, to_toml
 from queuewise.workload.jobs import Floats, Workload
-from queuewise.workload.models.latent import Memory, grouped_rank
+from queuewise.workload.models.latent import Memory, even_ranks, ordered_groups
 from queuewise.workload.sorting import stable_order
 
 HOUR_S = 3600
 WEEK_HOURS = 168
 WEEK_S = WEEK_HOURS * HOUR_S
 DAY_S = 24 * HOUR_S
-LONE, BATCHED = 0, 1
 WALKS = 2  # the second with the length that the first lacked or had too much
 LONGEST_BLOCK = 100_000  # jobs
 
@@ -152,30 +151,42 @@ class FittedModel(Config):
 
     def _submissions(self, rng: np.random.Generator, length: int) -> Floats:
         """[J] from 0 on. A walk along the week finds the rhythm and the bursts; then the gaps are given their exact quantiles."""
-        score = self.arrivals.memory.sample(rng, length)
-        place = np.floor(grouped_rank(score, np.zeros(length, np.int64)) * length).astype(np.int64)
-        ascending = (np.arange(length) + 0.5) / length
-        by_tier = [table.at(ascending)[place] for table in self.arrivals.tiers]
+        place = np.empty(length, np.int64)
+        place[stable_order(self.arrivals.memory.sample(rng, length))] = np.arange(length)
+        ascending = even_ranks(length)
+        fixed, elastic = self._clocks(ascending, place)
+        elapsed = np.empty_like(fixed)
         exact = self.arrivals.all_hours.at(ascending)
         if self.whole_seconds:
             exact = np.rint(exact)
         stretch = 1.0
         for _ in range(WALKS):
-            submit = self._walk(by_tier, stretch)
+            np.add(fixed, np.multiply(elastic, stretch, out=elapsed), out=elapsed)
+            submit = self._walk(elapsed)
             stretch *= float(exact.sum() / max(submit[-1], 1.0))
         gaps = np.diff(submit, append=np.inf)
         walked = np.empty(length)
         walked[stable_order(gaps)] = exact
         return self._keep_in_step(submit, walked)
 
-    def _walk(self, by_tier: list[Floats], stretch: float) -> Floats:
-        """[J] times of jobs whose gaps are those of the tier in which they begin, one stretch of hours of equal tier at a time."""
-        limit = self.arrivals.batch_gap_s
-        elapsed = [np.cumsum(np.where(gaps > limit, limit + (gaps - limit) * stretch, gaps)) for gaps in by_tier]
-        elapsed = [np.concatenate(([0.0], clock[:-1])) for clock in elapsed]  # [J] before each job, if this tier lasted for ever
+    def _clocks(self, ascending: Floats, place: Codes) -> tuple[Floats, Floats]:
+        """[tiers, J] time before each job if the tier lasted for ever: what no stretching changes (batches stay together), and the rest."""
+        fixed, elastic = np.zeros((2, len(self.arrivals.tiers), len(place)))
+        for tier, table in enumerate(self.arrivals.tiers):
+            gaps = table.at(ascending)[place[:-1]]
+            within = np.minimum(gaps, self.arrivals.batch_gap_s)
+            np.cumsum(within, out=fixed[tier, 1:])
+            np.cumsum(np.subtract(gaps, within, out=within), out=elastic[tier, 1:])
+        return fixed, elastic
+
+    def _walk(self, elapsed: Floats) -> Floats:
+        """[J] times of jobs whose gaps are those of the tier in which they begin, one stretch of hours of equal tier at a time.
+
+        `elapsed` [tiers, J] is the time before each job if the tier lasted for ever.
+        """
         tiers = self.arrivals.tier_of_hour
         hours_left = _hours_of_equal_tier(tiers)
-        times = np.empty(len(elapsed[0]))
+        times = np.empty(elapsed.shape[1])
         first = clock = self.epoch % WEEK_S
         j = 0
         while True:
@@ -228,23 +239,19 @@ class FittedModel(Config):
             (batched, kinds.batched_share, stay[batched]),
             (~batched, kinds.lone_share, np.full(int((~batched).sum()), kinds.stay_alone)),
         ):
-            run = np.cumsum(rng.random(len(chance)) >= chance)
-            shuffled = rng.permutation(int(run.max(initial=0)) + 1)[run]
-            dealt = np.empty(len(run), np.int64)
-            dealt[stable_order(shuffled)] = np.repeat(np.arange(len(shares)), _apportion(shares, len(run)))
-            kind[members] = dealt
+            run = np.cumsum(rng.random(len(chance)) >= chance, dtype=np.int64)
+            laid = np.repeat(np.arange(len(shares)), _apportion(shares, len(run)))
+            kind[members] = laid[_shuffle_runs(rng, run)]
         return kind
 
     def _runtimes(self, rng: np.random.Generator, kind: Codes, batched: Mask, stream: Codes) -> Floats:
         score = np.empty(len(kind))
         score[stream] = self.runtime_memory.sample(rng, len(kind))
-        group = np.asarray(self.kinds.band)[kind] * 2 + batched
-        u = grouped_rank(score, group)
+        by_arrival = (self.lone_runtimes, self.batched_runtimes)
         runtime = np.empty(len(kind))
-        for tables, kind_of_arrival in ((self.lone_runtimes, LONE), (self.batched_runtimes, BATCHED)):
-            for band, table in enumerate(tables):
-                members = group == band * 2 + kind_of_arrival
-                runtime[members] = table.at(u[members])
+        for number, members in enumerate(ordered_groups(score, np.asarray(self.kinds.band)[kind] * 2 + batched)):
+            band, arrival = divmod(number, 2)
+            runtime[members] = by_arrival[arrival][band].at(even_ranks(len(members)))
         return np.rint(runtime) if self.whole_seconds else runtime
 
     def _columns(self, kind: Codes) -> dict[str, Any]:
@@ -301,6 +308,17 @@ def _apportion(shares: tuple[float, ...], total: int) -> Codes:
     counts: Codes = np.floor(wish).astype(np.int64)
     counts[np.argsort(counts - wish, kind="stable")[: total - int(counts.sum())]] += 1
     return counts
+
+
+def _shuffle_runs(rng: np.random.Generator, run: Codes) -> Codes:
+    """[J] the place of each job once whole runs (numbered from 0 or 1, ascending) are shuffled, in order within a run."""
+    place = rng.permutation(int(run.max(initial=0)) + 1)  # of each run among the runs
+    size = np.bincount(run, minlength=len(place))
+    begin = np.cumsum(size) - size
+    shuffled = np.empty(len(place), np.int64)
+    shuffled[place] = size
+    begin_shuffled = (np.cumsum(shuffled) - shuffled)[place]
+    return np.arange(len(run)) + (begin_shuffled - begin)[run]
 
 
 def _hold(values: Codes, fresh: Mask) -> Codes:

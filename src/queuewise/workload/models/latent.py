@@ -18,7 +18,6 @@ from queuewise.workload.sorting import stable_order
 
 DECAYS = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0)  # jobs
 NNLS_STEPS = 3000
-FORGOTTEN = 40  # decay lengths after which nothing is left
 MOST_MEMORY = 0.98  # the rest is fresh noise for every job
 
 
@@ -31,18 +30,30 @@ class Memory(Config):
     def sample(self, rng: np.random.Generator, length: int) -> Floats:
         """[length] standard normal values with this autocorrelation, exact up to the length (circulant embedding)."""
         circle = _fast_length(2 * length)
-        covariance = np.zeros(circle)
+        shaped = np.fft.rfft(rng.standard_normal(circle))
+        shaped *= np.sqrt(self._spectrum(circle))
+        return np.fft.irfft(shaped, circle)[:length]
+
+    def _spectrum(self, circle: int) -> Floats:
+        """[circle / 2 + 1] Fourier transform of the autocorrelation laid around a circle of even length, where lag k meets lag −k.
+
+        With a = exp(−1 / decay) and z = exp(iθ), Σ aᵏzᵏ over lags 0 … circle/2 − 1 and Σ aᵏz⁻ᵏ over lags 1 … circle/2 are geometric
+        series, and together (1 − a²) (1 ∓ a^(circle/2)) ÷ (1 − 2a cos θ + a²): − at even frequencies, + at odd ones.
+        """
+        twice_cosine = 2.0 * np.cos(np.arange(circle // 2 + 1) * (2.0 * np.pi / circle))
+        spectrum = np.full(len(twice_cosine), 1.0 - sum(self.weights))
         for decay, weight in zip(self.decays, self.weights, strict=True):
-            reach = min(circle // 2, int(FORGOTTEN * decay)) + 1
-            covariance[:reach] += weight * np.exp(-np.arange(reach) / decay)
-        covariance[circle // 2 + 1 :] = covariance[1 : (circle + 1) // 2][::-1]  # lag k and lag −k
-        covariance[0] = 1.0
-        spectrum = np.maximum(np.fft.rfft(covariance).real, 0.0)
-        return np.fft.irfft(np.sqrt(spectrum) * np.fft.rfft(rng.standard_normal(circle)), circle)[:length]
+            a = np.exp(-1.0 / decay)
+            power = weight * (1.0 - a * a) / ((1.0 + a * a) - a * twice_cosine)
+            around = a ** (circle // 2)
+            power[::2] *= 1.0 - around
+            power[1::2] *= 1.0 + around
+            spectrum += power
+        return spectrum
 
 
 def _fast_length(least: int) -> int:
-    """The smallest length from `least` on that Fourier transforms like: 4, 5 or 6 times a power of two."""
+    """The smallest length from an even `least` on that Fourier transforms like: 4, 5 or 6 times a power of two."""
     return min(factor << max(0, (-(-least // factor) - 1).bit_length()) for factor in (4, 5, 6))
 
 
@@ -89,11 +100,20 @@ def normal_scores(values: Floats, group: NDArray[Any]) -> Floats:
 
 def grouped_rank(values: Floats, group: NDArray[Any]) -> Floats:
     """[J] (rank + ½) ÷ size of each value within its group: uniform in (0, 1) in every group. Ties in order."""
+    rank = np.empty(len(values))
+    for members in ordered_groups(values, group):
+        rank[members] = even_ranks(len(members))
+    return rank
+
+
+def even_ranks(size: int) -> Floats:
+    """[size] ascending (rank + ½) ÷ size."""
+    return (np.arange(size) + 0.5) / size
+
+
+def ordered_groups(values: Floats, group: NDArray[Any]) -> list[NDArray[np.int64]]:
+    """For group 0, 1, … the indices of its values, ascending by value. Ties in order."""
     order = stable_order(values)
     small = group.astype(np.min_scalar_type(int(group.max(initial=0))))  # small integers sort in linear time
     order = order[np.argsort(small[order], kind="stable")]
-    sizes = np.bincount(group)
-    starts = np.concatenate(([0], np.cumsum(sizes)[:-1]))
-    rank = np.empty(len(values))
-    rank[order] = (np.arange(len(values)) - np.repeat(starts, sizes) + 0.5) / np.repeat(sizes, sizes)
-    return rank
+    return np.split(order, np.cumsum(np.bincount(group))[:-1])

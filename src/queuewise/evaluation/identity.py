@@ -1,0 +1,79 @@
+"""Fingerprints of what the figures of a run depend on: jobs, cluster, and what a policy's name stands for.
+
+They are of contents, not of names: a log, a policy's file or a model that has changed since is another one.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+from collections.abc import Iterator
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from queuewise.cluster.spec import Cluster
+from queuewise.policies.model_file import find_model
+from queuewise.policies.names import parse_policy
+from queuewise.policies.user import is_reference
+from queuewise.workload.jobs import COLUMNS, Workload
+
+DIGEST_BYTES = 12
+MODEL = "model:"
+RULE = ""  # the fingerprint of a policy whose name says all
+
+
+def digest_workload(workload: Workload) -> str:
+    waits = workload.dependencies
+    tables = (workload.kind_sets, workload.partitions, workload.users, workload.groups, workload.qos_names, workload.epoch)
+    columns = (np.asarray(getattr(workload, column)) for column in COLUMNS)
+    return digest(*columns, waits.job, waits.on, waits.kind, waits.delay, _as_bytes(tables))
+
+
+def digest_cluster(cluster: Cluster) -> str:
+    arrays = [value for field in fields(cluster) if isinstance(value := getattr(cluster, field.name), np.ndarray)]
+    facts = (cluster.kinds, cluster.partitions, cluster.virtual_clusters, cluster.node_penalty, cluster.rack_penalty)
+    return digest(*arrays, _as_bytes(facts))
+
+
+def digest_policy(policy: str) -> str:
+    """Of the files that a policy's name stands for: a trained model, or the user's own with those beside it that they import."""
+    if policy.startswith(MODEL):
+        files = [find_model(policy.removeprefix(MODEL))]
+    elif is_reference(policy):
+        files = sorted({file for own in parse_policy(policy).own for file in _with_neighbours(Path(own.path))})
+    else:
+        return RULE
+    return digest(*(np.frombuffer(file.read_bytes(), np.uint8) for file in files))
+
+
+def digest(*arrays: np.ndarray[Any, Any]) -> str:
+    """A short fingerprint of the values."""
+    state = hashlib.blake2b(digest_size=DIGEST_BYTES)
+    for array in arrays:
+        if array.dtype == object:
+            array = array.astype(np.str_)
+        state.update(f"{array.dtype.str}{array.shape}".encode())
+        state.update(np.ascontiguousarray(array).data if array.dtype.kind != "U" else "\0".join(array.tolist()).encode())
+    return state.hexdigest()
+
+
+def _as_bytes(facts: object) -> np.ndarray[Any, Any]:
+    return np.frombuffer(repr(facts).encode(), dtype=np.uint8)
+
+
+def _with_neighbours(path: Path, seen: frozenset[Path] = frozenset()) -> Iterator[Path]:
+    """A Python file and, of the modules it imports, those that lie in its folder."""
+    if path in seen:
+        return
+    yield path
+    for node in ast.walk(ast.parse(path.read_bytes())):
+        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        if isinstance(node, ast.ImportFrom) and node.module:
+            names = [node.module]
+        for name in names:
+            neighbour = path.parent / f"{name}.py"
+            if neighbour.is_file():
+                yield from _with_neighbours(neighbour, seen | {path})
