@@ -70,7 +70,7 @@ def _count(row, first, last) -> int:  # type: ignore[no-untyped-def]
     return number
 
 
-@kernel
+@inline
 def _draw(row, first, length, state, e) -> int:  # type: ignore[no-untyped-def]
     """The position of a legal one among `length` actions; blocks that do not hold it are passed over."""
     x = state[e]

@@ -123,27 +123,33 @@ class _SeldomCompiler(_HelperCompiler):
     lowering = _SeldomLowering
 
 
+def _helper(function: F, compiler: type[CompilerBase] = _HelperCompiler, **options: Any) -> F:
+    helper: Any = numba.njit(error_model="numpy", nogil=True, pipeline_class=compiler, **options)(function)
+    if not JIT_DISABLED:
+        by_types = helper.get_call_template
+        # Numba would compile it once for every constant that it is called with.
+        helper.get_call_template = lambda args, kws: by_types(tuple(types.unliteral(argument) for argument in args), kws)
+    return helper
+
+
 def kernel(function: F) -> F:
     """Compile a helper that only other kernels call."""
-    options = {"error_model": "numpy", "nogil": True, "forceinline": False}  # said, because Numba hands a caller's options down
-    return numba.njit(pipeline_class=_HelperCompiler, **options)(function)  # type: ignore[call-overload]
+    return _helper(function, forceinline=False)  # said, because Numba hands a caller's options down
 
 
 def seldom(function: F) -> F:
     """Compile a large helper that few policies need: a call of it costs more, and its code is there once instead of at every call."""
-    options = {"error_model": "numpy", "nogil": True, "forceinline": False}  # said, because Numba hands a caller's options down
-    return numba.njit(pipeline_class=_SeldomCompiler, **options)(function)  # type: ignore[call-overload]
+    return _helper(function, _SeldomCompiler, forceinline=False)
 
 
 def reduction(function: F) -> F:
     """Compile a helper that finds the least of many numbers, none of them NaN: said so, the compiler does several at once."""
-    options = {"error_model": "numpy", "nogil": True, "forceinline": True, "fastmath": {"nnan", "nsz"}}
-    return numba.njit(pipeline_class=_HelperCompiler, **options)(function)  # type: ignore[call-overload]
+    return _helper(function, forceinline=True, fastmath={"nnan", "nsz"})
 
 
 def inline(function: F) -> F:
     """Compile a helper that is always inlined into its caller."""
-    return numba.njit(error_model="numpy", nogil=True, forceinline=True, pipeline_class=_HelperCompiler)(function)  # type: ignore[return-value]
+    return _helper(function, forceinline=True)
 
 
 def entry(function: F) -> F:

@@ -76,11 +76,16 @@ def _lower_column(context: Any, builder: Any, table: TableType, value: Any, name
     return address
 
 
+def _as_read(dtype: types.Type) -> types.Type:
+    """Integers of any width are read as int64: a kernel is compiled anew for every combination of types that it is called with."""
+    return types.int64 if isinstance(dtype, types.Integer) else dtype
+
+
 @infer_global(operator.getitem)
 class _ReadElement(AbstractTemplate):
     def generic(self, args: Any, kws: Any) -> Any:
         if isinstance(args[0], ColumnType) and isinstance(args[1], types.Integer):
-            return signature(args[0].dtype, args[0], types.intp)
+            return signature(_as_read(args[0].dtype), args[0], types.intp)
         return None
 
 
@@ -99,7 +104,8 @@ def _element(context: Any, builder: Any, column: ColumnType, address: Any, index
 
 @lower_builtin(operator.getitem, ColumnType, types.intp)
 def _lower_read(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-    return builder.load(_element(context, builder, sig.args[0], *args))
+    column = sig.args[0]
+    return context.cast(builder, builder.load(_element(context, builder, column, *args)), column.dtype, sig.return_type)
 
 
 @lower_builtin(operator.setitem, ColumnType, types.intp, types.Any)

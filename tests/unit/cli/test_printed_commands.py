@@ -21,6 +21,7 @@ PAGES = (
     "docs/policies.md",
     "docs/workloads.md",
     "docs/metrics.md",
+    "docs/mdp.md",
 )
 # Other commands take minutes and have tests of their own.
 TRIED = ("simulate", "evaluate", "compare", "report", "workload", "policies", "clusters", "new-policy")
