@@ -41,7 +41,7 @@ class Diagnose:
             if error.name != "torch":
                 raise
             raise MissingExtraError("torch", "train") from None
-        tell_compiling()
+        tell_compiling(playing=True)
         found = diagnose(path, episodes=self.episodes, seed=self.seed)
         if self.json:
             print(json_text.dumps(found.as_json(), indent=2, allow_nan=False))

@@ -78,13 +78,14 @@ class Evaluate:
         from queuewise.evaluation.results import write_results
         from queuewise.evaluation.scores import parse_score
         from queuewise.policies import simulate
+        from queuewise.policies.players import is_played
 
         score = parse_score(self.score or ("packed" if self.protocol == "packing" else "bsld"))
         experiment = self._experiment()
         windows = experiment.plan.windows
         note(f"{self.protocol}: {len(windows)} windows, seed {self.seed}: {', '.join(window.label for window in windows)}")
         folder = Path(self.out) if self.out else None
-        tell_compiling()
+        tell_compiling(playing=any(map(is_played, self.policy)))
         with _progress(len(set(self.policy)) * len(windows)) as on_cell:
             cells = run_experiment(experiment, self.policy, simulate, folder=folder, on_cell=on_cell, threads=self.threads)
         result = judge(cells, score)

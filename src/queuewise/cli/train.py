@@ -56,7 +56,7 @@ class Train:
         from queuewise.cli.console import note, tell_compiling
 
         run = self.resume or self.out or _new_folder(self.settings)
-        tell_compiling()
+        tell_compiling(playing=True)
         with Display(self.settings) as display:
             outcome = train(self.settings, self._seeds(), run, display, resume=self.resume is not None, init_from=self.init_from)
         note(f"written to {run}")

@@ -8,6 +8,7 @@ import json
 import sys
 import tomllib
 import types
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -59,11 +60,12 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
         seen.append({"cluster": cluster.name, "policy": policy, **options})
         return patient_engine(workload, cluster, policy, **options)
 
+    import_module("queuewise.policies.players")  # what lies below a replaced package is found only if it is there already
     policies = types.ModuleType("queuewise.policies")
     compilation = types.ModuleType("queuewise.sim.compilation")
     policies.simulate = simulate  # type: ignore[attr-defined]
     policies.parse_policy = parse_policy  # type: ignore[attr-defined]
-    compilation.cache_is_warm = lambda: bool(seen)  # type: ignore[attr-defined]
+    compilation.cache_is_warm = lambda *entry: bool(seen)  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "queuewise.policies", policies)
     monkeypatch.setitem(sys.modules, "queuewise.sim.compilation", compilation)
     return seen
