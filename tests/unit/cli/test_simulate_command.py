@@ -5,10 +5,7 @@ from __future__ import annotations
 
 import csv
 import json
-import sys
 import tomllib
-import types
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -60,14 +57,9 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
         seen.append({"cluster": cluster.name, "policy": policy, **options})
         return patient_engine(workload, cluster, policy, **options)
 
-    import_module("queuewise.policies.players")  # what lies below a replaced package is found only if it is there already
-    policies = types.ModuleType("queuewise.policies")
-    compilation = types.ModuleType("queuewise.sim.compilation")
-    policies.simulate = simulate  # type: ignore[attr-defined]
-    policies.parse_policy = parse_policy  # type: ignore[attr-defined]
-    compilation.cache_is_warm = lambda *entry: bool(seen)  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "queuewise.policies", policies)
-    monkeypatch.setitem(sys.modules, "queuewise.sim.compilation", compilation)
+    monkeypatch.setattr("queuewise.policies.simulate", simulate)
+    monkeypatch.setattr("queuewise.policies.parse_policy", parse_policy)
+    monkeypatch.setattr("queuewise.sim.compilation.cache_is_warm", lambda *entry: bool(seen))
     return seen
 
 
