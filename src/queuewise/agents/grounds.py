@@ -15,6 +15,7 @@ from queuewise.agents.settings import TrainSettings
 from queuewise.cluster.spec import Cluster
 from queuewise.envs.building import Arena, build_arena
 from queuewise.envs.presets import preset as preset_settings
+from queuewise.errors import InputError
 from queuewise.evaluation.experiment import Experiment, Rules
 from queuewise.evaluation.protocol import BLOCK_SEEDS, Plan, block_windows
 from queuewise.reading import Tell
@@ -41,11 +42,16 @@ class Grounds:
     @cached_property
     def arena(self) -> Arena:
         """For training."""
-        return self._arena("train", self.settings.workload if self.from_model else self.workload)
+        return self.task_arena("train")
+
+    def task_arena(self, block: str) -> Arena:
+        """The task as it is, rewards and cutting off included, on the windows of a block."""
+        return self._arena(block, self.settings.workload if self.from_model else self.workload)
 
     def _arena(self, block: str, workload: Any, **changes: Any) -> Arena:
         s = self.settings
-        return build_arena(s.env, workload=workload, cluster=self.cluster, jobs=s.jobs, block=block, pool=s.pool, **self.task | changes)
+        sizes: dict[str, Any] = {"jobs": s.jobs, "pool": s.pool, "model_args": model_args(s)}
+        return build_arena(s.env, workload=workload, cluster=self.cluster, block=block, **sizes, **self.task | changes)
 
     def judging_arena(self, windows: list[Workload]) -> Arena:
         """For playing these windows to their ends, with nothing paid."""
@@ -54,15 +60,15 @@ class Grounds:
     def experiment(self, block: str) -> Experiment:
         """The windows of VAL or REPORT, the same for every policy."""
         s = self.settings
-        number = s.val_windows if block == "val" else s.report_windows
-        windows = block_windows(self.workload, block, number, s.jobs, 0, from_model=self.from_model)
+        number, seed = (s.val_windows, 0) if block == "val" else (s.report_windows, s.report_seed)
+        windows = block_windows(self.workload, block, number, s.jobs, seed, from_model=self.from_model)
         commits = self.arena.settings.dispatch == "commit"
         rules = Rules(dispatch="commit" if commits else "reorder", estimates=self.arena.settings.estimates)
         return Experiment(self.workload, self.cluster, Plan("blocks", windows), rules, self._drawer(block) if self.from_model else None)
 
     def _drawer(self, block: str) -> Callable[[int, int], Workload]:
         """Draws windows of the model as environments do: with sizes that suit the cluster."""
-        source = self._arena(block, self.settings.workload).source
+        source = self.task_arena(block).source
         return lambda jobs, seed: source.window(seed - BLOCK_SEEDS[block].start)[0]
 
 
@@ -72,6 +78,16 @@ def make_grounds(settings: TrainSettings, tell: Tell = lambda remark: None) -> G
     cluster = settings.cluster or (MODEL_CLUSTER if from_model else None)
     loaded, machine = settings.reading.load_with_cluster(settings.workload, cluster, settings.jobs if from_model else None, 0, tell)
     return grounds_of(settings, loaded.workload, machine)
+
+
+def model_args(settings: TrainSettings) -> dict[str, Any]:
+    """The parameters that the user gave the workload model; their values are checked where it draws."""
+    for pair in settings.workload_args:
+        if "=" not in pair or not is_model(settings.workload):
+            raise InputError(
+                f"workload_args {pair!r} is not PARAMETER=VALUE of a workload model", hint="for example workload bursty, bursts=3"
+            )
+    return dict(pair.split("=", 1) for pair in settings.workload_args)
 
 
 def grounds_of(settings: TrainSettings, workload: Workload, cluster: Cluster) -> Grounds:

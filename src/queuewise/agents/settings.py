@@ -166,6 +166,9 @@ class TrainSettings(Config):
     """All that determines a run, but its seed."""
 
     workload: str = Field(default="bursty", description="a log (the format is detected) or the name of a workload model")
+    workload_args: tuple[str, ...] = Field(
+        default=(), description="parameters of the workload model, e.g. load=1.1; queuewise workload generate lists them"
+    )
     cluster: str | None = Field(
         default=None, description="a preset, flat:N, NxM:kind or a .toml file; default: what the log tells, 1x8:V100-16 for models"
     )
@@ -185,6 +188,7 @@ class TrainSettings(Config):
     eval_every: int = Field(default=10, ge=1, description="iterations between evaluations on VAL")
     val_windows: int = Field(default=20, ge=2, description="windows of VAL")
     report_windows: int = Field(default=60, ge=2, description="windows of REPORT, played once, at the end")
+    report_seed: int = Field(default=0, ge=0, description="which windows of REPORT: every number stands for others")
     checkpoint_every: int = Field(default=10, ge=1, description="iterations between checkpoints")
     keep: int = Field(default=2, ge=1, description="checkpoints that are kept")
     logs: tuple[Literal["tensorboard", "wandb", "mlflow"], ...] = Field(

@@ -1,7 +1,7 @@
 """Heuristics that play an environment, to be imitated: they choose from what an observation shows.
 
 job problem: `order` starts the first job of the order and waits until it fits, `order+greedy` the first that fits. host problem: a
-placement rule `first`, `pack` (the least free share) or `spread` (the most), as in `fcfs@pack`. joint problem: both.
+placement rule `first`, `pack` (the least that is free) or `spread` (the greatest free share), as in `fcfs@pack`. joint problem: both.
 Names are those of policies.
 """
 
@@ -54,9 +54,11 @@ class Teacher:
     def _preference(self, spec: Spec, hosts: F32, legal: Bools) -> F64:
         """[E, H] the host with the least is taken; infinite where not legal."""
         column = {name: hosts[:, :, index].astype(np.float64) for index, name in enumerate(spec.layout.host_features)}
-        free = np.where(column["gpu_total"] > 0, column["gpu_free"], 1.0 - column["core_util"])
-        sign = {"first": 0.0, "pack": 1.0, "spread": -1.0}[self.rule]
-        return np.where(legal, sign * free, np.inf)
+        has_gpus = column["gpu_total"] > 0
+        share = np.where(has_gpus, column["gpu_free"], 1.0 - column["core_util"])
+        amount = np.round(share * np.where(has_gpus, column["gpu_total"], column["cores_norm"]), 6)  # ties go to the first
+        order = {"first": np.zeros_like(share), "pack": amount, "spread": -share}[self.rule]
+        return np.where(legal, order, np.inf)
 
 
 def find_teacher(name: str, arena: Arena) -> Teacher:

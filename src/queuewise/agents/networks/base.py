@@ -33,7 +33,7 @@ class Parts(NamedTuple):
 
     overall: Tensor  # [B, 11]
     lookahead: Tensor  # [B, U]
-    jobs: Tensor  # [B, Q, Fj] unused rows are zero
+    jobs: Tensor  # [B, S, Fj] the slots up to the last that any of the batch uses; unused rows are zero
     hosts: Tensor  # [B, H, Fh] unused rows are zero
 
 
@@ -59,7 +59,21 @@ class Network(nn.Module, ABC):
         sizes = [NUM_GLOBAL, layout.units, layout.window * fj, layout.hosts * fh]
         overall, lookahead, jobs, hosts = torch.split(observations, sizes, dim=1)
         batch = len(observations)
-        return Parts(overall, lookahead, jobs.view(batch, layout.window, fj), hosts.view(batch, layout.hosts, fh))
+        slots = jobs.view(batch, layout.window, fj)
+        return Parts(overall, lookahead, slots[:, : slots_in_use(slots)], hosts.view(batch, layout.hosts, fh))
+
+
+def slots_in_use(jobs: Tensor) -> int:
+    """How many of the Q slots of [B, Q, Fj] hold a job in any of the batch, at least 1. Queues are mostly shorter than the window, and what
+    is zero need not be multiplied. Jobs fill the slots from the first on, so that a search finds the last."""
+    low, high = 1, jobs.shape[1]
+    while low < high:
+        middle = (low + high) // 2
+        if jobs[:, middle, 0].any():
+            low = middle + 1
+        else:
+            high = middle
+    return low
 
 
 class Feedforward(nn.Sequential):

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from typing import cast
 
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn import functional
 
-from queuewise.agents.networks.base import ILLEGAL, SMALL, Feedforward, Network, linear
+from queuewise.agents.networks.base import ILLEGAL, SMALL, Feedforward, Network, linear, slots_in_use
 from queuewise.agents.settings import NetworkSettings
 from queuewise.agents.spec import Spec
+from queuewise.envs.features import NUM_GLOBAL
 
 
 class Mlp(Network):
@@ -21,6 +24,21 @@ class Mlp(Network):
         self.value = linear(settings.width, outputs, 1.0)
 
     def forward(self, observations: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        hidden = self.trunk(observations).relu()
+        hidden = self._first_layer(observations)
+        for layer in list(self.trunk)[1:]:
+            hidden = layer(hidden)
+        hidden = hidden.relu()
         scores = self.score(hidden).unflatten(1, (self.spec.num_actions, self.outputs))
         return scores.masked_fill(~mask.unsqueeze(-1), ILLEGAL), self.value(hidden)
+
+    def _first_layer(self, observations: Tensor) -> Tensor:
+        """As far as there are jobs: columns that are zero in the whole batch are left out."""
+        layout, layer = self.spec.layout, cast(nn.Linear, self.trunk[0])
+        window, features = layout.shapes["jobs"]
+        jobs_at = NUM_GLOBAL + layout.units
+        hosts_at = jobs_at + window * features
+        used = jobs_at + features * slots_in_use(observations[:, jobs_at:hosts_at].view(-1, window, features))
+        if used == hosts_at:
+            return functional.linear(observations, layer.weight, layer.bias)
+        before = functional.linear(observations[:, :used], layer.weight[:, :used], layer.bias)
+        return before + functional.linear(observations[:, hosts_at:], layer.weight[:, hosts_at:])

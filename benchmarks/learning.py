@@ -1,0 +1,155 @@
+"""What learning reaches: train with the settings in benchmarks/learning/*.toml, judge on windows that nothing was chosen by.
+
+    python benchmarks/learning.py PART…          # bursty, hosts, hetero, ablation; an interrupted part goes on where it was
+
+Each part becomes benchmarks/results/learning_PART.json; render_results.py makes docs/results.md of them. `queuewise train --config FILE`
+trains the same. Runs stay in --runs, and what is finished there is not trained again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from itertools import chain, repeat
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from queuewise.agents.display import Display
+from queuewise.agents.grounds import Grounds, make_grounds
+from queuewise.agents.judging import judge_policy
+from queuewise.agents.models import Model, load_model
+from queuewise.agents.recording import read_rows
+from queuewise.agents.runs import CONFIG
+from queuewise.agents.scaling import Scaler
+from queuewise.agents.settings import TrainSettings, layered
+from queuewise.agents.spec import Spec
+from queuewise.agents.stage import Stage
+from queuewise.agents.train import baseline_cells, train
+from queuewise.evaluation.experiment import judge
+from queuewise.evaluation.protocol import BLOCK_SEEDS
+from queuewise.evaluation.scores import parse_score
+from queuewise.policies.model_file import read_card
+from queuewise.runs import LAST_FILE, write_text
+
+HERE = Path(__file__).resolve().parent
+NETWORKS, LOOKAHEADS = ("mlp", "attn"), ("off", "per_gpu", "sorted", "cdf")
+Row = dict[str, Any]
+
+
+def trained(runs: Path, name: str, seeds: Sequence[int], config: str, **changes: Any) -> tuple[TrainSettings, Path]:
+    """A finished run, trained now unless it was before."""
+    settings, run = layered(file=HERE / "learning" / f"{config}.toml", **changes), runs / name
+    if not (run / LAST_FILE).exists():
+        with Display(settings) as display:
+            display.note(f"{name}: {settings.frames:,} frames, seeds {', '.join(map(str, seeds))}")
+            train(settings, seeds, run, display, resume=(run / CONFIG).exists())
+    return settings, run
+
+
+def model_of(run: Path, seed: int, grounds: Grounds) -> Model:
+    return load_model(run / f"seed-{seed}" / "best.safetensors", Spec(grounds.settings.env, grounds.arena.layout))
+
+
+def judged(settings: TrainSettings, run: Path, seeds: Sequence[int]) -> Row:
+    """The best model of every seed on REPORT, beside the baselines: [windows] scores by policy."""
+    grounds, score = make_grounds(settings), parse_score(settings.score)
+    experiment = grounds.experiment("report")
+    cells = baseline_cells(experiment, settings.baselines)
+    for seed in seeds:
+        model = model_of(run, seed, grounds)
+        cells += judge_policy(model.act, model.scaling, grounds, experiment, f"model:{seed}")
+    result = judge(cells, score)
+    facts = {"workload": settings.workload, "workload_args": settings.workload_args, "cluster": settings.cluster, "score": settings.score}
+    sizes = {"algo": settings.algo, "net": settings.net, "frames": settings.frames, "jobs": settings.jobs}
+    per_window = {policy: [round(float(value), 6) for value in values] for policy, values in result.per_window.items()}
+    return {**facts, **sizes, "seeds": list(seeds), "report_seed": settings.report_seed, "per_window": per_window}
+
+
+def course(run: Path, seeds: Sequence[int]) -> Row:
+    """How training went: seconds of every seed, and VAL over frames."""
+    rows = {seed: [row for row in read_rows(run / f"seed-{seed}") if "val/agent" in row] for seed in seeds}
+    cards = {seed: read_card(run / f"seed-{seed}" / "best.safetensors") for seed in seeds}
+    seconds = [json.loads((run / LAST_FILE).read_text())["frames"] / json.loads((run / LAST_FILE).read_text())["frames_per_s"]]
+    return {
+        "training_s": round(sum(seconds) / len(seeds), 1),
+        "best_at_frames": {seed: card["frames"] for seed, card in cards.items()},
+        "val": {seed: [[row["frames"], round(row["val/agent"], 6)] for row in kept] for seed, kept in rows.items()},
+    }
+
+
+def mean_returns(settings: TrainSettings, run: Path, seeds: Sequence[int]) -> dict[int, float]:
+    """Mean reward of an episode on REPORT, in the task as it was trained."""
+    grounds = make_grounds(settings)
+    return {seed: _mean_return(model_of(run, seed, grounds), grounds) for seed in seeds}
+
+
+@torch.inference_mode()
+def _mean_return(model: Model, grounds: Grounds) -> float:
+    """Environment e plays window e greedily; what it plays after that does not count."""
+    windows, arena = grounds.experiment("report").plan.windows, grounds.task_arena("report")
+    numbers = [(window.seed or 0) - BLOCK_SEEDS["report"].start for window in windows]
+    order = chain(numbers, repeat(numbers[0]))
+    stage = Stage(arena, len(numbers), seed=0, draw=lambda rng: next(order))
+    stage.scaler = Scaler(model.scaling, arena.layout)
+    rows, mask = torch.zeros(len(numbers), stage.spec.observation_size), torch.zeros(len(numbers), stage.spec.num_actions, dtype=torch.bool)
+    stage.write(rows, mask)
+    returns: dict[int, float] = {}
+    while len(returns) < len(numbers):
+        step = stage.step(model.act(rows, mask), rows, mask)
+        for e, tally in zip(step.ended.nonzero()[0], step.tallies, strict=True):
+            returns.setdefault(int(e), tally["return"])
+    stage.close()
+    return sum(returns.values()) / len(returns)
+
+
+def bursty(runs: Path) -> list[Row]:
+    settings, run = trained(runs, "bursty", [0], "bursty")
+    return [judged(settings, run, [0]) | course(run, [0])]
+
+
+def hosts(runs: Path) -> list[Row]:
+    """Trained on 50 hosts; on 500 as it is."""
+    settings, run = trained(runs, "hosts", [0], "hosts")
+    larger = settings.model_copy(update={"cluster": "farm500", "jobs": 10 * settings.jobs, "report_windows": 30})
+    return [judged(settings, run, [0]) | course(run, [0]), judged(larger, run, [0])]
+
+
+def hetero(runs: Path) -> list[Row]:
+    rows, seeds = [], [0, 1, 2]
+    for algo, frames in (("ppo", 262_144), ("d3qn", 65_536), ("sac", 49_152)):
+        settings, run = trained(runs, f"hetero-{algo}", seeds, "hetero", algo=algo, frames=frames)
+        rows.append(judged(settings, run, seeds) | course(run, seeds))
+    return rows
+
+
+def ablation(runs: Path) -> list[Row]:
+    rows, seeds = [], [0, 1, 2, 3, 4]
+    for net in NETWORKS:
+        for lookahead in LOOKAHEADS:
+            task = {"preset": "gpu-optimizer", "lookahead": lookahead}
+            settings, run = trained(runs, f"ablation-{net}-{lookahead}", seeds, "ablation", net=net, task=task)
+            row = judged(settings, run, seeds) | course(run, seeds)
+            rows.append(row | {"lookahead": lookahead, "returns": mean_returns(settings, run, seeds)})
+    return rows
+
+
+PARTS: Mapping[str, Callable[[Path], list[Row]]] = {"bursty": bursty, "hosts": hosts, "hetero": hetero, "ablation": ablation}
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("parts", nargs="+", choices=list(PARTS))
+    parser.add_argument("--runs", type=Path, default=Path("runs") / "learning")
+    options = parser.parse_args(arguments)
+    for part in options.parts:
+        rows = PARTS[part](options.runs)
+        machine = {"cores": os.cpu_count(), "load_average": round(os.getloadavg()[0], 1)}
+        write_text(HERE / "results" / f"learning_{part}.json", json.dumps({"machine": machine, "runs": rows}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
