@@ -1,0 +1,47 @@
+"""Slots that no state of a batch uses are left out of the work, and change nothing."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from agents_setup import small_arena
+from queuewise.agents.networks import build_network
+from queuewise.agents.networks.base import slots_in_use
+from queuewise.agents.settings import NetworkSettings
+from queuewise.agents.spec import Spec
+
+
+@pytest.mark.parametrize("used", [0, 1, 2, 6, 7])
+def test_the_last_used_slot_is_found(used: int) -> None:
+    jobs = torch.zeros(3, 7, 2)
+    jobs[1, :used, 0] = 1.0
+    jobs[0, : used // 2, 0] = 1.0
+    assert slots_in_use(jobs) == max(used, 1)
+
+
+@pytest.mark.parametrize("net", ["mlp", "kernel", "attn"])
+def test_a_state_is_valued_alike_beside_longer_queues(net: str) -> None:
+    """One state alone is worked on up to its last job; beside a full window, to the end. Gradients are the same too."""
+    spec = Spec("job", small_arena().layout)
+    network = build_network(net, spec, NetworkSettings(width=16), seed=0)
+    random = torch.Generator().manual_seed(0)
+    rows = torch.rand(2, spec.observation_size, generator=random)
+    window, features = spec.layout.shapes["jobs"]
+    first = 11 + spec.layout.units
+    jobs = rows[:, first : first + window * features].view(2, window, features)
+    jobs[:, :, 0] = 1.0
+    jobs[0, 2:] = 0.0
+    mask = torch.ones(2, spec.num_actions, dtype=torch.bool)
+    mask[0, 2:-1] = False
+    alone, beside = network(rows[:1], mask[:1]), network(rows, mask)
+    for one, both in zip(alone, beside, strict=True):
+        torch.testing.assert_close(one[0], both[0], rtol=1e-5, atol=1e-6)
+    (alone[0][mask[:1]].sum() + alone[1].sum()).backward()  # type: ignore[no-untyped-call]
+    expected = {name: weight.grad.clone() for name, weight in network.named_parameters() if weight.grad is not None}
+    network.zero_grad()
+    (beside[0][0][mask[0]].sum() + beside[1][0].sum()).backward()  # type: ignore[no-untyped-call]
+    for name, weight in network.named_parameters():
+        if name in expected:
+            assert weight.grad is not None
+            torch.testing.assert_close(weight.grad, expected[name], rtol=1e-4, atol=1e-6)
