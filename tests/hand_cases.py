@@ -1,4 +1,4 @@
-"""Schedules with preemption and outages, worked out by hand from the normative page.
+"""Schedules with preemption, outages and sleeping nodes, worked out by hand from the normative page.
 
 The reference and the engine are both held to them. A schedule is the list of all runs, sorted: (job, start, end, nodes).
 """
@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from queuewise.cluster.conditions import Conditions, Maintenance, Outage, Preemption
+from queuewise.cluster.conditions import Conditions, Maintenance, Outage, Power, Preemption
 from queuewise.cluster.spec import Cluster, NodeGroup, build
 from queuewise.workload.jobs import Workload
 
@@ -29,6 +29,7 @@ class HandCase:
     conditions: Conditions = PERFECT
     status: tuple[int, ...] = ()  # all done if not given
     estimate: tuple[float, ...] = ()  # the truth if not given
+    start: tuple[float, ...] = ()  # first starts, where they are not those of the first runs
 
     @property
     def known(self) -> Any:
@@ -177,4 +178,36 @@ OUTAGES = [
              [(0, 0, 10, (1,)), (1, 0, 3, (0,)), (1, 6, 14, (0,))], outages((0, 3, 6, "fail"))),
 ]  # fmt: skip
 
-HAND_CASES = [*SRTF, *SERVICE, *URGENCY, *MIGRATION, *OUTAGES]
+DROWSY = Power(sleep_after_s=10, wake_s=5)  # in the cases below nodes that are idle for more than 10 s sleep, and take 5 s to wake
+
+SLEEP = [
+    # Both nodes are asleep at 20 (node 0 since 14, node 1 since 10): node 0 is woken, job 1 begins at 25.
+    HandCase("woken", "fcfs", gpu_nodes(1, 1), tasks((0, 4, 1), (20, 3, 1)),
+             [(0, 0, 4, (0,)), (1, 20, 28, (0,))], Conditions(power=DROWSY), start=(0, 25)),
+    # Idle for exactly 10 s is not asleep yet.
+    HandCase("just awake", "fcfs", gpu_nodes(1), tasks((0, 4, 1), (14, 3, 1)),
+             [(0, 0, 4, (0,)), (1, 14, 17, (0,))], Conditions(power=DROWSY), start=(0, 14)),
+    # At 15 node 0 is asleep (idle since 1) and node 1 is not (since 9). Equals to `pack`, but `first` is bound to node 0.
+    HandCase("awake nodes first", "fcfs@pack", gpu_nodes(1, 1), tasks((0, 1, 1), (0, 9, 1), (15, 3, 1)),
+             [(0, 0, 1, (0,)), (1, 0, 9, (1,)), (2, 15, 18, (1,))], Conditions(power=DROWSY), start=(0, 0, 15)),
+    HandCase("first is first", "fcfs@first", gpu_nodes(1, 1), tasks((0, 1, 1), (0, 9, 1), (15, 3, 1)),
+             [(0, 0, 1, (0,)), (1, 0, 9, (1,)), (2, 15, 23, (0,))], Conditions(power=DROWSY), start=(0, 0, 20)),
+    # A gang waits for its last node: node 1 is awake, node 0 must wake.
+    HandCase("a gang waits", "fcfs", gpu_nodes(1, 1), tasks((0, 1, 1), (0, 9, 1), (15, 3, 2)),
+             [(0, 0, 1, (0,)), (1, 0, 9, (1,)), (2, 15, 23, (0, 1))], Conditions(power=DROWSY), start=(0, 0, 20)),
+    # Job 2 joins job 1 on a node that is waking.
+    HandCase("two wait", "fcfs", gpu_nodes(2), tasks((0, 1, 1), (20, 3, 1), (22, 1, 1)),
+             [(0, 0, 1, (0,)), (1, 20, 28, (0,)), (2, 22, 26, (0,))], Conditions(power=DROWSY), start=(0, 25, 25)),
+    # Job 1 is stopped before its node is awake: it has not started. Job 2 has the node's waking to itself; then nobody sleeps.
+    HandCase("stopped before it starts", "priority-preempt", gpu_nodes(1), tasks((0, 1, 1), (20, 3, 1), (22, 2, 1), priority=(0, 0, 1)),
+             [(0, 0, 1, (0,)), (1, 20, 22, (0,)), (1, 27, 30, (0,)), (2, 22, 27, (0,))], Conditions(power=DROWSY), start=(0, 27, 25)),
+    # The node fails while it wakes and goes on waking: placed again at 23, job 1 begins at 25.
+    HandCase("fails while waking", "fcfs", gpu_nodes(1), tasks((0, 1, 1), (20, 3, 1)),
+             [(0, 0, 1, (0,)), (1, 20, 22, (0,)), (1, 23, 28, (0,))], outages((0, 22, 23, "fail"), power=DROWSY), start=(0, 25)),
+    # Job 1 is expected to leave at 20 + 5 + 3 = 28, so job 3 (6 s) may pass the head on the second node and end by then. Backfill does
+    # not count what its own node takes to wake: it ends at 33, and job 2, the head, starts so late.
+    HandCase("backfill leaves out waking", "fcfs+easy", gpu_nodes(1, 1), tasks((0, 1, 1), (20, 3, 1), (21, 1, 2), (22, 6, 1)),
+             [(0, 0, 1, (0,)), (1, 20, 28, (0,)), (2, 33, 34, (0, 1)), (3, 22, 33, (1,))], Conditions(power=DROWSY), start=(0, 25, 33, 27)),
+]  # fmt: skip
+
+HAND_CASES = [*SRTF, *SERVICE, *URGENCY, *MIGRATION, *OUTAGES, *SLEEP]

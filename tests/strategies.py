@@ -13,7 +13,7 @@ import numpy as np
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from queuewise.cluster.conditions import Conditions, Maintenance, Outage, Preemption
+from queuewise.cluster.conditions import Conditions, Maintenance, Outage, Power, Preemption
 from queuewise.cluster.spec import Cluster, NodeGroup, build
 from queuewise.workload.jobs import ANY_PARTITION, Workload
 
@@ -176,6 +176,17 @@ def stopping_costs(draw: st.DrawFn) -> Preemption:
         transfer_per_gpu_s=draw(per_gpu),
         kind_factor=draw(st.sampled_from(({}, {"T4": 2.0}, {"T4": 0.5, "V100-16": 0.25, "A100-80": 3.3}))),
         checkpoint_every_s=draw(st.sampled_from((float("inf"), 0.0, 0.7, 1.0, 3.0))),
+    )
+
+
+@st.composite
+def powers(draw: st.DrawFn) -> Power:
+    """Nodes that sleep soon, or at once; waking takes no time, or longer than most jobs."""
+    return Power(
+        sleep_after_s=draw(st.sampled_from((0.0, 0.0, 0.7, 1.0, 4.0))),
+        wake_s=draw(st.sampled_from((0.0, 0.3, 1.0, 3.0, 9.0))),
+        sleep_watts=draw(st.sampled_from((0.0, 4.0, 30.0))),
+        wake_watts=draw(st.sampled_from((None, 0.0, 250.0))),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from functools import cache
 from typing import Any
 
@@ -13,13 +14,16 @@ from hypothesis import strategies as st
 import reference
 from agreement import PERFECT, stays
 from fixed_workloads import crowd
-from queuewise.cluster.conditions import Conditions, Outage, Preemption
+from queuewise.cluster.conditions import Conditions, Outage, Power, Preemption
 from queuewise.cluster.spec import NodeGroup, build
+from queuewise.evaluation.energy import J_PER_KWH, energy_kwh
+from queuewise.evaluation.measure import measure
+from queuewise.evaluation.timeline import bin_edges, mean_watts
 from queuewise.policies import simulate
 from queuewise.sim.schedule import Schedule
 from queuewise.workload.jobs import Workload
 from reference.check import Stay, violations
-from strategies import DISPATCHES, Case, cases, policies, preemptive_policies, stopping_costs, troubled_cases
+from strategies import DISPATCHES, Case, cases, policies, powers, preemptive_policies, stopping_costs, troubled_cases
 
 quick = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 MONOTONE = ("first", "pack", "spread", "random", "fastest", "cheapest", "fgd")  # what fits still fits where more is free
@@ -77,6 +81,43 @@ def test_free_preemption_conserves_work(seed: int, policy: str) -> None:
     np.add.at(worked, s.piece_job, (s.piece_end - s.piece_start) * s.piece_tasks / workload.num_tasks[s.piece_job])
     assert s.finished.any()
     np.testing.assert_allclose(worked[s.finished], workload.runtime[s.finished], rtol=1e-9, atol=1e-9)
+
+
+# --- nodes that sleep
+
+
+@settings(quick, max_examples=200)
+@given(troubled_cases(), powers(), st.one_of(policies(), preemptive_policies()))
+def test_sleeping_nodes_lose_nothing(pair: tuple[Case, Conditions], power: Power, policy: str) -> None:
+    case, conditions = pair[0], pair[1].model_copy(update={"power": power})
+    assert problems(case, policy, conditions, replay(case, policy, conditions)) == []
+
+
+@quick
+@given(cases(), powers(), policies())
+def test_sleep_that_ends_at_once_delays_nobody(case: Case, power: Power, policy: str) -> None:
+    """Where the rule looks at nothing but the index, nodes that wake in no time are as good as nodes that never sleep."""
+    conditions = Conditions(power=power.model_copy(update={"wake_s": 0.0}))
+    order = policy.partition("@")[0]
+    assert_equal_runs(replay(case, f"{order}@first", conditions), replay(case, f"{order}@first"))
+
+
+@quick
+@given(cases(), powers(), policies())
+def test_energy_is_the_draw_over_time(case: Case, power: Power, policy: str) -> None:
+    """The whole of it, and no more than without sleep where sleeping and waking draw nothing."""
+    m = measure(replay(case, policy, Conditions(power=power)))
+    kwh = energy_kwh(m)
+    if kwh is None or not m.span > 0:
+        return
+    edges = bin_edges(m, 7)
+    assert float(mean_watts(m, edges) @ np.diff(edges)) / J_PER_KWH == pytest.approx(kwh, rel=1e-9, abs=1e-12)
+    thrifty = dataclasses.replace(m.schedule, power=power.model_copy(update={"sleep_watts": 0.0, "wake_watts": None}))
+    awake = dataclasses.replace(m.schedule, power=Power())
+    least, most = energy_kwh(measure(thrifty)), energy_kwh(measure(awake))
+    assert least is not None
+    assert most is not None
+    assert least <= most * (1 + 1e-12)
 
 
 # --- policies that come to the same thing

@@ -20,6 +20,7 @@ from queuewise.cluster.conditions import Conditions, Outage
 from queuewise.cluster.spec import Cluster
 from queuewise.workload.jobs import Workload
 from reference import stopping
+from reference.sleeping import Sleepers
 from reference.state import WHOLE, Job, Machine, Run, make_jobs
 
 QUEUED, DONE, REJECTED, KILLED, FAILED = 1, 3, 4, 5, 7
@@ -70,7 +71,8 @@ def violations(
     for stay in stays:
         by_job[stay.job].append(stay)
     problems = [f"pieces of job {j}, which does not exist" for j in by_job if not 0 <= j < len(jobs)]
-    rules = Rules(conditions, outages, policy)
+    first = float(workload.submit[0]) if len(workload) else 0.0
+    rules = Rules(conditions, outages, policy, waking(by_job, jobs, Sleepers(conditions.power, cluster.num_nodes, first)))
     for j, job in enumerate(jobs):
         runs = runs_of(job, by_job.get(j, []))
         life = Life(float(workload.submit[j]), float(start[j]), float(end[j]), int(status[j]), int(stops[j]), runs)
@@ -86,6 +88,7 @@ class Rules:
     conditions: Conditions
     outages: tuple[Outage, ...]
     policy: str
+    awake: dict[int, list[float]]  # [job][run] when all its nodes are awake
 
     def fails(self, nodes: set[int], time: float) -> bool:
         """Whether one of these nodes goes down at this time."""
@@ -120,6 +123,24 @@ def runs_of(job: Job, pieces: list[Stay]) -> list[list[Stay]]:
     return runs
 
 
+def waking(by_job: dict[int, list[Stay]], jobs: list[Job], sleepers: Sleepers) -> dict[int, list[float]]:
+    """When the nodes of each run of each job are awake: all runs are told again, in the order of time."""
+    events: list[tuple[float, int, int, int, list[int]]] = []
+    awake: dict[int, list[float]] = {}
+    for j in (j for j in by_job if 0 <= j < len(jobs)):
+        runs = runs_of(jobs[j], by_job[j])
+        awake[j] = [math.nan] * len(runs)
+        for number, run in enumerate(runs):
+            nodes, start, end = [stay.node for stay in run], run[0].start, run[0].end
+            events += [(start, 1, j, number, nodes), (end, 0 if end > start else 2, j, number, nodes)]
+    for time, kind, j, number, nodes in sorted(events):
+        if kind == 1:
+            awake[j][number] = sleepers.placed(nodes, time)
+        else:
+            sleepers.left(nodes, time)
+    return awake
+
+
 def check_rejected(job: Job, life: Life) -> Iterator[str]:
     if life.status != REJECTED:
         yield f"job {job.index} can never run but has status {life.status}"
@@ -135,7 +156,8 @@ def check_life(job: Job, life: Life, rules: Rules, kill_at_limit: bool) -> Itera
         yield f"job {j} is still queued although all nodes come back"
     if life.status != QUEUED and not runs:
         yield f"job {j} has never run but has status {life.status}"
-    if life.start != (runs[0][0].start if runs else math.inf) or not life.start >= life.submit:
+    began = [awake for awake, run in zip(rules.awake.get(j, []), runs, strict=True) if awake <= run[0].end]
+    if life.start != (began[0] if began else math.inf) or not life.start >= life.submit:
         yield f"job {j}: submitted at {life.submit}, started at {life.start}"
     finished = life.status in (DONE, KILLED)
     if runs and life.end != (runs[-1][0].end if finished else math.inf):
@@ -171,7 +193,7 @@ def check_work(job: Job, life: Life, rules: Rules) -> Iterator[str]:
     finished = life.status in (DONE, KILLED)
     for number, pieces in enumerate(life.runs, start=1):
         nodes, start, end = {p.node for p in pieces}, pieces[0].start, pieces[0].end
-        begin = start + stopping.overhead(job, nodes, costs)
+        begin = rules.awake[job.index][number - 1] + stopping.overhead(job, nodes, costs)
         run = Run(start, begin, job.factor_on(nodes), [])
         whole = begin + job.rem * run.factor
         if finished and number == len(life.runs):

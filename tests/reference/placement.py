@@ -24,6 +24,7 @@ class Placer:
     option: str | None
     seed: int
     types: list[tuple[Demand, int]]  # FGD's task types and their weights
+    asleep: Callable[[int], bool] = lambda n: False  # whether node n sleeps at this moment
     starts: int = 0  # runs started so far in this simulation
 
     def fits(self, job: Job, state: State) -> bool:
@@ -64,7 +65,7 @@ class Placer:
                 draw += 1
             else:
                 key = KEYS[self.rule]
-                chosen = min(slots, key=lambda n: (key(job, trial, n, slots[n], remaining), n))
+                chosen = min(slots, key=lambda n: (key(job, trial, n, slots[n], remaining), self.asleep(n), n))
             tasks = 1 if self.rule == "spread" else min(remaining, slots[chosen])
             pieces += put(job.demand, trial, chosen, tasks, most_free=self.rule == "spread")
             remaining -= tasks
@@ -80,7 +81,8 @@ class Placer:
                 for piece in single_task_options(job.demand, trial, n):
                     after = trial.copy()
                     after.take([piece], job.demand)
-                    options.append((self._fragments(after, n) - self._fragments(trial, n), n, piece.gpus, piece))
+                    growth = self._fragments(after, n) - self._fragments(trial, n)
+                    options.append((growth, self.asleep(n), n, piece.gpus, piece))
             best = min(options)[-1]
             trial.take([best], job.demand)
             pieces.append(best)

@@ -21,6 +21,7 @@ from reference.fairness import FAIR_ORDERS, Owners
 from reference.orders import Facts, in_order
 from reference.placement import Placer, task_types
 from reference.quotas import Quotas
+from reference.sleeping import Sleepers
 from reference.state import Job, Machine, Piece, Run, make_jobs, nodes_of
 
 QUEUED, DONE, REJECTED, KILLED, CANCELLED, FAILED = 1, 3, 4, 5, 6, 7  # the numbers of queuewise.sim.schedule, which this must not import
@@ -38,6 +39,7 @@ class Result:
     status: NDArray[np.int8]  # [J]
     preemptions: NDArray[np.int32]  # [J] times stopped
     runs: list[Stay]  # by job, then as they happened
+    sleeps: list[tuple[int, float, float]]  # node, from, to; by node and time
 
     @property
     def pieces(self) -> list[tuple[int, int, int, int]]:
@@ -115,7 +117,8 @@ class Simulator:
         self.jobs = make_jobs(workload, machine, estimate, kill_at_limit=kill)
         self.facts = Facts(workload, self.jobs, predicted, seed)
         types = task_types(workload, machine) if self.policy.placement == "fgd" else []
-        self.placer = Placer(machine, self.policy.placement, self.policy.option, seed, types)
+        self.sleepers = Sleepers(conditions.power, cluster.num_nodes, float(workload.submit[0]) if len(workload) else 0.0)
+        self.placer = Placer(machine, self.policy.placement, self.policy.option, seed, types, lambda n: self.sleepers.asleep(n, self.now))
         self.running: dict[int, Job] = {}
         self.owners = Owners(workload, cluster, conditions.fairness)
         self.quotas = Quotas(workload, cluster, self.running) if conditions.quotas else None
@@ -150,7 +153,8 @@ class Simulator:
             self.clock.step()
         assert not self.running
         stops = np.array([job.stops for job in self.jobs], dtype=np.int32)
-        return Result(self.first_start, self.end, self.status, stops, sorted(self.runs, key=lambda run: run[0]))
+        runs = sorted(self.runs, key=lambda run: run[0])
+        return Result(self.first_start, self.end, self.status, stops, runs, self.sleepers.all_sleeps())
 
     # --- arrivals and completions
 
@@ -200,14 +204,15 @@ class Simulator:
         self.queues[self.queue_of(job)].remove(job.index)
         self.state.take(pieces, job.demand)
         nodes = nodes_of(pieces)
-        begin = self.now + stopping.overhead(job, nodes, self.costs)
+        awake = self.sleepers.placed([piece.node for piece in pieces], self.now)
+        begin = awake + stopping.overhead(job, nodes, self.costs)
         job.run = run = Run(self.now, begin, job.factor_on(nodes), pieces)
         job.changes += 1
         self.running[job.index] = job
         self.placer.starts += 1
         self.owners.started(job, self.now)
         self.waiting.started(job.index, self.now)
-        self.first_start[job.index] = min(self.first_start[job.index], self.now)
+        self.first_start[job.index] = min(self.first_start[job.index], awake)
         self.clock.call_at(begin + job.rem * run.factor, COMPLETION, self.placer.starts, lambda: self.complete(job, run))
         if (self.preemptive or self.policy.migrates) and self.costs.quantum_s > 0:
             self.set_timer(self.now + self.costs.quantum_s, job, lambda: None)
@@ -220,6 +225,7 @@ class Simulator:
         del self.running[job.index]
         self.owners.stopped(job, self.now)
         self.state.give_back(run.pieces, job.demand)
+        self.sleepers.left([piece.node for piece in run.pieces], self.now)
         pieces = sorted((p.node, p.tasks, sum(1 << g for g in p.gpus)) for p in run.pieces)
         self.runs.append((job.index, run.start, self.now, tuple(pieces)))
         job.last_nodes = job.nodes
@@ -228,6 +234,8 @@ class Simulator:
 
     def stop(self, job: Job, *, saved: bool) -> None:
         worked = stopping.stop(job, self.now, self.costs, saved=saved)
+        if self.first_start[job.index] > self.now:
+            self.first_start[job.index] = math.inf
         self.leave(job)
         self.enqueue(job)
         if self.preemptive:

@@ -20,6 +20,7 @@ from queuewise.errors import InputError
 
 HOUR = 3600.0
 YEAR = 365 * 24 * HOUR
+HOURS_OF_DAY = 24
 
 
 class Preemption(Config):
@@ -69,6 +70,27 @@ class Maintenance(Config):
     notice_s: float = Field(default=0.0, ge=0, allow_inf_nan=False)
 
 
+class Power(Config):
+    """Nodes that fall asleep, and what energy costs."""
+
+    sleep_after_s: float = Field(default=float("inf"), ge=0)  # a node idle for longer is asleep
+    wake_s: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+    sleep_watts: float = Field(default=0.0, ge=0, allow_inf_nan=False)  # of a node with its GPUs
+    wake_watts: float | None = Field(default=None, ge=0, allow_inf_nan=False)  # the same while it wakes; not given: as when idle
+    price_per_kwh: float | None = Field(default=None, allow_inf_nan=False)
+    price_by_hour: tuple[float, ...] = ()  # 24 prices by hour of day, in place of price_per_kwh
+
+    @model_validator(mode="after")
+    def _a_price_for_each_hour(self) -> Power:
+        if self.price_by_hour and (len(self.price_by_hour) != HOURS_OF_DAY or not np.isfinite(self.price_by_hour).all()):
+            raise ValueError(f"price_by_hour must be {HOURS_OF_DAY} finite numbers, one for each hour of the day")
+        return self
+
+    @property
+    def nodes_sleep(self) -> bool:
+        return self.sleep_after_s < float("inf")
+
+
 class Conditions(Config):
     """All of it; the default is a perfect world."""
 
@@ -76,6 +98,7 @@ class Conditions(Config):
     outages: tuple[Outage, ...] = ()
     failures: Failures | None = None
     maintenance: tuple[Maintenance, ...] = ()
+    power: Power = Power()
     fairness: Fairness = Fairness()
     dependencies: bool = False  # jobs wait for those that the log says they wait for
     quotas: bool = False  # virtual clusters have what they are guaranteed and no more than their maximum

@@ -8,7 +8,7 @@ lowest index here.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
@@ -74,7 +74,6 @@ class Cluster:
     node_penalty: float = 0.0  # added to the runtime factor when a gang spans more nodes than it must
     rack_penalty: float = 0.0  # the same for racks
     notes: str = ""
-    extras: dict[str, float] = field(default_factory=dict)
 
     @property
     def num_nodes(self) -> int:

@@ -1,9 +1,10 @@
-"""Energy of a replay, by the model of docs/simulator.md: idle draw of everything that is switched on, plus what use adds."""
+"""Energy of a replay, by the model of docs/simulator.md: the draw of nodes that are idle, sleep or wake, plus what use adds."""
 
 from __future__ import annotations
 
 import numpy as np
 
+from queuewise.cluster.conditions import HOURS_OF_DAY, Power
 from queuewise.cluster.spec import Cluster
 from queuewise.evaluation.measure import Floats, Measurement
 from queuewise.evaluation.usage import node_seconds, per_node
@@ -11,9 +12,14 @@ from queuewise.evaluation.usage import node_seconds, per_node
 J_PER_KWH = 3.6e6
 
 
+def node_idle_watts(cluster: Cluster) -> Floats:
+    """[N] what each node draws, awake and with no job on it."""
+    return cluster.node_idle_watts + cluster.node_gpus * per_node(cluster, [kind.idle_watts for kind in cluster.kinds])
+
+
 def idle_watts(cluster: Cluster) -> float:
-    """What the cluster draws with no job on it."""
-    return float(cluster.node_idle_watts.sum() + cluster.node_gpus @ per_node(cluster, [kind.idle_watts for kind in cluster.kinds]))
+    """What the cluster draws, all awake, with no job on it."""
+    return float(node_idle_watts(cluster).sum())
 
 
 def gpu_extra_watts(cluster: Cluster) -> Floats:
@@ -26,14 +32,43 @@ def has_power_figures(cluster: Cluster) -> bool:
 
 
 def energy_kwh(m: Measurement) -> float | None:
-    """Idle draw over the span plus the extra draw of used GPUs and cores. None where the cluster states no watts."""
-    cluster, workload = m.schedule.cluster, m.schedule.workload
+    """Draw of idle, sleeping and waking nodes over the span plus the extra draw of used GPUs and cores. None where no watts are stated."""
+    cluster, workload, ready = m.schedule.cluster, m.schedule.workload, m.sleeps.piece_ready
     if not has_power_figures(cluster) or not m.span >= 0:
         return None
     joules = idle_watts(cluster) * m.span
-    joules += float(node_seconds(m, workload.gpu_milli) @ gpu_extra_watts(cluster)) / 1000
-    joules += float(node_seconds(m, workload.cpu_milli) @ cluster.node_core_watts) / 1000
+    for begin, end, instead in resting_spells(m):
+        joules += float(np.maximum(np.minimum(end, m.end) - np.maximum(begin, m.begin), 0.0) @ (instead - _idle_there(m)))
+    joules += float(node_seconds(m, workload.gpu_milli, ready) @ gpu_extra_watts(cluster)) / 1000
+    joules += float(node_seconds(m, workload.cpu_milli, ready) @ cluster.node_core_watts) / 1000
     return joules / J_PER_KWH
+
+
+def resting_spells(m: Measurement) -> list[tuple[Floats, Floats, Floats]]:
+    """Begins, ends and watts of all times at which a node slept, and of all at which it woke; by the order of `m.sleeps`."""
+    power, sleeps, idle = m.schedule.power, m.sleeps, _idle_there(m)
+    waking = idle if power.wake_watts is None else np.full(len(idle), power.wake_watts)
+    return [(sleeps.start, sleeps.end, np.full(len(idle), power.sleep_watts)), (sleeps.end, sleeps.end + power.wake_s, waking)]
+
+
+def _idle_there(m: Measurement) -> Floats:
+    """[S] what the node of each sleep draws when it is idle."""
+    return node_idle_watts(m.schedule.cluster)[m.sleeps.node]
+
+
+def asleep_share(m: Measurement) -> float | None:
+    """Node-seconds asleep ÷ (nodes × span); None where nodes never sleep."""
+    if not m.schedule.power.nodes_sleep or not m.span > 0:
+        return None
+    asleep = np.minimum(m.sleeps.end, m.end) - np.maximum(m.sleeps.start, m.begin)
+    return float(np.maximum(asleep, 0.0).sum()) / (m.schedule.cluster.num_nodes * m.span)
+
+
+def wakes(m: Measurement) -> int | None:
+    """How often a node was woken in the span; None where nodes never sleep."""
+    if not m.schedule.power.nodes_sleep:
+        return None
+    return int(((m.sleeps.end >= m.begin) & (m.sleeps.end <= m.end)).sum())
 
 
 def energy_per_job_kwh(m: Measurement) -> float | None:
@@ -42,23 +77,23 @@ def energy_per_job_kwh(m: Measurement) -> float | None:
     return total / m.rows.size if total is not None and m.rows.size else None
 
 
-def prices_per_kwh(cluster: Cluster) -> list[float] | None:
-    """24 prices by hour of day: `price_per_kwh` of the cluster's extras, overridden by `price_per_kwh_00` … `price_per_kwh_23`."""
-    base = cluster.extras.get("price_per_kwh")
-    prices = [cluster.extras.get(f"price_per_kwh_{hour:02d}", base) for hour in range(24)]
-    return None if any(price is None for price in prices) else [float(price) for price in prices if price is not None]
+def prices_per_kwh(power: Power) -> Floats | None:
+    """[24] prices by hour of day."""
+    if power.price_by_hour:
+        return np.array(power.price_by_hour)
+    return None if power.price_per_kwh is None else np.full(HOURS_OF_DAY, power.price_per_kwh)
 
 
 def energy_cost(m: Measurement) -> float | None:
     """Price of the energy, by hour of day of the log's clock (`Workload.epoch` sets its zero). None where no price or watts are stated."""
     from queuewise.evaluation.timeline import mean_watts
 
-    prices = prices_per_kwh(m.schedule.cluster)
+    prices = prices_per_kwh(m.schedule.power)
     if prices is None or energy_kwh(m) is None or m.span == 0:
         return None
     epoch = m.schedule.workload.epoch
     first_hour = np.floor((m.begin + epoch) / 3600)
     on_the_hour = (first_hour + np.arange(np.ceil(m.span / 3600) + 2)) * 3600 - epoch
     edges = np.unique(np.clip(on_the_hour, m.begin, m.end))
-    hour = ((edges[:-1] + epoch) // 3600 % 24).astype(np.int64)
-    return float((mean_watts(m, edges) * np.diff(edges)) @ np.asarray(prices)[hour]) / J_PER_KWH
+    hour = ((edges[:-1] + epoch) // 3600 % HOURS_OF_DAY).astype(np.int64)
+    return float((mean_watts(m, edges) * np.diff(edges)) @ prices[hour]) / J_PER_KWH

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from queuewise.cluster.conditions import Power
 from queuewise.cluster.spec import Cluster
 from queuewise.evaluation.measure import bounded_slowdown, measure, service
 from queuewise.sim.schedule import NEVER, STATUS_NAMES, Schedule
@@ -140,6 +141,7 @@ def schedule_from(jobs: pl.DataFrame, pieces: pl.DataFrame, cluster: Cluster, fa
         piece_end=floats(pieces, "end_s", NEVER),
         engine_s=facts["engine_s"],
         decisions=facts["decisions"],
+        power=Power(**facts.get("power", {})),
     )
 
 
@@ -154,6 +156,7 @@ def schedule_facts(schedule: Schedule) -> dict[str, Any]:
         "epoch": schedule.workload.epoch,
         "engine_s": schedule.engine_s,
         "decisions": schedule.decisions,
+        "power": schedule.power.model_dump(exclude_defaults=True),
     }
 
 

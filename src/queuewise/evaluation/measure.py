@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from queuewise.errors import InputError
+from queuewise.evaluation.sleeping import Sleeps, node_sleeps
 from queuewise.sim.schedule import Schedule
 
 Floats = NDArray[np.float64]
@@ -40,6 +41,11 @@ class Measurement:
     def rows(self) -> NDArray[np.int64]:
         """Indices of the finished counted jobs."""
         return np.flatnonzero(self.schedule.finished[self.jobs]) + int(self.jobs.start)
+
+    @cached_property
+    def sleeps(self) -> Sleeps:
+        """When nodes slept, in the whole replay."""
+        return node_sleeps(self.schedule)
 
 
 def measure(schedule: Schedule, *, warmup: float = 0.0, cooldown: float = 0.0) -> Measurement:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from queuewise.evaluation.energy import gpu_extra_watts, idle_watts
+from queuewise.evaluation.energy import gpu_extra_watts, idle_watts, node_idle_watts, resting_spells
 from queuewise.evaluation.measure import Floats, Measurement, job_runs
 from queuewise.evaluation.usage import BLOCK
 from queuewise.sim.schedule import CANCELLED, REJECTED
@@ -59,7 +59,10 @@ def mean_watts(m: Measurement, edges: Floats) -> Floats:
     """[bins] watts drawn by the whole cluster."""
     cluster, workload = m.schedule.cluster, m.schedule.workload
     extra = _per_piece(m, workload.gpu_milli, gpu_extra_watts(cluster)) + _per_piece(m, workload.cpu_milli, cluster.node_core_watts)
-    return idle_watts(cluster) + binned_mean(m.schedule.piece_start, m.schedule.piece_end, extra, edges)
+    watts = idle_watts(cluster) + binned_mean(m.sleeps.piece_ready, m.schedule.piece_end, extra, edges)
+    for begin, end, instead in resting_spells(m):
+        watts += binned_mean(begin, end, instead, edges) - binned_mean(begin, end, node_idle_watts(cluster)[m.sleeps.node], edges)
+    return np.maximum(watts, 0.0)
 
 
 def waiting_intervals(m: Measurement, jobs: NDArray[np.bool_] | None = None) -> tuple[Floats, Floats]:

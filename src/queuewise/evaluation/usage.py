@@ -17,21 +17,21 @@ from queuewise.evaluation.measure import Floats, Measurement
 BLOCK = 1 << 20  # pieces handled at a time
 
 
-def piece_blocks(m: Measurement) -> Iterator[tuple[slice, Floats]]:
-    """Blocks of pieces with the seconds each lies inside the span."""
+def piece_blocks(m: Measurement, since: Floats) -> Iterator[tuple[slice, Floats]]:
+    """Blocks of pieces with the seconds each lies inside the span, from `since` [P] on."""
     schedule = m.schedule
     for low in range(0, len(schedule.piece_job), BLOCK):
         block = slice(low, low + BLOCK)
         seconds = np.minimum(schedule.piece_end[block], m.end)
-        seconds -= np.maximum(schedule.piece_start[block], m.begin)
+        seconds -= np.maximum(since[block], m.begin)
         yield block, np.maximum(seconds, 0.0, out=seconds)
 
 
-def node_seconds(m: Measurement, per_task: NDArray[np.int32]) -> Floats:
-    """[N] `per_task` [J] × tasks × seconds used on each node within the span."""
+def node_seconds(m: Measurement, per_task: NDArray[np.int32], since: Floats | None = None) -> Floats:
+    """[N] `per_task` [J] × tasks × seconds on each node within the span, from the placement on or from `since` [P] on."""
     schedule = m.schedule
     total = np.zeros(schedule.cluster.num_nodes)
-    for block, seconds in piece_blocks(m):
+    for block, seconds in piece_blocks(m, schedule.piece_start if since is None else since):
         seconds *= schedule.piece_tasks[block]
         seconds *= per_task[schedule.piece_job[block]]
         total += np.bincount(schedule.piece_node[block], weights=seconds, minlength=len(total))

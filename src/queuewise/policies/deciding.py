@@ -18,7 +18,7 @@ from queuewise.sim.engine import with_room_in_log
 from queuewise.sim.rules import Order
 from queuewise.sim.schedule import QUEUED, STATUS_NAMES
 from queuewise.sim.setup import node_facts
-from queuewise.sim.state import NOW, PENDING_JOBS, RUNNING_JOBS, USER_CALLS, Machine, State, World, handle
+from queuewise.sim.state import NOW, PENDING_JOBS, RUNNING_JOBS, SLEEP_AFTER, SLEEPS, USER_CALLS, Machine, State, World, handle
 from queuewise.sim.stepwise import ASK_FIT, ASK_SLOTS, NEXT_INSTANT, START, START_ON, act
 
 NO_NODES = np.zeros(0, np.int64)
@@ -97,6 +97,8 @@ class Replay:
         facts["whole_gpus"] = machine.free_gpus
         facts["free_cores"] = np.where(np.isinf(facts["cores"]), np.inf, machine.free_cpu / 1000)
         facts["free_mem_mib"] = np.where(np.isinf(facts["mem_mib"]), np.inf, machine.free_mem)
+        if self.world.policy[SLEEPS]:
+            facts["asleep"] = self.now > self.state.idle_since + self.world.costs[SLEEP_AFTER]
         slots = np.zeros(len(facts), np.int64)
         if job is not None:
             self._act(ASK_SLOTS, self._index(job), tasks=slots)

@@ -63,6 +63,7 @@ class Node(NamedTuple):
     watts: float = 0.0  # peak − idle of one GPU
     core_watts: float = 0.0  # of one core in use
     rack: int = 0
+    asleep: float = 0.0  # 1: it must wake first (conditions, sleep_after_s)
 
 
 class Demand(NamedTuple):

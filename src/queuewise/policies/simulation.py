@@ -78,7 +78,9 @@ class Simulation:
         self._memory, (self._machine, self._state) = _into_one_block(machine, state)
         self._world = world
         self._drive = partial(run_kernel, compiled_replay(), rules, world, self._machine)
-        self._schedule = partial(schedule_of, workload, cluster, rules, estimate=known, policy=policy, estimates=name, engine_s=0.0)
+        self._schedule = partial(
+            schedule_of, workload, cluster, rules, estimate=known, policy=policy, estimates=name, engine_s=0.0, power=conditions.power
+        )
 
     @property
     def now(self) -> float:

@@ -43,7 +43,7 @@ def {name}(job, now):
 
 
 # 2. A score for each node that has room for a task of the job. The least score is filled first. It is compiled too.
-#      node  index gpus free_gpus whole_gpus cores free_cores mem_mib free_mem_mib slots kind speed watts core_watts rack
+#      node  index gpus free_gpus whole_gpus cores free_cores mem_mib free_mem_mib slots kind speed watts core_watts rack asleep
 #      job   num_tasks remaining gpus cpus mem_mib   (gpus, cpus and mem_mib of one task)
 #
 #    --policy fcfs+easy@{name}.py:{name}_node

@@ -12,7 +12,7 @@ import numpy as np
 from numba import types
 from numpy.typing import NDArray
 
-from queuewise.cluster.conditions import PERFECT, Conditions
+from queuewise.cluster.conditions import PERFECT, Conditions, Power
 from queuewise.cluster.spec import Cluster
 from queuewise.errors import InputError
 from queuewise.sim.compilation import JIT_DISABLED
@@ -74,7 +74,7 @@ def simulate(
     state = run_watched(partial(drive, world, machine, state), state.count, rules.time_limit_s)
     engine_s = (laid_out - began) + (time.perf_counter() - began_replay)  # compilation is not the engine's time
     state.status[(state.status == DONE) & killed] = KILLED
-    return schedule_of(workload, cluster, rules, state, estimate, policy, estimates, engine_s)
+    return schedule_of(workload, cluster, rules, state, estimate, policy, estimates, engine_s, conditions.power)
 
 
 def run_kernel(run: Callable[..., None], rules: Rules, world: World, machine: Machine, state: State) -> State:
@@ -143,7 +143,15 @@ def limited_runtime(workload: Workload, kill_at_limit: bool) -> tuple[F64, NDArr
 
 
 def schedule_of(
-    workload: Workload, cluster: Cluster, rules: Rules, state: State, estimate: F64, policy: str, estimates: str, engine_s: float
+    workload: Workload,
+    cluster: Cluster,
+    rules: Rules,
+    state: State,
+    estimate: F64,
+    policy: str,
+    estimates: str,
+    engine_s: float,
+    power: Power = PERFECT.power,
 ) -> Schedule:
     pieces = int(state.count[PIECES])
     return Schedule(
@@ -166,4 +174,5 @@ def schedule_of(
         piece_end=state.piece_end[:pieces],
         engine_s=engine_s,
         decisions=int(state.count[DECISIONS]),
+        power=power,
     )

@@ -10,6 +10,7 @@ from __future__ import annotations
 from queuewise.sim.compilation import inline, kernel, seldom
 from queuewise.sim.machine import WHOLE, give, slots, take, take_share
 from queuewise.sim.pieces import group_by_node, note_piece
+from queuewise.sim.sleeping import tie_break
 from queuewise.sim.state import GPU_STRIDE, NUM_TYPES, Machine, State, World
 
 LARGEST = 1 << 62
@@ -65,7 +66,7 @@ def place_least_fragmenting(w: World, m: Machine, s: State, c: int) -> None:
                     continue
                 before = node_fragmentation(w, m, n)
                 gpu, growth = _least_growth(w, m, c, n, before)
-                if growth < best_growth or (growth == best_growth and n < best_node):
+                if growth < best_growth or (growth == best_growth and tie_break(w, s, n) < tie_break(w, s, best_node)):
                     best_node, best_gpu, best_growth = n, gpu, growth
         gpus = _take_at(w, m, c, best_node, best_gpu)
         note_piece(s, best_node, 1, gpus)

@@ -16,6 +16,7 @@ from queuewise.sim.reserve import book_gpus, unbook_gpus
 from queuewise.sim.restart import await_promotion, begin_run, set_next_timer, settle_run
 from queuewise.sim.room import room_released, room_taken
 from queuewise.sim.schedule import DONE, NEVER, QUEUED, REJECTED, RUNNING
+from queuewise.sim.sleeping import leave_nodes
 from queuewise.sim.state import (
     BACKFILL,
     DEFRAG,
@@ -31,6 +32,7 @@ from queuewise.sim.state import (
     REORDER,
     RESTARTS,
     RUNNING_JOBS,
+    SLEEPS,
     STARTS,
     TRACK_FREE_TIMES,
     Machine,
@@ -77,6 +79,8 @@ def start_placed(w: World, s: State, j: int, factor: float) -> None:
     c = w.job_class[j]
     now = s.clock[NOW]
     first_run = s.start[j] == NEVER
+    if w.policy[RESTARTS]:
+        first_run = s.stops[j] == 0  # a job stopped while its nodes woke has not started
     dequeue(w, s, j)
     s.status[j] = RUNNING
     if w.policy[RESTARTS]:
@@ -143,6 +147,8 @@ def finish(w: World, m: Machine, s: State, j: int) -> None:
 def _leave_running(w: World, s: State, j: int) -> None:
     charge(w, s, j, -1)
     use_quota(w, s, w.job_class[j], -1)
+    if w.policy[SLEEPS]:
+        leave_nodes(w, s, j)
     s.count[RUNNING_JOBS] -= 1
     tail = s.count[RUNNING_JOBS]
     slot = s.running_slot[j]
@@ -176,6 +182,8 @@ def end_run(w: World, s: State, j: int, saves: bool) -> None:
     for k in range(s.first_piece[j], s.first_piece[j] + s.num_pieces[j]):
         s.piece_end[k] = s.clock[NOW]
     s.end[j] = NEVER
+    if s.start[j] > s.clock[NOW]:  # its nodes are still waking
+        s.start[j] = NEVER
     s.count[EARLY_ENDS] += 1
     s.dirty[w.class_queue[w.job_class[j]]] = 1
     _leave_running(w, s, j)

@@ -16,12 +16,14 @@ from queuewise.sim.fragmentation import place_least_fragmenting
 from queuewise.sim.machine import WHOLE, free_primary, has_room, lowest_in_bucket, slots, total_primary
 from queuewise.sim.pieces import group_by_node, nodes_used, put_tasks, unplace
 from queuewise.sim.rules import NODE_SCORING_SIGNATURE
+from queuewise.sim.sleeping import is_asleep, tie_break
 from queuewise.sim.state import (
     BY_SCORE,
     CHEAPEST,
     DEMAND_SIZE,
     FASTEST,
     FGD,
+    FIRST,
     GPU_STRIDE,
     NO_LIMIT,
     NODE_SCORER,
@@ -34,6 +36,7 @@ from queuewise.sim.state import (
     RULE,
     RULE_OPTION,
     SEED,
+    SLEEPS,
     SPREAD,
     STARTS,
     TASK_CPUS,
@@ -79,10 +82,11 @@ def _rule_key(w: World, m: Machine, rule: int, c: int, n: int) -> float:
 
 
 @kernel
-def _choose(w: World, m: Machine, rule: int, c: int, remaining: int) -> int:
+def _choose(w: World, s: State, m: Machine, rule: int, c: int, remaining: int) -> int:
     """The node that the next tasks go to; there is one with room."""
     packs = rule in (PACK, FASTEST, CHEAPEST)
     best = -1
+    best_tie = 0
     best_key = 0.0
     best_fill = 0
     best_free = 0
@@ -96,22 +100,26 @@ def _choose(w: World, m: Machine, rule: int, c: int, remaining: int) -> int:
                 if m.bucket[p * w.sizes[GPU_STRIDE] + k] == 0:
                     continue
                 n = lowest_in_bucket(w, m, p, k)
+                tie = n
                 room = w.divide[k * w.sizes[GPU_STRIDE] + w.class_gpus[c]]
             else:
                 n = w.pool_nodes[k]
                 room = slots(w, m, c, n)
                 if room == 0:
                     continue
+                tie = n if rule == FIRST else tie_break(w, s, n)
             key = _rule_key(w, m, rule, c, n)
             fill = -min(room, remaining) if packs else 0
             free = free_primary(w, m, c, n) if packs else 0
             if best < 0 or (
                 key < best_key
                 or (
-                    key == best_key and (fill < best_fill or (fill == best_fill and (free < best_free or (free == best_free and n < best))))
+                    key == best_key
+                    and (fill < best_fill or (fill == best_fill and (free < best_free or (free == best_free and tie < best_tie))))
                 )
             ):
                 best = n
+                best_tie = tie
                 best_key = key
                 best_fill = fill
                 best_free = free
@@ -141,13 +149,14 @@ _score_nodes = caller_by_address(NODE_SCORING_SIGNATURE)
 
 
 @inline
-def _describe_node(m: Machine, node, n: int, room: int) -> None:  # type: ignore[no-untyped-def]
+def _describe_node(w: World, s: State, m: Machine, node, n: int, room: int) -> None:  # type: ignore[no-untyped-def]
     """Bring up to date what a scoring function is told of node n."""
     node.free_gpus = m.free_milli[n] / WHOLE
     node.whole_gpus = m.free_gpus[n]
     node.free_cores = m.free_cpu[n] / 1000 if node.cores < np.inf else np.inf
     node.free_mem_mib = m.free_mem[n] if node.mem_mib < np.inf else np.inf
     node.slots = room
+    node.asleep = 1.0 if w.policy[SLEEPS] and is_asleep(w, s, n) else 0.0
 
 
 @kernel
@@ -161,7 +170,7 @@ def _choose_by_score(w: World, s: State, m: Machine, c: int, remaining: int) -> 
             n = w.pool_nodes[k]
             room = slots(w, m, c, n)
             if room > 0:
-                _describe_node(m, facts[n], n, room)
+                _describe_node(w, s, m, facts[n], n, room)
                 s.scratch_nodes[number] = n
                 number += 1
     s.demand[NUM_TASKS] = w.class_tasks[c]
@@ -176,7 +185,7 @@ def _choose_by_score(w: World, s: State, m: Machine, c: int, remaining: int) -> 
     best = 0
     for i in range(1, number):
         score, least = s.node_score[i], s.node_score[best]
-        if score < least or (score == least and s.scratch_nodes[i] < s.scratch_nodes[best]):
+        if score < least or (score == least and tie_break(w, s, s.scratch_nodes[i]) < tie_break(w, s, s.scratch_nodes[best])):
             best = i
     return s.scratch_nodes[best]
 
@@ -187,7 +196,7 @@ def _next_node(w: World, s: State, m: Machine, rule: int, c: int, remaining: int
         return _choose_random(w, s, m, c, draw)
     if rule == BY_SCORE:
         return _choose_by_score(w, s, m, c, remaining)
-    return _choose(w, m, rule, c, remaining)
+    return _choose(w, s, m, rule, c, remaining)
 
 
 @kernel

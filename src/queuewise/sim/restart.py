@@ -7,6 +7,7 @@ import numpy as np
 from queuewise.sim.compilation import inline, kernel
 from queuewise.sim.events import set_timer
 from queuewise.sim.schedule import NEVER, RUNNING
+from queuewise.sim.sleeping import wake_nodes
 from queuewise.sim.state import (
     BY_LEVEL,
     CHECKPOINT,
@@ -21,6 +22,7 @@ from queuewise.sim.state import (
     QUANTUM,
     RESTART,
     RESTART_PER_GPU,
+    SLEEPS,
     TRANSFER,
     TRANSFER_PER_GPU,
     State,
@@ -71,13 +73,13 @@ def _overhead(w: World, s: State, j: int) -> float:
 @kernel
 def begin_run(w: World, s: State, j: int, factor: float) -> None:
     """Job j starts now as placed in State.place_*: set its times. Its pieces are still those of the run before."""
-    now = s.clock[NOW]
-    s.begin[j] = now + (_overhead(w, s, j) if s.stops[j] > 0 else 0.0)
+    awake = wake_nodes(w, s) if w.policy[SLEEPS] else s.clock[NOW]
+    s.begin[j] = awake + (_overhead(w, s, j) if s.stops[j] > 0 else 0.0)
     s.factor[j] = factor
     s.end[j] = s.begin[j] + s.remaining[j] * factor
     s.expected[j] = s.begin[j] + s.remaining_estimate[j] * factor
     if s.start[j] == NEVER:
-        s.start[j] = now
+        s.start[j] = awake
 
 
 @inline

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
+from queuewise.cluster.conditions import Power
 from queuewise.cluster.spec import Cluster
 from queuewise.workload.jobs import Workload
 
@@ -34,17 +35,18 @@ class Schedule:
     seed: int
     estimate: NDArray[np.float64]  # [J] seconds, what the policy knew
     status: NDArray[np.int8]  # [J]
-    start: NDArray[np.float64]  # [J] first start, NEVER if it did not
+    start: NDArray[np.float64]  # [J] first start, all its nodes awake; NEVER if it did not
     end: NDArray[np.float64]  # [J] final end, NEVER if it has not
     preemptions: NDArray[np.int32]  # [J] times stopped and put back (by a policy or by a failure)
     piece_job: NDArray[np.int32]  # [P]
     piece_node: NDArray[np.int32]  # [P]
     piece_tasks: NDArray[np.int32]  # [P] tasks of the job on the node
     piece_gpus: NDArray[np.int64]  # [P] bit g set: GPU g of the node is used
-    piece_start: NDArray[np.float64]  # [P]
+    piece_start: NDArray[np.float64]  # [P] when it was placed
     piece_end: NDArray[np.float64]  # [P] NEVER while running
     engine_s: float  # wall-clock seconds inside the engine
     decisions: int  # scheduling passes made
+    power: Power = field(default_factory=Power)  # when nodes slept, and what energy costs
 
     @property
     def finished(self) -> NDArray[np.bool_]:

@@ -86,6 +86,8 @@ from queuewise.sim.state import (
     SEED,
     SHARES,
     SIZES,
+    SLEEP_AFTER,
+    SLEEPS,
     STOP_AT,
     TIER,
     TRACK_FREE_TIMES,
@@ -93,6 +95,7 @@ from queuewise.sim.state import (
     TRANSFER_PER_GPU,
     TREE_SIZE,
     UNIFORM,
+    WAKE,
     Machine,
     Records,
     State,
@@ -131,7 +134,7 @@ def lay_out(
         rules = rules.settled(facts)
     fields: dict[str, NDArray[Any]] = {}
     fields |= _nodes(cluster, pools)
-    fields |= _classes(workload, cluster, pools, classes)
+    fields |= _classes(workload, cluster, pools, classes, conditions.power.nodes_sleep)
     fields |= _orders(rules, classes, trees)
     fields |= _scores(len(workload), rules, facts)
     fields |= accounts.world_columns(rules.accounts) | tenants.world_columns(held_by)
@@ -140,7 +143,7 @@ def lay_out(
     fields |= _task_types(workload, cluster, classes)
     fields |= _stopping(workload, cluster, rules, conditions)
     fields["sizes"] = _sizes(workload, cluster, rules, pools, classes, trees, fields)
-    restarts = can_stop(rules, len(fields["outage_time"]) > 0)
+    restarts = can_stop(rules, len(fields["outage_time"]) > 0) or conditions.power.nodes_sleep
     fields["policy"] = _policy(rules, conditions, bool(fields["class_by_pool"].all()), restarts)
     fields["policy"][DEPENDENCIES] = int(len(waits_for) > 0)
     fields = {name: np.require(array, requirements="C") for name, array in fields.items()}
@@ -210,6 +213,7 @@ def _stopping(workload: Workload, cluster: Cluster, rules: Rules, conditions: Co
     costs, kinds = np.zeros(COSTS_SIZE), conditions.preemption.kind_factor
     for slot, name in COSTS.items():
         costs[slot] = getattr(conditions.preemption, name)
+    costs[SLEEP_AFTER], costs[WAKE] = conditions.power.sleep_after_s, conditions.power.wake_s
     per_kind = np.array([kinds.get(kind.name, 1.0) for kind in cluster.kinds] + [1.0])
     levels = rules.levels
     return {
@@ -264,7 +268,8 @@ def _nodes(cluster: Cluster, pools: Pools) -> dict[str, NDArray[Any]]:
     }
 
 
-def _classes(workload: Workload, cluster: Cluster, pools: Pools, classes: Classes) -> dict[str, NDArray[Any]]:
+def _classes(workload: Workload, cluster: Cluster, pools: Pools, classes: Classes, nodes_sleep: bool) -> dict[str, NDArray[Any]]:
+    by_pool = layout.answered_by_pool(classes, cluster, pools) & (not nodes_sleep)  # which tells nodes of a pool apart
     worst = layout.worst_factor(classes, cluster, pools)
     counts = classes.allows.sum(axis=1)
     return {
@@ -276,7 +281,7 @@ def _classes(workload: Workload, cluster: Cluster, pools: Pools, classes: Classe
         "class_primary": classes.primary,
         "class_tenant": classes.tenant,
         "class_queue": layout.number_queues(classes, workload, cluster),
-        "class_by_pool": layout.answered_by_pool(classes, cluster, pools).astype(np.int64),
+        "class_by_pool": by_pool.astype(np.int64),
         "class_min_nodes": layout.fewest_nodes(classes, pools),
         "class_rack_nodes": layout.nodes_in_a_rack(classes, cluster, pools),
         "class_worst": worst,
@@ -390,6 +395,7 @@ def _policy(rules: Rules, conditions: Conditions, all_by_pool: bool, restarts: b
     policy = np.zeros(POLICY_SIZE, np.int64)
     policy[DISPATCH] = rules.dispatch
     policy[QUOTAS] = int(conditions.quotas)
+    policy[SLEEPS] = int(conditions.power.nodes_sleep)
     policy[BACKFILL] = rules.backfill
     policy[RULE] = rules.rule
     policy[RULE_OPTION] = rules.rule_option
@@ -432,6 +438,7 @@ def _state(
     listed = num_jobs if rules.dynamic else 1
     stoppable = num_jobs if world.policy[RESTARTS] else 1
     keyed = num_jobs if rules.keys != NOT_PREEMPTIVE else 1
+    sleepers = num_nodes if world.policy[SLEEPS] else 1
     planted = rules.keys == NOT_PREEMPTIVE and not rules.dynamic
     placed = int(classes.tasks[classes.feasible].max(initial=1)) + 1
     log = int((_pieces_of(classes, pools) * classes.jobs)[classes.feasible].sum()) + 1
@@ -444,6 +451,9 @@ def _state(
         count=np.zeros(COUNT_SIZE, np.int64),
         **_life_rows(num_jobs),
         **_run_rows(stoppable, runtime, estimate),
+        idle_since=np.full(sleepers, workload.submit[0]),
+        awake_at=np.full(sleepers, -np.inf),
+        node_pieces=np.zeros(sleepers, np.int64),
         **accounts.state_columns(rules.accounts, float(workload.submit[0])),
         **dependencies.state_columns(waits_for, num_jobs if len(waits_for) else 1),
         tenant_used=np.zeros(len(world.tenant_most), np.int64),

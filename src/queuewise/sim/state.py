@@ -32,9 +32,10 @@ BY_GPU, BY_CPU, BY_MEM = range(3)
 # Fixed entries of World.policy
 (
     DISPATCH, BACKFILL, RULE, RULE_OPTION, DYNAMIC, DEPTH, SECOND_ORDER, SEED, TRACK_FREE_TIMES, KEYS, RESTARTS, KILLS, REQUEUES, PROMOTES,
-    LOOKS_AROUND, NODE_SCORER, QUOTAS, DEPENDENCIES, POLICY_SIZE,
-) = range(19)  # fmt: skip
-#   RESTARTS: jobs may be stopped (otherwise State.remaining and its kin are not there). KILLS: a policy's stop keeps checkpoints only.
+    LOOKS_AROUND, NODE_SCORER, QUOTAS, DEPENDENCIES, SLEEPS, POLICY_SIZE,
+) = range(20)  # fmt: skip
+#   RESTARTS: jobs may be stopped, or wait for nodes to wake (otherwise State.remaining and its kin are not there).
+#   SLEEPS: idle nodes fall asleep. KILLS: a policy's stop keeps checkpoints only.
 #   REQUEUES: a job hit by a failure is queued again. PROMOTES: waiting lowers a job's level to 0 in the end.
 #   DYNAMIC: queues are lists that are scored and scanned, not trees. TRACK_FREE_TIMES: EASY may use State.free_times.
 #   LOOKS_AROUND: a scoring function reads State.outlook. NODE_SCORER: address of the function behind the rule BY_SCORE.
@@ -56,7 +57,8 @@ FADING, AGE_WEIGHT, MAX_AGE, FAIRSHARE_WEIGHT, GPU_TOTAL, CPU_TOTAL, MEM_TOTAL, 
 NODES, GPUS, FREE_GPUS, CORES, FREE_CORES, MEM_MIB, FREE_MEM_MIB, RUNNING_NOW, OUTLOOK_SIZE = range(9)
 PARAMS_SIZE = 8
 # Entries of World.costs
-QUANTUM, CHECKPOINT, CHECKPOINT_PER_GPU, RESTART, RESTART_PER_GPU, TRANSFER, TRANSFER_PER_GPU, CHECKPOINT_EVERY, COSTS_SIZE = range(9)
+QUANTUM, CHECKPOINT, CHECKPOINT_PER_GPU, RESTART, RESTART_PER_GPU, TRANSFER, TRANSFER_PER_GPU, CHECKPOINT_EVERY = range(8)
+SLEEP_AFTER, WAKE, COSTS_SIZE = range(8, 11)
 # World.outage_kind
 REPAIRED, FAILED_NODE, DRAINED = range(3)
 PLAN_BANDS = 48  # bands of lengths in State.planned
@@ -112,6 +114,7 @@ NODE_FACTS = np.dtype(
         ("watts", np.float64),  # peak - idle of one GPU
         ("core_watts", np.float64),
         ("rack", np.int64),
+        ("asleep", np.float64),  # 1: it must wake first, 0: it is awake or waking
     ],
     align=True,
 )
@@ -306,6 +309,10 @@ class State(NamedTuple):
     gain: I64  # [N] GPUs that would become free, 0 between uses
     taken: I64  # [J or 1] jobs taken off the machine to see what then fits
     frontier: I64  # [J or 1] slots of the heap of running jobs that are still to be looked at
+    # nodes that sleep, [N or 1]: see sleeping.py
+    idle_since: F64  # inf while something is placed there
+    awake_at: F64  # when it was or will be awake after its last sleep
+    node_pieces: I64  # pieces of running jobs
     # accounts: see fairness.py
     usage: F64  # [A] decayed milli-GPU-seconds as of usage_time
     usage_rate: I64  # [A] milli GPUs of running jobs

@@ -16,6 +16,7 @@ from queuewise.workload.writers import write_workload
 PAGES = (
     "README.md",
     "docs/clusters.md",
+    "docs/conditions.md",
     "docs/evaluation.md",
     "docs/formats.md",
     "docs/policies.md",
@@ -47,6 +48,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     jobs = generate("lublin", 12_000, seed=1)
     write_workload(jobs, folder / "log.swf")
     write_workload(jobs.take(slice(0, 2_000)), folder / "my_log.swf.gz")
+    (folder / "conditions.toml").write_text(next(blocks("docs/conditions.md", "toml")))
     (folder / "mine.csv").write_text(
         "queued_at,began,finished,cards,owner\n2024-01-01 00:00:00,2024-01-01 00:00:05,2024-01-01 00:01:00,2,ann\n"
     )

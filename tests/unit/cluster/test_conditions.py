@@ -37,6 +37,10 @@ def test_a_file_says_all_of_it(tmp_path: Path) -> None:
         ("[preemption]\nrestart_s = -1\n", "restart_s"),
         ("[[outages]]\nnode = 0\nstart = 5\nend = 5\n", "ends at 5"),
         ("[failures]\nmtbf_h = 0\nmttr_h = 1\n", "mtbf_h"),
+        ("[power]\nsleep_after_s = -1\n", "sleep_after_s"),
+        ("[power]\nwake_s = inf\n", "wake_s"),
+        ("[power]\nsleep_after = 5\n", "sleep_after_s"),
+        ("[power]\nprice_by_hour = [1.0, 2.0]\n", "24 finite numbers"),
     ],
 )
 def test_nonsense_in_a_file_is_refused_with_its_place(text: str, message: str, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from queuewise.cluster.conditions import Power
 from queuewise.cluster.spec import NodeGroup, build
 from queuewise.errors import InputError
 from queuewise.evaluation.measure import Measurement, bounded_slowdown, jct, measure, service, slowdown, wait
@@ -44,6 +45,8 @@ BY_HAND = {
     "energy_kwh": (280 * 180 + 185 * 270 + 210 * 60 + 455 * 10) / 3.6e6,
     "energy_per_job_kwh": (280 * 180 + 185 * 270 + 210 * 60 + 455 * 10) / 3.6e6 / 8,
     "energy_cost": None,  # no price stated
+    "asleep_share": None,  # nobody sleeps
+    "wakes": None,
     "preemptions": 1,
     "migrations": 1,
     "deadline_misses": 2,
@@ -129,8 +132,8 @@ def test_no_gpu_or_open_resources_give_no_share(ten_jobs: Schedule) -> None:
 
 def test_energy_cost_follows_the_hour_of_day(ten_jobs: Schedule) -> None:
     """The log begins 90 s before one o'clock: 73,825 J are used at price 1, the other 43,675 J at price 3."""
-    cluster = dataclasses.replace(ten_jobs.cluster, extras={"price_per_kwh": 1.0, "price_per_kwh_01": 3.0})
-    schedule = dataclasses.replace(ten_jobs, cluster=cluster, workload=ten_jobs.workload.replace(epoch=3600.0 - 90.0))
+    power = Power(price_by_hour=(1.0, 3.0, *[1.0] * 22))
+    schedule = dataclasses.replace(ten_jobs, power=power, workload=ten_jobs.workload.replace(epoch=3600.0 - 90.0))
     assert METRICS["energy_cost"].of(measure(schedule)) == pytest.approx((73_825 + 3 * 43_675) / 3.6e6)
 
 
