@@ -18,6 +18,7 @@ from tyro import _errors as rejections
 
 from queuewise.errors import InputError, did_you_mean, nearest
 
+_OUT_OF_RANGE = re.compile(r"validation errors? for \w+\n(?P<key>\S+)\n +(?P<expected>.+?) \[type=.*input_value=(?P<value>.+?), input_")
 _VALUE = re.compile(r"\['?(.*?)'?\]|: '(.*)'$")
 
 
@@ -71,6 +72,9 @@ def _unrecognized(token: str, command: Any, prog: str, subcommands: list[str]) -
 
 
 def _bad_value(event: rejections.InstantiationFailure, hint: str) -> InputError:
+    if refused := _OUT_OF_RANGE.search(event.message):  # by a class of settings
+        expected = refused["expected"]
+        return InputError(f"{refused['key']} = {refused['value']}: {expected[:1].lower()}{expected[1:]}", hint=hint)
     name = event.argument.display_name() if event.argument is not None else "an argument"
     expected = "a whole number" if "int" in event.message else "a number" if "float" in event.message else ""
     value = _VALUE.search(event.message.splitlines()[0])

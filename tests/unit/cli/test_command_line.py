@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -41,12 +40,10 @@ def imported_by(*arguments: str) -> set[str]:
 
 
 def test_help_answers_within_half_a_second() -> None:
-    seconds = []
-    for _ in range(4):
-        begin = time.perf_counter()
-        run("--help")
-        seconds.append(time.perf_counter() - begin)
-    assert min(seconds) < 0.5  # the least of a few: other programs may be using the machine
+    before = os.times()
+    run("--help")
+    after = os.times()  # of the processor: other programs may be using the machine
+    assert after.children_user + after.children_system - before.children_user - before.children_system < 0.5
 
 
 def test_help_lists_every_command_and_imports_nothing_heavy() -> None:
@@ -103,6 +100,8 @@ USAGE = {  # what is typed -> error and hint
     ),
     "simulate --workload a --policy fcfs --jobs": ("--jobs needs a value", "see queuewise simulate --help"),
     "simulate --workload a --policy fcfs --jobs ten": ("--jobs 'ten' is not a whole number", "see queuewise simulate --help"),
+    "train --ppo.gamma 7": ("gamma = 7.0: input should be less than or equal to 1", "see queuewise train --help"),
+    "train --frames many": ("--frames 'many' is not a whole number", "see queuewise train --help"),
     "simulate --workload a --policy fcfs --seed 1.5": ("--seed '1.5' is not a whole number", "see queuewise simulate --help"),
     "evaluate --workload a --policy fcfs --warmup lots": ("--warmup 'lots' is not a number", "see queuewise evaluate --help"),
     "simulate --workload a --policy fcfs --dispatch reordr": (

@@ -32,7 +32,7 @@ _COUNTS = ("num_tasks", "gpu_milli", "cpu_milli", "mem_mib")
 _LABELS = ("kinds", "partition", "user", "group", "qos")
 _SUFFIXES = {".gz", ".zst", ".bz2", ".xz", ".tar", ".swf", ".csv", ".log", ".json", ".parquet", ".txt"}
 _MAX_INT = 2**31 - 1
-_MAX_SECONDS = 1e12  # 30,000 years: anything beyond is a defect, and sums of times stay exact below it
+MAX_SECONDS = 1e12  # 30,000 years: anything beyond is a defect, and sums of times stay exact below it
 
 
 def _refusals() -> list[tuple[str, pl.Expr]]:
@@ -44,7 +44,7 @@ def _refusals() -> list[tuple[str, pl.Expr]]:
         ("negative submission time", pl.col("submit") < 0),
         ("no runtime", pl.col("runtime").is_null() | ~pl.col("runtime").is_finite()),
         ("negative runtime", pl.col("runtime") < 0),
-        ("time out of range", pl.max_horizontal("submit", "runtime") > _MAX_SECONDS),
+        ("time out of range", pl.max_horizontal("submit", "runtime") > MAX_SECONDS),
         ("no size", pl.col("num_tasks").is_null()),
         ("size below 1", ~(pl.col("num_tasks") >= 1)),
         ("size is not a whole number", pl.any_horizontal(c.is_nan() | (c.is_finite() & (c != c.floor())) for c in counts)),

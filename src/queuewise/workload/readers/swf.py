@@ -11,8 +11,8 @@ import re
 import numpy as np
 import polars as pl
 
-from queuewise.workload.loaded import ClusterFacts, Loaded, NodeFacts, Request
-from queuewise.workload.readers.collector import Collector
+from queuewise.workload.loaded import ClusterFacts, Loaded, NodeFacts, Request, Tally
+from queuewise.workload.readers.collector import MAX_SECONDS, Collector
 from queuewise.workload.readers.delimited import batches
 from queuewise.workload.readers.fields import label
 from queuewise.workload.readers.source import Head, read_head
@@ -26,6 +26,7 @@ COLUMNS = (
 _NUMBERS = dict.fromkeys(("submit", "wait", "run", "procs", "used_mem", "req_procs", "req_time", "req_mem"), pl.Float64)
 _HEADER = re.compile(r"^\s*;\s*(\w+)\s*:\s*(.*?)\s*$")
 _FIRST_NUMBER = re.compile(r"-?\d+(\.\d+)?")
+_SHOWN = 40  # characters of a header's value in a note
 
 
 def sniff(head: Head) -> bool:
@@ -55,7 +56,8 @@ def read(request: Request) -> Loaded:
             user=label("user"), group=label("group"), job_name=label("executable"), partition=label("queue"), job_id=pl.col("job"),
             depends_on=_depends_on(),
         )  # fmt: skip
-    return collect.finish(epoch=_number(header, "UnixStartTime") or 0.0, cluster=_cluster(header, request))
+    epoch = _number(header, "UnixStartTime", collect.tally) or 0.0
+    return collect.finish(epoch=epoch, cluster=_cluster(header, request, collect.tally))
 
 
 def _depends_on() -> pl.Expr:
@@ -85,14 +87,19 @@ def _header(head: Head) -> dict[str, str]:
     return {match[1]: match[2] for match in reversed([match for match in found if match])}  # the first of a name wins
 
 
-def _number(header: dict[str, str], name: str) -> float | None:
-    match = _FIRST_NUMBER.match(header.get(name, ""))
+def _number(header: dict[str, str], name: str, tally: Tally) -> float | None:
+    """What the header says, None where it is silent, says 0 (or -1) for unknown, or nothing of use, which is noted."""
+    text = header.get(name, "")
+    match = _FIRST_NUMBER.match(text)
+    if text and (match is None or float(match[0]) >= MAX_SECONDS):
+        tally.note(f"the header's {name} {text[:_SHOWN]!r} is no number that can be used")
+        return None
     return float(match[0]) if match and float(match[0]) > 0 else None
 
 
-def _cluster(header: dict[str, str], request: Request) -> ClusterFacts | None:
+def _cluster(header: dict[str, str], request: Request, tally: Tally) -> ClusterFacts | None:
     """One flat node of all processors: SWF does not say how they are spread over machines."""
-    procs = _number(header, "MaxProcs") or _number(header, "MaxNodes")
+    procs = _number(header, "MaxProcs", tally) or _number(header, "MaxNodes", tally)
     if procs is None:
         return None
     nodes = (NodeFacts(1, cpus=procs, name="flat"),)

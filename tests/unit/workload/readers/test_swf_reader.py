@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from queuewise.workload import ReadOptions
 from queuewise.workload.jobs import ANY_PARTITION
@@ -87,6 +88,15 @@ def test_repeated_ids_are_kept_and_noted(read) -> None:
 
 def test_comments_may_stand_anywhere(read) -> None:
     assert len(read(job(**GOOD) + "\n; a remark\n;another\n" + job(**GOOD)).workload) == 2
+
+
+@pytest.mark.parametrize("value", ["many", "99999999999999999999", "9" * 400])
+def test_header_values_of_no_use_are_noted(read, value: str) -> None:
+    loaded = read(f"; UnixStartTime: {value}\n; MaxProcs: {value}\n" + job(**GOOD))
+    assert (loaded.workload.epoch, loaded.cluster) == (0.0, None)
+    assert [note.split(" is no number")[0] for note in loaded.tally.notes[:2]] == [
+        f"the header's {name} {value[:40]!r}" for name in ("UnixStartTime", "MaxProcs")
+    ]
 
 
 def test_jobs_limit_takes_the_earliest(read) -> None:
