@@ -35,6 +35,7 @@ WEEK_S = WEEK_HOURS * HOUR_S
 DAY_S = 24 * HOUR_S
 WALKS = 2  # the second with the length that the first lacked or had too much
 LONGEST_BLOCK = 100_000  # jobs
+BLOCK = 16_384  # jobs whose arrivals are worked on at a time: they stay in the processor's cache
 
 Mask = NDArray[np.bool_]
 Codes = NDArray[np.int64]
@@ -54,7 +55,8 @@ class QuantileTable(Config):
         return self
 
     def at(self, u: Floats) -> Floats:
-        return np.expm1(np.interp(u, self.probabilities, np.log1p(self.seconds)))
+        logs = np.interp(u, self.probabilities, np.log1p(self.seconds))
+        return np.expm1(logs, out=logs)
 
 
 class Arrivals(Config):
@@ -154,51 +156,49 @@ class FittedModel(Config):
         place = np.empty(length, np.int64)
         place[stable_order(self.arrivals.memory.sample(rng, length))] = np.arange(length)
         ascending = even_ranks(length)
-        fixed, elastic = self._clocks(ascending, place)
-        elapsed = np.empty_like(fixed)
+        by_tier = np.empty((len(self.arrivals.tiers), length))
+        for table, gaps in zip(self.arrivals.tiers, by_tier, strict=True):
+            np.take(table.at(ascending), place, out=gaps)
         exact = self.arrivals.all_hours.at(ascending)
         if self.whole_seconds:
             exact = np.rint(exact)
         stretch = 1.0
         for _ in range(WALKS):
-            np.add(fixed, np.multiply(elastic, stretch, out=elapsed), out=elapsed)
-            submit = self._walk(elapsed)
+            submit = self._walk(by_tier, stretch)
             stretch *= float(exact.sum() / max(submit[-1], 1.0))
-        gaps = np.diff(submit, append=np.inf)
+        order = stable_order(np.diff(submit, append=np.inf))
         walked = np.empty(length)
-        walked[stable_order(gaps)] = exact
+        walked[order] = exact
         return self._keep_in_step(submit, walked)
 
-    def _clocks(self, ascending: Floats, place: Codes) -> tuple[Floats, Floats]:
-        """[tiers, J] time before each job if the tier lasted for ever: what no stretching changes (batches stay together), and the rest."""
-        fixed, elastic = np.zeros((2, len(self.arrivals.tiers), len(place)))
-        for tier, table in enumerate(self.arrivals.tiers):
-            gaps = table.at(ascending)[place[:-1]]
-            within = np.minimum(gaps, self.arrivals.batch_gap_s)
-            np.cumsum(within, out=fixed[tier, 1:])
-            np.cumsum(np.subtract(gaps, within, out=within), out=elastic[tier, 1:])
-        return fixed, elastic
-
-    def _walk(self, elapsed: Floats) -> Floats:
+    def _walk(self, by_tier: Floats, stretch: float) -> Floats:
         """[J] times of jobs whose gaps are those of the tier in which they begin, one stretch of hours of equal tier at a time.
 
-        `elapsed` [tiers, J] is the time before each job if the tier lasted for ever.
+        `by_tier` [tiers, J] are the gaps after each job, of which what exceeds a batch's is stretched.
         """
         tiers = self.arrivals.tier_of_hour
         hours_left = _hours_of_equal_tier(tiers)
-        times = np.empty(elapsed.shape[1])
+        times = np.empty(by_tier.shape[1])
         first = clock = self.epoch % WEEK_S
-        j = 0
-        while True:
-            hour = int(clock // HOUR_S)
-            here = elapsed[tiers[hour % WEEK_HOURS]]
-            left = (hour + hours_left[hour % WEEK_HOURS]) * HOUR_S - clock
-            after = int(here.searchsorted(here[j] + left))
-            times[j:after] = here[j:after] + (clock - here[j])
-            if after >= len(times):
-                return times - first
-            clock += float(here[after] - here[j])
-            j = after
+        for begin in range(0, len(times), BLOCK):
+            elapsed = self._elapsed(by_tier[:, begin : begin + BLOCK], stretch)
+            j, last = 0, elapsed.shape[1] - 1
+            while j < last:
+                hour = int(clock // HOUR_S)
+                here = elapsed[tiers[hour % WEEK_HOURS]]
+                left = (hour + hours_left[hour % WEEK_HOURS]) * HOUR_S - clock
+                after = min(int(here.searchsorted(here[j] + left)), last)
+                times[begin + j : begin + after] = here[j:after] + (clock - here[j])
+                clock += float(here[after] - here[j])
+                j = after
+        return times - first
+
+    def _elapsed(self, gaps: Floats, stretch: float) -> Floats:
+        """[tiers, jobs + 1] time before each job of a block and after the last, if a tier lasted for the whole of it."""
+        within = np.minimum(gaps, self.arrivals.batch_gap_s)
+        elapsed = np.zeros((gaps.shape[0], gaps.shape[1] + 1))
+        np.cumsum(within + (gaps - within) * stretch, axis=1, out=elapsed[:, 1:])
+        return elapsed
 
     def _keep_in_step(self, submit: Floats, gaps: Floats) -> Floats:
         """[J] times made of `gaps`, kept in step with `submit` day by day by stretching the longest gaps, up to twofold.
