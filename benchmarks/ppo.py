@@ -65,7 +65,7 @@ def measure_maskable(width: int, minibatch: int, num_envs: int, iterations: int)
 
     torch.set_num_threads(2)
     clock, envs = Clock(), NativeVecEnv(num_envs)
-    sizes = {"n_steps": STEPS, "batch_size": minibatch, "n_epochs": EPOCHS, "policy_kwargs": {"net_arch": [width, width]}}
+    sizes: dict[str, Any] = {"n_steps": STEPS, "batch_size": minibatch, "n_epochs": EPOCHS, "policy_kwargs": {"net_arch": [width, width]}}
     model = MaskablePPO("MlpPolicy", envs, **sizes, seed=0, device="cpu")
     model.learn(num_envs * STEPS * (iterations + 2), callback=clock)
     rate = num_envs * STEPS / float(np.diff(clock.times)[1:].min())

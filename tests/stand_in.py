@@ -36,11 +36,11 @@ def line_up(workload: Workload, cluster: Cluster, policy: str, **rules: Any) -> 
             node, bit = homes[gpu]
             masks[node] = masks.get(node, 0) | 1 << bit
         pieces += [(j, node, mask.bit_count(), mask, float(start[j]), float(end[j])) for node, mask in sorted(masks.items())]
-    job, node, tasks, mask, begin, stop = np.array(pieces).reshape(-1, 6).T
+    jobs, nodes, tasks, gpus, begin, stop = np.array(pieces).reshape(-1, 6).T
     return Schedule(
         workload, cluster, policy, rules.get("dispatch", "reorder"), rules.get("estimates", "oracle"), rules.get("seed", 0),
-        workload.runtime, status, start, end, np.zeros(len(workload), np.int32), job.astype(np.int32), node.astype(np.int32),
-        tasks.astype(np.int32), mask.astype(np.int64), begin, stop, 0.01, len(workload),
+        workload.runtime, status, start, end, np.zeros(len(workload), np.int32), jobs.astype(np.int32), nodes.astype(np.int32),
+        tasks.astype(np.int32), gpus.astype(np.int64), begin, stop, 0.01, len(workload),
     )  # fmt: skip
 
 

@@ -70,8 +70,8 @@ def test_importing_queuewise_loads_neither_gymnasium_nor_the_engine() -> None:
 
 
 def small_env(**arguments: Any) -> QueuewiseEnv:
-    arguments = {"workload": busy_days(120, load=1.2), "cluster": small_cluster(), "jobs": 30, "window": 8, "block": None} | arguments
-    return QueuewiseEnv("job", observation="flat", estimates="noisy:0.3", **arguments)
+    defaults: dict[str, Any] = {"workload": busy_days(120, load=1.2), "cluster": small_cluster(), "jobs": 30, "window": 8, "block": None}
+    return QueuewiseEnv("job", observation="flat", estimates="noisy:0.3", **defaults | arguments)
 
 
 def test_illegal_actions_are_errors_by_default() -> None:

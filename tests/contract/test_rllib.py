@@ -18,7 +18,7 @@ def test_rllib_ppo_trains(repository: Path, tmp_path: Path) -> None:
     made = subprocess.run([repository / "scripts" / "rllib", home], check=False, capture_output=True, text=True, env=own)
     if made.returncode != 0:
         pytest.skip(f"RLlib cannot be installed here: {made.stderr.strip().splitlines()[-1:]}")
-    command = [home / "bin" / "python", repository / "examples" / "rllib_ppo.py", "--total-steps", "3000"]
+    command = [str(home / "bin" / "python"), str(repository / "examples" / "rllib_ppo.py"), "--total-steps", "3000"]
     done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 0, done.stderr[-3000:]
     reports = re.findall(r"(\d+) steps, mean return (-?[\d.]+)", done.stdout)

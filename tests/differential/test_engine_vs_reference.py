@@ -53,7 +53,7 @@ def queue_of_gangs(seed: int) -> Case:
         runtime=np.floor(runtime) if whole_seconds else runtime,
         num_tasks=tasks.astype(np.int32),
         gpu_milli=(gpus * 1000).astype(np.int32),
-        kind_set=rng.choice([0, 0, 0, 1], num).astype(np.int32) if seed % 4 == 0 else None,
+        kind_set=rng.choice([0, 0, 0, 1], num).astype(np.int32) if seed % 4 == 0 else np.zeros(num, np.int32),
         kind_sets=((), ("V100-16",)),
     )
     cluster = build(

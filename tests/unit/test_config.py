@@ -57,7 +57,7 @@ def test_none_is_left_out() -> None:
 
 def test_settings_are_immutable() -> None:
     with pytest.raises(ValidationError, match="frozen"):
-        Outer().rate = 1.0  # type: ignore[misc]
+        Outer().rate = 1.0
 
 
 @pytest.mark.parametrize(

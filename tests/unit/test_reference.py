@@ -31,10 +31,12 @@ def gpu_nodes(*gpus: int, **options: Any) -> Cluster:
 def jobs(*rows: tuple[float, float, int], gpu_milli: int | list[int] = 1000, **columns: Any) -> Workload:
     """Jobs given as (submit, runtime, tasks); a task is one GPU unless gpu_milli says otherwise."""
     submit, runtime, tasks = (np.array(column) for column in zip(*rows, strict=True))
-    integer = {name: np.broadcast_to(np.asarray(columns.pop(name), dtype=np.int32), submit.shape)
+    integer: dict[str, Any] = {name: np.broadcast_to(np.asarray(columns.pop(name), dtype=np.int32), submit.shape)
                for name in ("cpu_milli", "mem_mib", "kind_set", "partition") if name in columns}  # fmt: skip
     gpu = np.broadcast_to(np.asarray(gpu_milli, dtype=np.int32), submit.shape)
-    floats = {name: np.asarray(columns.pop(name), dtype=np.float64) for name in ("requested", "priority", "deadline") if name in columns}
+    floats: dict[str, Any] = {
+        name: np.asarray(columns.pop(name), dtype=np.float64) for name in ("requested", "priority", "deadline") if name in columns
+    }
     return Workload(submit.astype(np.float64), runtime.astype(np.float64), tasks.astype(np.int32), gpu, **integer, **floats, **columns)
 
 

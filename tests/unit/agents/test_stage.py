@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from agents_setup import small_arena
+from queuewise.agents.actions import split_actions
 from queuewise.agents.filtering import window_filter
 from queuewise.agents.imitation import imitate, watch
 from queuewise.agents.learner import pick_best, pick_likely
@@ -18,7 +19,7 @@ from queuewise.agents.ppo import draw
 from queuewise.agents.scaling import Scaler, identity, measure_scaling
 from queuewise.agents.settings import FilterSettings, NetworkSettings
 from queuewise.agents.spec import Spec
-from queuewise.agents.stage import Stage, split_actions
+from queuewise.agents.stage import Stage
 from queuewise.agents.teachers import find_teacher
 from queuewise.agents.warmup import play_by_chance
 from queuewise.envs.features import Layout

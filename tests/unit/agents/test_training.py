@@ -16,12 +16,13 @@ import torch
 from torch import Tensor
 
 from agents_setup import small_settings
-from queuewise.agents.checkpoint import read_card, read_file
+from queuewise.agents.checkpoint import read_file
 from queuewise.agents.recording import read_rows
 from queuewise.agents.settings import TrainSettings
 from queuewise.agents.train import Outcome, train
 from queuewise.cli import main
 from queuewise.errors import InputError
+from queuewise.policies.model_file import read_card
 
 QUICK = {"frames": 64 * 6, "eval_every": 2, "checkpoint_every": 1, "baselines": ("fcfs", "sjf+greedy"), "cluster": "2x4:V100-16"}
 KEPT_OUT_OF_COMPARISONS = ("time/", "frames_per_s")

@@ -37,10 +37,10 @@ def test_a_state_is_valued_alike_beside_longer_queues(net: str) -> None:
     alone, beside = network(rows[:1], mask[:1]), network(rows, mask)
     for one, both in zip(alone, beside, strict=True):
         torch.testing.assert_close(one[0], both[0], rtol=1e-5, atol=1e-6)
-    (alone[0][mask[:1]].sum() + alone[1].sum()).backward()  # type: ignore[no-untyped-call]
+    (alone[0][mask[:1]].sum() + alone[1].sum()).backward()
     expected = {name: weight.grad.clone() for name, weight in network.named_parameters() if weight.grad is not None}
     network.zero_grad()
-    (beside[0][0][mask[0]].sum() + beside[1][0].sum()).backward()  # type: ignore[no-untyped-call]
+    (beside[0][0][mask[0]].sum() + beside[1][0].sum()).backward()
     for name, weight in network.named_parameters():
         if name in expected:
             assert weight.grad is not None

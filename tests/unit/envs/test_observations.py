@@ -46,7 +46,7 @@ def four_jobs(**columns: Any) -> Workload:
 
 
 def make(**settings: Any) -> QueuewiseEnv:
-    arguments = {
+    arguments: dict[str, Any] = {
         "workload": [four_jobs()],
         "cluster": mixed_cluster(),
         "window": WINDOW,

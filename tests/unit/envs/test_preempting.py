@@ -18,7 +18,7 @@ WINDOW, WAIT = 3, -1
 
 
 def make(gpus: list[int], runtime: list[float], submit: list[float], nodes: int = 1, each: int = 1, **settings: Any) -> QueuewiseEnv:
-    demand = {"num_tasks": np.ones(len(gpus), np.int32), "gpu_milli": np.array(gpus, np.int32) * 1000}
+    demand: dict[str, Any] = {"num_tasks": np.ones(len(gpus), np.int32), "gpu_milli": np.array(gpus, np.int32) * 1000}
     workload = Workload(submit=np.array(submit), runtime=np.array(runtime), **demand)
     chosen: dict[str, Any] = {"window": WINDOW, "stops": 2, "estimates": "oracle", "observation": "dict"}
     chosen |= {"workload": [workload], "cluster": build("test", [NodeGroup(count=nodes, gpus=each, kind="T4")])} | settings

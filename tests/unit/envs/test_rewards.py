@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -150,17 +151,18 @@ def played(term: str, **settings: Any) -> tuple[float, QueuewiseEnv]:
 
 
 def test_sums_over_an_episode_are_the_metrics() -> None:
-    for term, sums in {
+    metrics: dict[str, Callable[[Any], Any]] = {
         "wait": lambda m: -measure.wait(m).sum(),
         "jct": lambda m: -measure.jct(m).sum(),
         "slowdown": lambda m: -measure.slowdown(m).sum(),
         "bounded_slowdown": lambda m: -measure.bounded_slowdown(m).sum(),
         "utilisation": lambda m: usage.gpu_utilisation(m) * m.span,
         "flops_utilisation": lambda m: usage.flops_utilisation(m) * m.span,
-        "energy": lambda m: -energy.energy_kwh(m) * energy.J_PER_KWH,
+        "energy": lambda m: -(energy.energy_kwh(m) or 0.0) * energy.J_PER_KWH,
         "fairness": fairness.jain_index,
         "elapsed": lambda m: -m.span,
-    }.items():
+    }
+    for term, sums in metrics.items():
         total, env = played(term)
         assert total == pytest.approx(sums(measure.measure(env.schedule())), rel=1e-9), term
         if term != "wait":  # which counts the time after a stop too

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from queuewise.workload.jobs import Workload
 def two_nodes() -> Cluster:
     """Node 0 has 2 GPUs of 15.7 TFLOPS and 30 to 300 W, node 1 has 2 of 8.1 TFLOPS and 10 to 70 W, whatever the catalogue says of their
     kinds; each node has 4 cores and 16 GiB, draws 100 W idle and 10 W a core."""
-    each = {"count": 1, "gpus": 2, "cpus": 4, "mem_gib": 16, "idle_watts": 100.0, "core_watts": 10.0}
+    each: dict[str, Any] = {"count": 1, "gpus": 2, "cpus": 4, "mem_gib": 16, "idle_watts": 100.0, "core_watts": 10.0}
     cluster = build("two", [NodeGroup(**each, kind="V100-16"), NodeGroup(**each, kind="T4")])
     v100 = dataclasses.replace(cluster.kinds[0], fp32_tflops=15.7, idle_watts=30.0, peak_watts=300.0)
     t4 = dataclasses.replace(cluster.kinds[1], fp32_tflops=8.1, idle_watts=10.0, peak_watts=70.0)

@@ -6,6 +6,7 @@ import dataclasses
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -88,10 +89,10 @@ def test_short_jobs_are_bounded_by_ten_seconds() -> None:
         submit=np.zeros(2), runtime=np.array([5.0, 1.0]), num_tasks=np.ones(2, np.int32), cpu_milli=np.full(2, 1000, np.int32)
     )
     start = np.array([95.0, 2.0])
-    nothing = np.empty(0)
+    nothing, none = np.empty(0), np.empty(0, np.int32)
     schedule = Schedule(
         workload, build("c", [NodeGroup(count=1, cpus=1)]), "p", "reorder", "oracle", 0, workload.runtime, np.full(2, DONE, np.int8),
-        start, start + workload.runtime, np.zeros(2, np.int32), *[nothing.astype(np.int32)] * 3,
+        start, start + workload.runtime, np.zeros(2, np.int32), none, none, none,
         nothing.astype(np.int64), nothing, nothing, 0.0, 0,
     )  # fmt: skip
     assert bounded_slowdown(measure(schedule)).tolist() == [10.0, 1.0]
@@ -174,7 +175,7 @@ def test_the_docs_list_every_metric_with_its_unit_and_function(repository: Path)
     rows = {
         name: (unit, function) for name, unit, function in re.findall(r"^\| `(\w+)` \| ([^|]+) \|.*\| `([\w.]+)` \|$", text, re.MULTILINE)
     }
-    expected = {name: (metric.unit, metric.of) for name, metric in METRICS.items()}
+    expected: dict[str, tuple[str, Any]] = {name: (metric.unit, metric.of) for name, metric in METRICS.items()}
     expected |= {name: (unit, values) for name, (values, unit) in DISTRIBUTIONS.items()}
     assert {name: unit for name, (unit, _) in rows.items()} == {name: unit for name, (unit, _) in expected.items()}
     for name, (_, function) in rows.items():

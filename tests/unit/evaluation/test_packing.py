@@ -16,7 +16,10 @@ from stand_in import busy_days, line_up, small_cluster
 def gangs(tasks: list[int]) -> Workload:
     num = len(tasks)
     return Workload(
-        submit=np.arange(num) * 1000.0, runtime=np.ones(num), num_tasks=np.array(tasks, np.int32), gpu_milli=np.full(num, 1000, np.int32)
+        submit=np.arange(num, dtype=np.float64) * 1000,
+        runtime=np.ones(num),
+        num_tasks=np.array(tasks, np.int32),
+        gpu_milli=np.full(num, 1000, np.int32),
     )
 
 

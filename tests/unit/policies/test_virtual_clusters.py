@@ -52,13 +52,13 @@ def test_what_nobody_needs_may_be_borrowed() -> None:
 
 
 def test_those_within_their_guarantee_go_before_those_who_borrow() -> None:
-    jobs = [(0, 10, 4, "b"), *[(1, 10, 1, "a")] * 4, *[(2, 10, 1, "b")] * 2]
+    jobs: list[tuple[float, float, int, str]] = [(0, 10, 4, "b"), *[(1, 10, 1, "a")] * 4, *[(2, 10, 1, "b")] * 2]
     assert replay(jobs, HALVES).start.tolist() == [0, 10, 10, 20, 20, 10, 10]
 
 
 @pytest.mark.parametrize("dispatch", ["reorder", "commit"])
 def test_a_job_over_the_maximum_blocks_nobody(dispatch: str) -> None:
-    jobs = [(0, 10, 2, "a"), (1, 10, 2, "a"), (2, 10, 2, "b")]
+    jobs: list[tuple[float, float, int, str]] = [(0, 10, 2, "a"), (1, 10, 2, "a"), (2, 10, 2, "b")]
     tenants = (VirtualCluster("a", 2, 3), VirtualCluster("b", 2))
     assert replay(jobs, tenants, "fcfs", dispatch).start.tolist() == [0, 10, 2]
 

@@ -11,7 +11,7 @@ from threading import Thread
 import pytest
 
 from queuewise.errors import InputError
-from queuewise.workload.catalog import TRACES, TraceFile, find_trace
+from queuewise.workload.catalog import TRACES, PublicTrace, TraceFile, find_trace
 from queuewise.workload.download import fetch
 from queuewise.workload.readers import READERS
 
@@ -131,7 +131,7 @@ def test_no_server(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("trace", TRACES, ids=lambda trace: trace.name)
-def test_catalogue_entries_are_complete(trace) -> None:
+def test_catalogue_entries_are_complete(trace: PublicTrace) -> None:
     assert trace.format in READERS
     assert trace.licence
     assert trace.citation

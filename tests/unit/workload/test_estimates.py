@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -12,7 +14,7 @@ from queuewise.workload.jobs import constant
 from queuewise.workload.predictor import known_at, predict
 
 
-def jobs(runtime: list[float], *, submit: list[float] | None = None, **columns: object) -> Workload:
+def jobs(runtime: list[float], *, submit: list[float] | None = None, **columns: Any) -> Workload:
     num = len(runtime)
     return Workload(
         submit=np.array(submit if submit is not None else np.arange(num) * 1000.0),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from queuewise.workload import ClusterFacts, Loaded, NodeFacts, Tally, Workload,
 from queuewise.workload.info import describe, offered_load, rhythm
 
 
-def jobs(submit: list[float], runtime: list[float], gpus: list[int], **more: object) -> Workload:
+def jobs(submit: list[float], runtime: list[float], gpus: list[int], **more: Any) -> Workload:
     return Workload(
         submit=np.array(submit),
         runtime=np.array(runtime),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -13,10 +15,10 @@ from queuewise.workload.models import generate
 from queuewise.workload.transform import filter_jobs, merge, offered_load, rescale_load, split_by_time, stretch, thin, window
 
 
-def ladder(num: int = 10, **columns: object) -> Workload:
+def ladder(num: int = 10, **columns: Any) -> Workload:
     """One job every 10 s from 100 s on, of 5 s on 2 GPUs."""
     return Workload(
-        submit=100 + 10.0 * np.arange(num),
+        submit=100 + 10 * np.arange(num, dtype=np.float64),
         runtime=np.full(num, 5.0),
         num_tasks=np.full(num, 2, np.int32),
         gpu_milli=np.full(num, 1000, np.int32),
@@ -36,7 +38,7 @@ def test_window_by_number_of_jobs() -> None:
 
 
 @pytest.mark.parametrize("ends", [{}, {"stop": 3.0, "num_jobs": 3}])
-def test_window_needs_exactly_one_end(ends: dict[str, float]) -> None:
+def test_window_needs_exactly_one_end(ends: dict[str, Any]) -> None:
     with pytest.raises(InputError, match="exactly one"):
         window(ladder(), 0, **ends)
 

@@ -30,7 +30,7 @@ def test_same_seed_same_jobs_other_seed_other_jobs(name: str) -> None:
 @pytest.mark.parametrize("name", model_names())
 def test_defaults_given_as_text_change_nothing(name: str) -> None:
     defaults = {key: value for key, value in model_parameters(name).items() if key != "num_jobs"}
-    text = {key: ",".join(map(str, value)) if isinstance(value, tuple) else str(value) for key, value in defaults.items()}
+    text: dict[str, Any] = {key: ",".join(map(str, value)) if isinstance(value, tuple) else str(value) for key, value in defaults.items()}
     assert equal(generate(name, 300), generate(name, 300, **text))
 
 
@@ -86,7 +86,7 @@ def test_unknown_parameter_suggests_the_nearest() -> None:
         ({"sizes": "1,2"}, "do not match"),
     ],
 )
-def test_bad_parameter_is_named(params: dict[str, object], message: str) -> None:
+def test_bad_parameter_is_named(params: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         generate("poisson", 10, **params)
 

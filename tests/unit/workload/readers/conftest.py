@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from queuewise.workload import Loaded, load_workload
-
-ReadText = Callable[..., Loaded]
+from reader_examples import ReadText
 
 
 @pytest.fixture

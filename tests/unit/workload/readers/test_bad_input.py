@@ -6,11 +6,11 @@ import gzip
 from pathlib import Path
 
 import pytest
-from reader_examples import EXAMPLES
 
 from queuewise.errors import InputError
 from queuewise.workload import load_workload
 from queuewise.workload.readers import READERS
+from reader_examples import EXAMPLES, ReadText
 
 SWF = EXAMPLES["swf"][0]
 DRL = "arrival_time,runtime,gpus,priority\n"
@@ -58,12 +58,12 @@ def test_empty_file(name: str, content: bytes, tmp_path: Path) -> None:
             load_workload(path, format=format)
 
 
-def test_header_without_rows(read) -> None:
+def test_header_without_rows(read: ReadText) -> None:
     with pytest.raises(InputError, match="the log has no rows"):
         read(DRL)
 
 
-def test_no_usable_row_lists_the_reasons(read) -> None:
+def test_no_usable_row_lists_the_reasons(read: ReadText) -> None:
     with pytest.raises(
         InputError, match=r"no usable job in 2 rows: 1 x negative runtime \(first at line 3\), 1 x no submission time \(first at line 2\)"
     ):
@@ -88,37 +88,37 @@ def test_gzip_with_damaged_middle(tmp_path: Path) -> None:
         load_workload(path, format="swf")
 
 
-def test_utf16_says_how_to_convert(read) -> None:
+def test_utf16_says_how_to_convert(read: ReadText) -> None:
     with pytest.raises(InputError, match=r"UTF-16.*iconv"):
         read((DRL + "0,1,1,1\n").encode("utf-16"))
 
 
-def test_byte_order_mark_is_no_part_of_the_header(read) -> None:
+def test_byte_order_mark_is_no_part_of_the_header(read: ReadText) -> None:
     assert len(read(b"\xef\xbb\xbf" + DRL.encode() + b"0,1,1,1\n").workload) == 1
 
 
-def test_other_encodings_are_replaced_and_noted(read) -> None:
+def test_other_encodings_are_replaced_and_noted(read: ReadText) -> None:
     loaded = read(b"submit,runtime,gpus,user\n0,1,1,ann\n0,1,1,J\xf6rg\n")
     assert loaded.workload.users == ("ann", "J�rg")
     assert "not UTF-8 from line 3 on: unreadable characters were replaced" in loaded.tally.notes
 
 
-def test_binary_is_refused_with_its_line(read) -> None:
+def test_binary_is_refused_with_its_line(read: ReadText) -> None:
     with pytest.raises(InputError, match=r"log\.txt:3: binary data"):
         read(DRL.encode() + b"0,1,1,1\n0,\0,1,1\n")
 
 
-def test_wrong_delimiter_is_named(read) -> None:
+def test_wrong_delimiter_is_named(read: ReadText) -> None:
     with pytest.raises(InputError, match="fields are separated by semicolon, expected comma"):
         read((DRL + "0,1,1,1\n").replace(",", ";"), format="drl")
 
 
-def test_missing_column_is_named(read) -> None:
+def test_missing_column_is_named(read: ReadText) -> None:
     with pytest.raises(InputError, match=r"log\.txt:1: missing columns: priority; found: arrival_time, runtime, gpus"):
         read("arrival_time,runtime,gpus\n0,1,1\n", format="drl")
 
 
-def test_header_in_the_middle(read) -> None:
+def test_header_in_the_middle(read: ReadText) -> None:
     loaded = read(DRL + "0,1,1,1\n" + DRL + "5,1,1,1\n")
     assert (len(loaded.workload), loaded.tally.skipped, loaded.tally.first_line) == (
         2,
@@ -144,21 +144,21 @@ def test_header_in_the_middle(read) -> None:
         ("0,1,1,1,extra", "too many fields"),
     ],
 )
-def test_bad_values_are_counted_by_name(read, row: str, reason: str) -> None:
+def test_bad_values_are_counted_by_name(read: ReadText, row: str, reason: str) -> None:
     tally = read(DRL + "0,1,1,1\n" + row + "\n").tally
     assert (tally.kept, tally.skipped, tally.first_line) == (1, {reason: 1}, {reason: 3})
 
 
-def test_job_that_asks_for_nothing(read) -> None:
+def test_job_that_asks_for_nothing(read: ReadText) -> None:
     assert read("submit,runtime,num_tasks,gpu_milli\n0,1,1,0\n0,1,1,1000\n").tally.skipped == {"asks for nothing": 1}
 
 
-def test_a_broken_quote_loses_one_row_only(read) -> None:
+def test_a_broken_quote_loses_one_row_only(read: ReadText) -> None:
     loaded = read('submit,runtime,gpus,user\n0,1,1,"a, b"\n1,1,1,"broken\n2,1,1,"c ""d"""\n3,1,1,e\n')
     assert loaded.workload.submit.tolist() == [0, 1, 2, 3]
     assert loaded.workload.users == ("a, b", "broken", 'c "d"', "e")
 
 
-def test_jobs_must_be_positive(read) -> None:
+def test_jobs_must_be_positive(read: ReadText) -> None:
     with pytest.raises(InputError, match="jobs must be at least 1"):
         read(SWF, jobs=0)

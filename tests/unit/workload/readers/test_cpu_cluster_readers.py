@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from reader_examples import LSF
 
 from queuewise.workload import load_workload
 from queuewise.workload.readers.lsf import MalformedRecord, parse_record
+from reader_examples import LSF, ReadText
 
 
 def test_lsf_record_fields() -> None:
@@ -19,19 +19,19 @@ def test_lsf_record_fields() -> None:
     assert record["run_limit"] == 3600
 
 
-def test_lsf_job(read) -> None:
+def test_lsf_job(read: ReadText) -> None:
     workload = read(LSF).workload
     assert (workload.num_tasks[0], workload.cpu_milli[0], workload.mem_mib[0]) == (4, 1000, 1000)  # 2000 MB on each of two hosts
     assert (workload.epoch, workload.recorded_wait[0], workload.runtime[0], workload.requested[0]) == (100, 200, 700, 3600)
     assert (workload.job_id[0], workload.users, workload.groups) == ("17[3]", ("ann",), ("proj",))
 
 
-def test_lsf_gpus_are_those_of_each_host(read) -> None:
+def test_lsf_gpus_are_those_of_each_host(read: ReadText) -> None:
     workload = read(LSF.replace(b"rusage[mem=2000]", b"rusage[mem=2G,ngpus_physical=3.00]")).workload
     assert (workload.num_tasks[0], workload.gpu_milli[0], workload.cpu_milli[0], workload.mem_mib[0]) == (2, 3000, 2000, 2048)
 
 
-def test_lsf_other_lines_are_counted(read) -> None:
+def test_lsf_other_lines_are_counted(read: ReadText) -> None:
     never = LSF.replace(b" 100 0 0 300 ", b" 100 0 0 0 ")
     other = b'"EVENT_ADRSV_FINISH" "9.11" 1000 1 2\n'
     tally = read(LSF + never + other + LSF[:200] + b"\n").tally
@@ -64,7 +64,7 @@ TASKS_2011 = """700000000,,5,0,,0,u,1,9,0.5,0.25,0,0
 """
 
 
-def test_google_2011_tasks_make_a_job(read) -> None:
+def test_google_2011_tasks_make_a_job(read: ReadText) -> None:
     loaded = read(TASKS_2011)
     workload = loaded.workload
     assert workload.job_id.tolist() == [5]
@@ -74,14 +74,14 @@ def test_google_2011_tasks_make_a_job(read) -> None:
     assert any(note.startswith("1 jobs have tasks of unequal size") for note in loaded.tally.notes)
 
 
-def test_google_2011_parts_and_tables_together(read, tmp_path: Path) -> None:
+def test_google_2011_parts_and_tables_together(read: ReadText, tmp_path: Path) -> None:
     jobs = tmp_path / "job_events.csv"
     jobs.write_text("690000000,,5,0,u,1,n,logical\n")
     workload = read(TASKS_2011, tables=[jobs]).workload
     assert (workload.submit[0], workload.recorded_wait[0], workload.job_name[0]) == (690, 20, 0)
 
 
-def test_google_2019_names_and_numbers_mean_the_same(read) -> None:
+def test_google_2019_names_and_numbers_mean_the_same(read: ReadText) -> None:
     header = "time,type,collection_id,priority,instance_index,collection_type,resource_request.cpus,resource_request.memory\n"
     by_number = "700000000,0,5,200,0,0,0.1,0.05\n800000000,3,5,200,0,0,0.1,0.05\n900000000,6,5,200,0,0,0.1,0.05\n"
     by_name = by_number.replace(",0,5,", ",SUBMIT,5,").replace(",3,5,", ",SCHEDULE,5,").replace(",6,5,", ",FINISH,5,")
@@ -93,7 +93,7 @@ def test_google_2019_names_and_numbers_mean_the_same(read) -> None:
         assert "1 events of alloc sets were left out" in loaded.tally.notes
 
 
-def test_google_2019_json_lines(read) -> None:
+def test_google_2019_json_lines(read: ReadText) -> None:
     lines = [
         '{"time": "700000000", "type": "SUBMIT", "collection_id": "5", "instance_index": 0,'
         ' "resource_request": {"cpus": 0.1, "memory": 0.05}}',
@@ -108,7 +108,7 @@ def test_google_2019_json_lines(read) -> None:
     assert "1 events without a readable time, job or type were left out" in loaded.tally.notes
 
 
-def test_alibaba_2017(read) -> None:
+def test_alibaba_2017(read: ReadText) -> None:
     loaded = read("100,160,3,4,5,Terminated,2,0.5\n100,160,3,5,5,Terminated,,\n100,160,3,6,5,Running,1,0.1\n")
     assert loaded.workload.num_tasks.tolist() == [5, 5]
     assert loaded.workload.cpu_milli.tolist() == [2000, 1000]
@@ -117,7 +117,7 @@ def test_alibaba_2017(read) -> None:
     assert np.isnan(loaded.workload.recorded_wait).all()
 
 
-def test_alibaba_2018(read) -> None:
+def test_alibaba_2018(read: ReadText) -> None:
     loaded = read("M1,5,j_1,1,Terminated,10,25,150,0.5\nR2_1,1,j_1,1,Waiting,0,0,100,0.1\nR3_1,1,j_1,1,Running,30,0,100,0.1\n")
     assert (loaded.workload.submit[0], loaded.workload.runtime[0], loaded.workload.cpu_milli[0]) == (10, 15, 1500)
     assert loaded.tally.skipped == {"not finished when the log was taken": 2}

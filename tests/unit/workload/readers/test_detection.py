@@ -7,16 +7,17 @@ import gzip
 import io
 import lzma
 import tarfile
+from collections.abc import Callable
 from pathlib import Path
 
 import polars as pl
 import pytest
-from reader_examples import EXAMPLES
 
 from queuewise.errors import InputError
 from queuewise.workload import load_workload
 from queuewise.workload.readers import READERS, detect, reader
 from queuewise.workload.readers.source import Head
+from reader_examples import EXAMPLES
 
 CASES = [(name, example) for name in READERS for example in EXAMPLES[name]]
 
@@ -43,7 +44,7 @@ def test_example_gives_jobs_and_a_complete_tally(name: str, example: bytes, tmp_
 
 
 @pytest.mark.parametrize("squeeze", [gzip.compress, bz2.compress, lzma.compress], ids=["gzip", "bzip2", "xz"])
-def test_compression_is_found_from_content_not_from_the_name(squeeze, tmp_path: Path) -> None:
+def test_compression_is_found_from_content_not_from_the_name(squeeze: Callable[[bytes], bytes], tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_bytes(squeeze(EXAMPLES["swf"][0]))
     assert load_workload(path).workload.submit.tolist() == [0.0, 5.0]

@@ -11,6 +11,7 @@ import pytest
 
 from queuewise.errors import InputError
 from queuewise.workload import ReadOptions, load_workload
+from reader_examples import ReadText
 
 
 def test_panics_of_the_parquet_library_are_not_printed(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -30,7 +31,7 @@ def test_panics_of_the_parquet_library_are_not_printed(tmp_path: Path, capfd: py
     assert capfd.readouterr().err == ""
 
 
-def test_columns_named_like_fields(read) -> None:
+def test_columns_named_like_fields(read: ReadText) -> None:
     header = "submit,runtime,num_tasks,gpu_milli,cpu_milli,mem_mib,requested,kinds,partition,user,group,qos,"
     header += "priority,deadline,recorded_wait,job_id\n"
     workload = read(header + "5,60,2,2000,8000,1024,90,T4|A10,gpu,ann,lab,high,3,500,7,j1\n0,1,1,0,1000,0,,,,,,,,,,j0\n").workload
@@ -43,7 +44,7 @@ def test_columns_named_like_fields(read) -> None:
     assert np.isnan(workload.requested[0])
 
 
-def test_mapped_columns_with_dates(read) -> None:
+def test_mapped_columns_with_dates(read: ReadText) -> None:
     text = "when;began;done;cards;who\n2024-05-01 10:00:00;2024-05-01 10:01:00;2024-05-01 11:01:00;4;ann\n"
     columns = {"when": "submit", "began": "start", "done": "end", "cards": "gpus", "who": "user"}
     workload = read(text, format="csv", options=ReadOptions(columns=columns)).workload
@@ -64,29 +65,29 @@ def test_mapped_columns_with_dates(read) -> None:
         ("gpus,cores", "0,3", (3, 0, 1000)),
     ],
 )
-def test_whole_job_sizes_become_tasks(read, columns: str, row: str, shape: tuple[int, int, int]) -> None:
+def test_whole_job_sizes_become_tasks(read: ReadText, columns: str, row: str, shape: tuple[int, int, int]) -> None:
     workload = read(f"submit,runtime,{columns}\n0,1,{row}\n").workload
     assert (workload.num_tasks[0], workload.gpu_milli[0], workload.cpu_milli[0]) == shape
 
 
 @pytest.mark.parametrize("separator", [",", ";", "\t", "|"])
-def test_separators(read, separator: str) -> None:
+def test_separators(read: ReadText, separator: str) -> None:
     text = "submit,runtime,gpus\n0,1,2\n".replace(",", separator)
     assert read(text).workload.gpus.tolist() == [2]
 
 
-def test_unix_times_are_not_shifted(read) -> None:
+def test_unix_times_are_not_shifted(read: ReadText) -> None:
     workload = read("submit,runtime,gpus\n1600000000,1,2\n").workload
     assert (workload.submit[0], workload.epoch) == (1_600_000_000, 0)
 
 
-def test_missing_columns_say_what_was_found(read) -> None:
+def test_missing_columns_say_what_was_found(read: ReadText) -> None:
     with pytest.raises(InputError, match=r"log\.txt:1: need submit, runtime \(or end\) and .* found: time, length") as caught:
         read("time,length\n1,2\n", format="csv")
     assert "--map" in caught.value.hint
 
 
-def test_map_errors_name_column_and_field(read) -> None:
+def test_map_errors_name_column_and_field(read: ReadText) -> None:
     with pytest.raises(InputError, match="did you mean 'runtime'"):
         read("a,b\n1,2\n", format="csv", options=ReadOptions(columns={"a": "runtim"}))
     with pytest.raises(InputError, match="no column 'z'; found: a, b"):

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from reader_examples import HELIOS, OPENB
 
 from queuewise.errors import InputError
 from queuewise.workload import NodeFacts, ReadOptions, load_workload
 from queuewise.workload.jobs import Workload
+from reader_examples import HELIOS, OPENB, ReadText
 
 
 def shape(workload: Workload, job: int = 0) -> tuple[int, int, int, int]:
@@ -20,7 +20,7 @@ def shape(workload: Workload, job: int = 0) -> tuple[int, int, int, int]:
     return tuple(int(column[job]) for column in columns)  # type: ignore[return-value]
 
 
-def test_helios_gpu_and_cpu_jobs(read) -> None:
+def test_helios_gpu_and_cpu_jobs(read: ReadText) -> None:
     loaded = read(
         HELIOS.decode()
         + "1,u1,vcA,4,16,1,COMPLETED,2020-03-26 13:00:00,2020-03-26 13:01:00,2020-03-26 14:01:00,3600,60\n"
@@ -33,7 +33,7 @@ def test_helios_gpu_and_cpu_jobs(read) -> None:
     assert loaded.workload.epoch % 86_400 == 13 * 3600  # the hour of the log's own clock
 
 
-def test_helios_virtual_clusters_bind_jobs_only_when_asked(read, tmp_path: Path) -> None:
+def test_helios_virtual_clusters_bind_jobs_only_when_asked(read: ReadText, tmp_path: Path) -> None:
     text = HELIOS.decode() + "1,u1,vcA,4,16,1,COMPLETED,2020-03-26 13:00:00,2020-03-26 13:01:00,2020-03-26 14:01:00,3600,60\n"
     assert read(text).workload.partitions == ()
     assert read(text, options=ReadOptions(partitions=True)).workload.partitions == ("vcA",)
@@ -57,7 +57,7 @@ def attempt(start: str | None, end: str | None, *gpus: int) -> dict[str, object]
     }
 
 
-def test_philly_attempts(read) -> None:
+def test_philly_attempts(read: ReadText) -> None:
     ran = attempt("2017-10-03 00:02:00", "2017-10-03 00:10:00", 8, 4)
     again = attempt("2017-10-03 01:00:00", "2017-10-03 02:02:00", 2)
     jobs = [
@@ -78,7 +78,7 @@ def test_philly_attempts(read) -> None:
     }  # fmt: skip
 
 
-def test_philly_machine_list(read, tmp_path: Path) -> None:
+def test_philly_machine_list(read: ReadText, tmp_path: Path) -> None:
     machines = tmp_path / "cluster_machine_list"
     machines.write_text("machineId, number of GPUs, single GPU mem\nm1,2,12GB\nm2,8,24GB\nm3,8,24GB\nm4,?,24GB\n")
     loaded = read(json.dumps([philly_job("a", [attempt("2017-10-03 00:02:00", "2017-10-03 00:10:00", 1)])]), tables=[machines])
@@ -87,14 +87,14 @@ def test_philly_machine_list(read, tmp_path: Path) -> None:
     assert any("1 of 4 machines" in note for note in loaded.tally.notes)
 
 
-def test_acme_recomputes_times_across_zones(read) -> None:
+def test_acme_recomputes_times_across_zones(read: ReadText) -> None:
     header = "job_id,user,node_num,gpu_num,cpu_num,type,state,submit_time,start_time,end_time,duration,queue,gpu_time\n"
     row = "1,a,1,8,64,Pretrain,COMPLETED,2023-03-01 08:00:00+08:00,2023-03-01 00:00:10+00:00,2023-03-01 00:01:10.5+00:00,1,2,3\n"
     workload = read(header + row).workload
     assert (workload.recorded_wait[0], workload.runtime[0], shape(workload)) == (10, 60.5, (8, 1000, 8000, 0))
 
 
-def test_supercloud_resources_by_number(read) -> None:
+def test_supercloud_resources_by_number(read: ReadText) -> None:
     header = "id_job,id_user,time_submit,time_start,time_end,state,timelimit,tres_alloc\n"
     rows = [
         '1,u1,100,160,1160,3,60,"1=40,2=8000,4=2,1001=4,1002=4"',
@@ -109,7 +109,7 @@ def test_supercloud_resources_by_number(read) -> None:
     assert loaded.tally.skipped == {"never started": 1, "not finished when the log was taken": 1}
 
 
-def test_eagle_nodes_and_uneven_gpus(read) -> None:
+def test_eagle_nodes_and_uneven_gpus(read: ReadText) -> None:
     header = "job_id,user,account,partition,qos,wallclock_req,nodes_req,processors_req,gpus_req,mem_req,submit_time,start_time,end_time\n"
     times = "2019-01-01 08:00:00,2019-01-01 08:00:30,2019-01-01 09:00:30"
     loaded = read(header + f"1,u,a,p,q,7200.0,2,72,0,100.0,{times}\n2,u,a,p,q,7200.0,2,6,3,0.0,{times}\n")
@@ -118,7 +118,7 @@ def test_eagle_nodes_and_uneven_gpus(read) -> None:
 
 
 @pytest.mark.parametrize("width", [19, 20])
-def test_rltune_columns_are_found_from_the_end(read, width: int) -> None:
+def test_rltune_columns_are_found_from_the_end(read: ReadText, width: int) -> None:
     lead = "bert-1_1,1201,7,25,8,-1,-1,-1,90,-1,2,2,1,-1,0,-1,-1"
     loaded = read(f"{lead}{',-1' if width == 20 else ''},3,4\n{lead}{',-1' if width == 20 else ''},-1,9\n")
     workload = loaded.workload
@@ -127,14 +127,14 @@ def test_rltune_columns_are_found_from_the_end(read, width: int) -> None:
     assert loaded.tally.skipped == {"unknown GPU type": 1}
 
 
-def test_drl_list(read) -> None:
+def test_drl_list(read: ReadText) -> None:
     loaded = read("arrival_time,runtime,gpus,priority\n3,60,4,2.5\n1,30,0,0.5\n2,30,-1,0.5\n")
     assert [shape(loaded.workload, job) for job in range(2)] == [(1, 0, 1000, 0), (4, 1000, 0, 0)]
     assert loaded.workload.priority.tolist() == [0.5, 2.5]
     assert (loaded.tally.filled, loaded.tally.skipped) == ({"cpu_milli": 1}, {"negative demand": 1})
 
 
-def test_openb_shares_whole_gpus_and_specs(read) -> None:
+def test_openb_shares_whole_gpus_and_specs(read: ReadText) -> None:
     pods = [
         "share,6000,1024,1,460,V100M32|T4|T4,LS,Running,100,400,150",
         "whole,8000,2048,8,1000,,BE,Running,100,400,100",
@@ -149,7 +149,7 @@ def test_openb_shares_whole_gpus_and_specs(read) -> None:
     assert loaded.tally.skipped == {"GPU demand above 1 that is not a whole number": 1}
 
 
-def test_spot_workers(read) -> None:
+def test_spot_workers(read: ReadText) -> None:
     header = "job_name,organization,gpu_model,cpu_request,gpu_request,worker_num,submit_time,duration,job_type\n"
     workload = read(header + "7,3,A100-SXM4-80GB,8,2,4,5,60,HP job\n8,3,A10,2,0.5,1,6,60,Spot job\n").workload
     assert [shape(workload, job) for job in range(2)] == [(4, 2000, 8000, 0), (1, 500, 2000, 0)]

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from queuewise.errors import InputError
+from reader_examples import ReadText
 
 HEADER = "JobID|Submit|Start|End|State|NNodes|NCPUS|ReqMem|ReqTRES|AllocTRES|Timelimit|User|Account|Partition|QOS|JobName"
 GOOD = {
@@ -21,20 +22,20 @@ def sacct(*jobs: dict[str, str], header: str = HEADER) -> str:
     return "\n".join([header, *("|".join((GOOD | job)[name] for name in header.split("|")) for job in jobs)]) + "\n"
 
 
-def test_a_job_becomes_one_task_a_node(read) -> None:
+def test_a_job_becomes_one_task_a_node(read: ReadText) -> None:
     workload = read(sacct({})).workload
     assert (workload.num_tasks[0], workload.gpu_milli[0], workload.cpu_milli[0], workload.mem_mib[0]) == (2, 2000, 8000, 4096)
     assert (workload.recorded_wait[0], workload.runtime[0], workload.requested[0]) == (300, 3600, 7200)
     assert (workload.users, workload.groups, workload.qos_names) == (("ann",), ("lab",), ("high",))
 
 
-def test_fields_may_come_in_any_order(read) -> None:
+def test_fields_may_come_in_any_order(read: ReadText) -> None:
     shuffled = "|".join(reversed(HEADER.split("|")))
     straight, turned = read(sacct({})).workload, read(sacct({}, header=shuffled)).workload
     assert (turned.runtime[0], turned.gpus[0], turned.users) == (straight.runtime[0], straight.gpus[0], straight.users)
 
 
-def test_steps_and_unfinished_and_unknown_are_counted(read) -> None:
+def test_steps_and_unfinished_and_unknown_are_counted(read: ReadText) -> None:
     tally = read(
         sacct(
             {},
@@ -58,7 +59,7 @@ def test_steps_and_unfinished_and_unknown_are_counted(read) -> None:
     ("limit", "seconds"),
     [("1-06:00:00", 108_000), ("00:30:00", 1_800), ("15:00", 900), ("UNLIMITED", np.nan), ("Partition_Limit", np.nan), ("", np.nan)],
 )
-def test_time_limits(read, limit: str, seconds: float) -> None:
+def test_time_limits(read: ReadText, limit: str, seconds: float) -> None:
     np.testing.assert_equal(read(sacct({"Timelimit": limit})).workload.requested[0], seconds)
 
 
@@ -72,7 +73,7 @@ def test_time_limits(read, limit: str, seconds: float) -> None:
         ("cpu=16,gres/gpu=3", "", 3),
     ],
 )
-def test_gpus_are_counted_once(read, alloc: str, req: str, gpus: int) -> None:
+def test_gpus_are_counted_once(read: ReadText, alloc: str, req: str, gpus: int) -> None:
     assert read(sacct({"AllocTRES": alloc, "ReqTRES": req})).workload.gpus[0] == gpus
 
 
@@ -80,19 +81,19 @@ def test_gpus_are_counted_once(read, alloc: str, req: str, gpus: int) -> None:
     ("reqmem", "a_task"),
     [("31000Mn", 31_000), ("2Gc", 16 * 2048 // 2), ("16G", 8192), ("2147486648Mn", 16 * 3000 // 2), ("2147483647Mn", 0), ("?", 0), ("", 0)],
 )
-def test_requested_memory(read, reqmem: str, a_task: int) -> None:
+def test_requested_memory(read: ReadText, reqmem: str, a_task: int) -> None:
     loaded = read(sacct({"ReqMem": reqmem, "AllocTRES": "cpu=16,node=2"}))
     assert loaded.workload.mem_mib[0] == a_task
     assert loaded.tally.filled == ({"mem_mib": 1} if reqmem == "2147483647Mn" else {})
 
 
-def test_gpu_kind_of_the_request_limits_the_job(read) -> None:
+def test_gpu_kind_of_the_request_limits_the_job(read: ReadText) -> None:
     workload = read(sacct({"ReqTRES": "cpu=16,gres/gpu:a100=4"}, {"JobID": "8", "ReqTRES": "cpu=16,gres/gpu:mystery=4"})).workload
     assert workload.kind_sets == ((), ("A100-40",))
     assert workload.kind_set.tolist() == [1, 0]
 
 
-def test_clock_set_back_does_not_lose_the_job(read) -> None:
+def test_clock_set_back_does_not_lose_the_job(read: ReadText) -> None:
     """Submitted before and started after the clock was set back: Slurm's elapsed time is right, the wait is 0."""
     header = HEADER + "|Elapsed"
     job = {"Submit": "2024-10-27T02:59:00", "Start": "2024-10-27T02:01:00", "End": "2024-10-27T02:31:00", "Elapsed": "00:30:00"}
@@ -100,17 +101,17 @@ def test_clock_set_back_does_not_lose_the_job(read) -> None:
     assert (workload.recorded_wait[0], workload.runtime[0]) == (0, 1800)
 
 
-def test_missing_columns_are_named(read) -> None:
+def test_missing_columns_are_named(read: ReadText) -> None:
     with pytest.raises(InputError, match=r"log\.txt:1: missing columns: submit, end; found: jobid, start"):
         read("JobID|Start\n1|2024-05-01T10:00:00\n", format="slurm")
 
 
-def test_header_again_in_the_middle_is_counted(read) -> None:
+def test_header_again_in_the_middle_is_counted(read: ReadText) -> None:
     assert read(sacct({}) + sacct({"JobID": "8"})).tally.skipped == {"repeated header line": 1}
 
 
 @pytest.mark.parametrize("wrapped", [False, True], ids=["plain numbers", "number objects"])
-def test_json_in_both_styles(read, wrapped: bool) -> None:
+def test_json_in_both_styles(read: ReadText, wrapped: bool) -> None:
     def number(value: int) -> object:
         return {"set": True, "infinite": False, "number": value} if wrapped else value
 
@@ -135,17 +136,17 @@ def test_json_in_both_styles(read, wrapped: bool) -> None:
     assert loaded.tally.skipped == {"not finished when the log was taken": 1}
 
 
-def test_broken_json_is_one_line(read) -> None:
+def test_broken_json_is_one_line(read: ReadText) -> None:
     with pytest.raises(InputError, match=r"log\.txt:2: not valid JSON"):
         read('{"jobs": [\n{"job_id": }]}')
 
 
-def test_table_for_the_eye_says_what_to_run(read) -> None:
+def test_table_for_the_eye_says_what_to_run(read: ReadText) -> None:
     with pytest.raises(InputError, match=r"table for the eye.*sacct --parsable2"):
         read("JobID           JobName  Partition \n------------ ---------- ---------- \n12                 bash      debug \n")
 
 
-def test_quotes_in_job_names_are_plain_characters(read) -> None:
+def test_quotes_in_job_names_are_plain_characters(read: ReadText) -> None:
     loaded = read(sacct({"JobName": '"odd'}, {"JobID": "8", "JobName": 'a"b'}, {"JobID": "9", "JobName": "one|two"}))
     assert loaded.workload.job_id.tolist() == [7, 8]
     assert loaded.tally.skipped == {"too many fields": 1}

@@ -7,6 +7,7 @@ import pytest
 
 from queuewise.workload import ReadOptions
 from queuewise.workload.jobs import ANY_PARTITION
+from reader_examples import ReadText
 
 
 def job(**fields: object) -> str:
@@ -17,7 +18,7 @@ def job(**fields: object) -> str:
 GOOD = {"f1": 1, "f2": 100, "f4": 60, "f5": 4}
 
 
-def test_every_field_lands_in_its_column(read) -> None:
+def test_every_field_lands_in_its_column(read: ReadText) -> None:
     line = job(f1=7, f2=100.5, f3=20, f4=60, f5=4, f8=8, f9=3600, f10=2048, f12=11, f13=22, f14=33, f15=2)
     workload = read(f"; UnixStartTime: 5000\n{line}\n").workload
     assert (workload.submit[0], workload.recorded_wait[0], workload.runtime[0], workload.requested[0]) == (100.5, 20, 60, 3600)
@@ -26,7 +27,7 @@ def test_every_field_lands_in_its_column(read) -> None:
     assert (workload.partition[0], workload.epoch) == (ANY_PARTITION, 5000)
 
 
-def test_memory_and_queues_only_when_asked(read) -> None:
+def test_memory_and_queues_only_when_asked(read: ReadText) -> None:
     text = job(**GOOD, f10=2500, f15=3) + "\n" + job(**(GOOD | {"f2": 200}), f7=1024) + "\n"
     loaded = read(text, options=ReadOptions(memory=True, partitions=True))
     assert loaded.workload.mem_mib.tolist() == [3, 1]  # requested KB rounded up to MiB; used memory where none was requested
@@ -37,13 +38,13 @@ def test_memory_and_queues_only_when_asked(read) -> None:
     assert any("--partitions" in note for note in unasked.tally.notes)
 
 
-def test_requested_processors_stand_in_and_are_counted(read) -> None:
+def test_requested_processors_stand_in_and_are_counted(read: ReadText) -> None:
     loaded = read(job(f1=1, f2=0, f4=5, f8=16) + "\n")
     assert loaded.workload.num_tasks.tolist() == [16]
     assert loaded.tally.filled == {"num_tasks": 1}
 
 
-def test_unusable_rows_are_counted_by_reason_with_their_first_line(read) -> None:
+def test_unusable_rows_are_counted_by_reason_with_their_first_line(read: ReadText) -> None:
     lines = [
         "; MaxProcs: 8",
         job(**GOOD),
@@ -68,30 +69,30 @@ def test_unusable_rows_are_counted_by_reason_with_their_first_line(read) -> None
     assert tally.first_line["too many fields"] == 10
 
 
-def test_blanks_tabs_and_line_ends_do_not_matter(read) -> None:
+def test_blanks_tabs_and_line_ends_do_not_matter(read: ReadText) -> None:
     plain = read(job(**GOOD, f9=10) + "\n" + job(**GOOD, f9=20)).workload
     odd = read("  " + job(**GOOD, f9=10).replace(" ", "   \t ") + "  \r\n" + job(**GOOD, f9=20) + "\r\n").workload
     assert odd.requested.tolist() == plain.requested.tolist() == [10, 20]
 
 
-def test_unsorted_rows_are_sorted_and_ties_keep_their_order(read) -> None:
+def test_unsorted_rows_are_sorted_and_ties_keep_their_order(read: ReadText) -> None:
     loaded = read("\n".join(job(**(GOOD | {"f1": number, "f2": submit})) for number, submit in [(1, 50), (2, 10), (3, 50), (4, 10)]))
     assert loaded.workload.job_id.tolist() == [2, 4, 1, 3]
     assert "rows were not in order of submission; sorted" in loaded.tally.notes
 
 
-def test_repeated_ids_are_kept_and_noted(read) -> None:
+def test_repeated_ids_are_kept_and_noted(read: ReadText) -> None:
     loaded = read(job(**GOOD) + "\n" + job(**GOOD) + "\n")
     assert len(loaded.workload) == 2
     assert any(note.startswith("1 rows repeat the id") for note in loaded.tally.notes)
 
 
-def test_comments_may_stand_anywhere(read) -> None:
+def test_comments_may_stand_anywhere(read: ReadText) -> None:
     assert len(read(job(**GOOD) + "\n; a remark\n;another\n" + job(**GOOD)).workload) == 2
 
 
 @pytest.mark.parametrize("value", ["many", "99999999999999999999", "9" * 400])
-def test_header_values_of_no_use_are_noted(read, value: str) -> None:
+def test_header_values_of_no_use_are_noted(read: ReadText, value: str) -> None:
     loaded = read(f"; UnixStartTime: {value}\n; MaxProcs: {value}\n" + job(**GOOD))
     assert (loaded.workload.epoch, loaded.cluster) == (0.0, None)
     assert [note.split(" is no number")[0] for note in loaded.tally.notes[:2]] == [
@@ -99,12 +100,12 @@ def test_header_values_of_no_use_are_noted(read, value: str) -> None:
     ]
 
 
-def test_jobs_limit_takes_the_earliest(read) -> None:
+def test_jobs_limit_takes_the_earliest(read: ReadText) -> None:
     text = "\n".join(job(**(GOOD | {"f1": number, "f2": 100 - number})) for number in range(1, 6))
     assert read(text, jobs=2).workload.job_id.tolist() == [5, 4]
 
 
-def test_blocks_of_lines_join_seamlessly(read, monkeypatch) -> None:
+def test_blocks_of_lines_join_seamlessly(read: ReadText, monkeypatch: pytest.MonkeyPatch) -> None:
     """However the file is cut into blocks, the table is the same."""
     text = "; MaxProcs: 9\n" + "\n".join(
         job(f1=number, f2=number * 3, f4=number % 7, f5=1 + number % 5, f12=number % 3) for number in range(1, 400)

@@ -1,10 +1,15 @@
-"""The smallest log of every format that tells at least one job: what detection and fuzzing start from."""
+"""The smallest log of every format that tells at least one job: what detection and fuzzing start from. And the type of `read`."""
 
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
 
 import polars as pl
+
+from queuewise.workload import Loaded
+
+ReadText = Callable[..., Loaded]  # read(text or bytes, **arguments of load_workload)
 
 HELIOS = b"job_id,user,vc,gpu_num,cpu_num,node_num,state,submit_time,start_time,end_time,duration,queue\n"
 OPENB = b"name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,scheduled_time\n"
