@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from reference.placement import Placer
-from reference.state import Job, Piece, State, nodes_of
+from reference.state import Demand, Job, Piece, State, nodes_of
 
 
 class Simulation(Protocol):
@@ -35,8 +35,13 @@ def start_again_and_again(sim: Simulation, candidates: list[Job], may_start: Cal
     """Start the first candidate that fits and may start, and begin anew at the front, until there is none."""
     waiting = list(candidates)
     while True:
+        too_large: set[tuple[Demand, int]] = set()  # nothing changes until a start: what did not fit need not be tried for an equal job
         for job in waiting:
+            if (job.demand, job.num_tasks) in too_large:
+                continue
             pieces = sim.placer.place(job, sim.state)
+            if pieces is None:
+                too_large.add((job.demand, job.num_tasks))
             if pieces is not None and may_start(job, pieces):
                 sim.start(job, pieces)
                 waiting.remove(job)
