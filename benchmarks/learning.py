@@ -2,7 +2,7 @@
 
     python benchmarks/learning.py PART…          # bursty, hosts, hetero, ablation; an interrupted part goes on where it was
 
-Each part becomes benchmarks/results/learning_PART.json; render_results.py makes docs/results.md of them. `queuewise train --config FILE`
+Each part becomes benchmarks/results/learning/PART.json; render_results.py makes docs/results.md of them. `queuewise train --config FILE`
 trains the same. Runs stay in --runs, and what is finished there is not trained again.
 """
 
@@ -73,9 +73,9 @@ def course(run: Path, seeds: Sequence[int]) -> Row:
     """How training went: seconds of every seed, and VAL over frames."""
     rows = {seed: [row for row in read_rows(run / f"seed-{seed}") if "val/agent" in row] for seed in seeds}
     cards = {seed: read_card(run / f"seed-{seed}" / "best.safetensors") for seed in seeds}
-    seconds = [json.loads((run / LAST_FILE).read_text())["frames"] / json.loads((run / LAST_FILE).read_text())["frames_per_s"]]
+    summary = json.loads((run / LAST_FILE).read_text())
     return {
-        "training_s": round(sum(seconds) / len(seeds), 1),
+        "training_s": round(summary["frames"] / summary["frames_per_s"] / len(seeds), 1),
         "best_at_frames": {seed: card["frames"] for seed, card in cards.items()},
         "val": {seed: [[row["frames"], round(row["val/agent"], 6)] for row in kept] for seed, kept in rows.items()},
     }
@@ -114,13 +114,13 @@ def bursty(runs: Path) -> list[Row]:
 def hosts(runs: Path) -> list[Row]:
     """Trained on 50 hosts; on 500 as it is."""
     settings, run = trained(runs, "hosts", [0], "hosts")
-    larger = settings.model_copy(update={"cluster": "farm500", "jobs": 10 * settings.jobs, "report_windows": 30})
+    larger = settings.model_copy(update={"cluster": "farm500", "jobs": 10 * settings.jobs, "report_windows": 10})
     return [judged(settings, run, [0]) | course(run, [0]), judged(larger, run, [0])]
 
 
 def hetero(runs: Path) -> list[Row]:
     rows, seeds = [], [0, 1, 2]
-    for algo, frames in (("ppo", 262_144), ("d3qn", 65_536), ("sac", 49_152)):
+    for algo, frames in (("ppo", 98_304), ("d3qn", 65_536), ("sac", 49_152)):
         settings, run = trained(runs, f"hetero-{algo}", seeds, "hetero", algo=algo, frames=frames)
         rows.append(judged(settings, run, seeds) | course(run, seeds))
     return rows
@@ -148,7 +148,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for part in options.parts:
         rows = PARTS[part](options.runs)
         machine = {"cores": os.cpu_count(), "load_average": round(os.getloadavg()[0], 1)}
-        write_text(HERE / "results" / f"learning_{part}.json", json.dumps({"machine": machine, "runs": rows}, indent=1) + "\n")
+        write_text(HERE / "results" / "learning" / f"{part}.json", json.dumps({"machine": machine, "runs": rows}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -214,11 +214,11 @@ TABLES: dict[str, Callable[[Results], str]] = {
 }
 
 
-def fill(page: str, results: Results) -> str:
-    for name, make in TABLES.items():
+def fill(page: str, results: Results, tables: Mapping[str, Callable[[Results], str]]) -> str:
+    for name, make in tables.items():
         pattern = re.compile(rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)", re.DOTALL)
         if not pattern.search(page):
-            raise SystemExit(f"{PAGE.name} has no place for the table {name}: <!-- {name} --> … <!-- /{name} -->")
+            raise SystemExit(f"the page has no place for the table {name}: <!-- {name} --> … <!-- /{name} -->")
         text = make(results)
         page = pattern.sub(lambda found, text=text: f"{found[1]}{text}\n{found[2]}", page)  # type: ignore[misc]
     return page
@@ -226,7 +226,7 @@ def fill(page: str, results: Results) -> str:
 
 def main() -> None:
     results = {path.stem: json.loads(path.read_text()) for path in sorted(RESULTS.glob("*.json"))}
-    write_text(PAGE, fill(PAGE.read_text(), results))
+    write_text(PAGE, fill(PAGE.read_text(), results, TABLES))
     write_figures(charts(results), FIGURES, ("svg",))
 
 

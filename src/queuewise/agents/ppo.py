@@ -123,6 +123,7 @@ class Ppo:
                 rollout.rewards[t, step.cut] += discount[step.cut] * rest
             rollout.discounts[t] = discount * torch.from_numpy(~step.ended)
             rollout.tallies += step.tallies
+        rollout.count_shown(stage.spec.layout)
         rollout.values[-1] = self._in_rewards(worker.network.policy(rollout.observations[-1], rollout.masks[-1])[1])
 
     def _in_rewards(self, outputs: Tensor) -> Tensor:
@@ -172,7 +173,7 @@ class Ppo:
 
         def work(worker: Worker) -> Tensor:
             losses = torch.zeros(len(LOSSES))
-            for part in share[id(worker)].chunk(self.settings.accumulate):
+            for part in worker.rollout.by_length(share[id(worker)], self.settings.accumulate):
                 loss, figures = self._loss(worker, part, entropy)
                 (loss / self.settings.accumulate).backward()  # type: ignore[no-untyped-call]
                 losses += figures / self.settings.accumulate

@@ -67,17 +67,18 @@ class Scaler:
     """A scaling laid out for whole rows of one layout."""
 
     def __init__(self, scaling: Scaling, layout: Layout) -> None:
-        self.scaling, self._layout = scaling, layout
+        self.scaling = scaling
         repeats = {"global": 1, "lookahead": layout.units, "jobs": layout.window, "hosts": layout.hosts}
         self._mean = torch.cat([scaling.mean[part].repeat(repeats[part]) for part in PARTS])
         self._scale = torch.cat([scaling.scale[part].repeat(repeats[part]) for part in PARTS])
-        self._jobs_at = NUM_GLOBAL + layout.units
-        self._hosts_at = self._jobs_at + layout.window * len(layout.job_features)
+        jobs_at = NUM_GLOBAL + layout.units
+        hosts_at = jobs_at + layout.window * len(layout.job_features)
+        self._tokens = [(jobs_at, *layout.shapes["jobs"]), (hosts_at, *layout.shapes["hosts"])]  # first column, number, features
 
     def apply(self, observations: Tensor, out: Tensor | None = None) -> Tensor:
         """[B, F] scaled, into `out` if given."""
         scaled = torch.sub(observations, self._mean, out=out).mul_(self._scale)
-        for first, (number, features) in ((self._jobs_at, self._layout.shapes["jobs"]), (self._hosts_at, self._layout.shapes["hosts"])):
+        for first, number, features in self._tokens:
             tokens = scaled[:, first : first + number * features].view(len(scaled), number, features)
             tokens.mul_(tokens[:, :, :1].clone())
         return scaled

@@ -47,6 +47,7 @@ class Stage:
         self.batch = arena.batch(num_envs, threads=1)
         self.scaler: Scaler | None = None
         self._rows = torch.from_numpy(self.batch.observations)  # written by every step
+        self._none = torch.zeros(0, self.spec.observation_size), torch.zeros(0, self.spec.num_actions, dtype=torch.bool)
         self._seed, self._first, self._draw = seed, first_env, draw or arena.source.draw
         self._episodes = np.zeros(num_envs, np.int64)  # begun so far
         self._windows = np.zeros(num_envs, np.int64)  # being played
@@ -69,13 +70,19 @@ class Stage:
         rewards, elapsed = self.batch.rewards.copy(), self.batch.elapsed.copy()
         over = self.batch.outcome != RUNS_ON
         cut = np.flatnonzero(self.batch.outcome == TRUNCATED)
-        places = torch.from_numpy(cut)
-        cut_observations, cut_masks = self._scale(self._rows[places]), self.mask()[places]
+        cut_observations, cut_masks = self._lasts(cut)
         tallies = [self.batch.tally(int(e)) for e in np.flatnonzero(over)]
         if over.any():
             self.begin(np.flatnonzero(over))
         self.write(observations, mask)
         return Step(rewards, over, elapsed, cut, cut_observations, cut_masks, tallies)
+
+    def _lasts(self, cut: I64) -> tuple[Tensor, Tensor]:
+        """Observations and masks of these environments, before they begin anew. Mostly there are none."""
+        if not len(cut):
+            return self._none
+        places = torch.from_numpy(cut)
+        return self._scale(self._rows[places]), self.mask()[places]
 
     def mask(self) -> Tensor:
         """[E, A] legal flat actions now."""

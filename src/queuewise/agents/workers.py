@@ -16,6 +16,7 @@ from torch import Tensor
 
 from queuewise.agents.networks.base import Network
 from queuewise.agents.stage import Stage
+from queuewise.envs.features import NUM_GLOBAL, Layout
 
 Result = TypeVar("Result")
 
@@ -35,15 +36,34 @@ class Rollout:
         self.advantages = torch.zeros(shape)
         self.targets = torch.zeros(shape)  # of the critic
         self.tallies: list[dict[str, float]] = []
+        self.shown = torch.zeros(steps * num_envs, dtype=torch.int16)  # jobs in the window
+        self._picked = torch.zeros(0, size)
+
+    def count_shown(self, layout: Layout) -> None:
+        """To be called when all is played."""
+        window, features = layout.shapes["jobs"]
+        first = NUM_GLOBAL + layout.units
+        present = self.observations[:-1].flatten(0, 1)[:, first : first + window * features : features]
+        torch.sum(present, 1, dtype=torch.int16, out=self.shown)
+
+    def by_length(self, chosen: Tensor, pieces: int) -> Sequence[Tensor]:
+        """The frames in so many equal pieces, those with short queues first: a network leaves out slots that no frame of a piece uses."""
+        if pieces == 1:
+            return [chosen]
+        return chosen[self.shown[chosen].argsort(stable=True)].chunk(pieces)
 
     @property
     def frames(self) -> int:
         return self.actions.numel()
 
     def rows(self, chosen: Tensor) -> tuple[Tensor, ...]:
-        """Observations, masks, actions, log probabilities, advantages, targets and values of these frames."""
-        columns = (self.observations[:-1], self.masks[:-1], self.actions, self.log_probs, self.advantages, self.targets, self.values[:-1])
-        return tuple(column.flatten(0, 1).index_select(0, chosen) for column in columns)
+        """Observations (until the next call), masks, actions, log probabilities, advantages, targets and values of these frames."""
+        if len(self._picked) < len(chosen):
+            self._picked = torch.zeros(len(chosen), self.observations.shape[2])
+        picked = self._picked[: len(chosen)]
+        torch.index_select(self.observations[:-1].flatten(0, 1), 0, chosen, out=picked)
+        columns = (self.masks[:-1], self.actions, self.log_probs, self.advantages, self.targets, self.values[:-1])
+        return picked, *(column.flatten(0, 1).index_select(0, chosen) for column in columns)
 
 
 class Worker:

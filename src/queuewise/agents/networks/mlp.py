@@ -22,6 +22,9 @@ class Mlp(Network):
         self.trunk = Feedforward([spec.observation_size, *[settings.width] * settings.depth], gain=math.sqrt(2.0))
         self.score = linear(settings.width, spec.num_actions * outputs, SMALL)
         self.value = linear(settings.width, outputs, 1.0)
+        window, features = spec.layout.shapes["jobs"]
+        jobs_at = NUM_GLOBAL + spec.layout.units
+        self._places = jobs_at, jobs_at + window * features, window, features
 
     def forward(self, observations: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
         hidden = self._first_layer(observations)
@@ -33,10 +36,8 @@ class Mlp(Network):
 
     def _first_layer(self, observations: Tensor) -> Tensor:
         """As far as there are jobs: columns that are zero in the whole batch are left out."""
-        layout, layer = self.spec.layout, cast(nn.Linear, self.trunk[0])
-        window, features = layout.shapes["jobs"]
-        jobs_at = NUM_GLOBAL + layout.units
-        hosts_at = jobs_at + window * features
+        layer = cast(nn.Linear, self.trunk[0])
+        jobs_at, hosts_at, window, features = self._places
         used = jobs_at + features * slots_in_use(observations[:, jobs_at:hosts_at].view(-1, window, features))
         if used == hosts_at:
             return functional.linear(observations, layer.weight, layer.bias)

@@ -1,0 +1,146 @@
+"""Bring docs/results.md and its figure up to date with benchmarks/results/learning/*.json, which learning.py writes.
+
+    python benchmarks/render_results.py
+
+What stands between `<!-- NAME -->` and `<!-- /NAME -->` in the page is replaced by the table NAME, made here; the rest is text.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from render_performance import FIGURES, REPOSITORY, RESULTS, Results, Row, fill, table
+
+from queuewise.evaluation.compare import paired_difference
+from queuewise.report.charts import Chart, Series
+from queuewise.report.figures import write_figures
+from queuewise.runs import write_text
+
+PAGE = REPOSITORY / "docs" / "results.md"
+PUBLISHED = {  # return on its REPORT seeds, one training seed each (gpu-optimizer's README)
+    "mlp": {"off": 0.525, "per_gpu": 0.286, "sorted": 0.613, "cdf": 0.342},
+    "attn": {"off": 0.577, "per_gpu": 0.589, "sorted": 0.555, "cdf": 0.615},
+}
+
+
+def models(row: Row) -> dict[str, Sequence[float]]:
+    return {policy: values for policy, values in row["per_window"].items() if policy.startswith("model:")}
+
+
+def versus(row: Row, name: str) -> str:
+    """One model beside each baseline: means, paired differences with 95 % intervals, verdict."""
+    own = row["per_window"][name]
+    rows = [[f"**{row['algo'].upper()}**, `{row['net']}`", f"{np.mean(own):.2f}", "", "", "", ""]]
+    others = {policy: values for policy, values in row["per_window"].items() if not policy.startswith("model:")}
+    for policy, values in sorted(others.items(), key=lambda item: float(np.mean(item[1]))):
+        d = paired_difference(own, values)
+        low, high = d.ci95 or (np.nan, np.nan)
+        verdict = "better" if d.better() else "not better"
+        rows.append([f"`{policy}`", f"{np.mean(values):.2f}", f"{d.diff:+.2f}", f"{low:+.2f} … {high:+.2f}", f"{d.win_rate:.0%}", verdict])
+    columns = ["policy", f"mean {row['score']}", "model minus policy", "95 % interval", "windows won", "the model is"]
+    return table(columns, rows)
+
+
+def facts(row: Row) -> str:
+    windows = len(next(iter(row["per_window"].values())))
+    training = f"{row['frames']:,} frames in {row['training_s'] / 60:.1f} minutes of a busy machine; " if "training_s" in row else ""
+    return f"\n\n{training}{windows} REPORT windows of {row['jobs']:,} jobs (seed {row['report_seed']})."
+
+
+def bursty(results: Results) -> str:
+    row = results["bursty"]["runs"][0]
+    return versus(row, "model:0") + facts(row)
+
+
+def hosts(results: Results) -> str:
+    parts = []
+    for row in results["hosts"]["runs"]:
+        parts.append(f"On `{row['cluster']}`:\n\n{versus(row, 'model:0')}{facts(row)}")
+    return "\n\n".join(parts)
+
+
+def hetero(results: Results) -> str:
+    """Every algorithm: mean over seeds with the least and greatest, and the worst seed against FCFS and random."""
+    rows = []
+    runs = sorted(results["hetero"]["runs"], key=lambda row: float(np.mean(list(models(row).values()))))
+    for row in runs:
+        means = [float(np.mean(values)) for values in models(row).values()]
+        cells = [f"**{row['algo'].upper()}**", f"{np.mean(means):.2f}", f"{min(means):.2f} … {max(means):.2f}"]
+        for baseline in ("fcfs", "random"):
+            won = sum(paired_difference(values, row["per_window"][baseline]).better() for values in models(row).values())
+            cells.append(f"{won} of {len(means)}")
+        rows.append([*cells, f"{row['frames']:,}", f"{row['training_s'] / 60:.1f}"])
+    baselines = {policy: values for policy, values in runs[0]["per_window"].items() if not policy.startswith("model:")}
+    for policy, values in sorted(baselines.items(), key=lambda item: float(np.mean(item[1]))):
+        rows.append([f"`{policy}`", f"{np.mean(values):.2f}", "", "", "", "", ""])
+    columns = ["policy", "mean bsld", "least … greatest seed", "seeds better than FCFS", "than random", "frames", "minutes a seed"]
+    return table(columns, rows) + "\n\n" + _best_of(runs) + f" {len(next(iter(runs[0]['per_window'].values())))} REPORT windows."
+
+
+def _best_of(runs: Sequence[Row]) -> str:
+    """Which algorithm is best: windows paired, seeds averaged."""
+    first, *others = [(row["algo"].upper(), np.mean(list(models(row).values()), axis=0)) for row in runs]
+    said = []
+    for name, values in others:
+        d = paired_difference(first[1], values)
+        low, high = d.ci95 or (np.nan, np.nan)
+        said.append(f"{name} {d.diff:+.2f} ({low:+.2f} … {high:+.2f}{'' if d.better() else ': a tie'})")
+    return f"Best of the three: {first[0]}. Its mean over seeds minus that of the others, windows paired: {', '.join(said)}."
+
+
+def ablation(results: Results) -> str:
+    rows = []
+    for row in results["ablation"]["runs"]:
+        returns = np.array(list(row["returns"].values()))
+        scores = np.array([np.mean(values) for values in models(row).values()])
+        spread = f"{returns.min():.3f} … {returns.max():.3f}"
+        cells = [f"`{row['net']}`", f"`{row['lookahead']}`", f"{returns.mean():.3f}", f"{returns.std(ddof=1):.3f}", spread]
+        rows.append([*cells, f"{scores.mean():,.0f}", f"{scores.std(ddof=1):,.0f}", f"{PUBLISHED[row['net']][row['lookahead']]:.3f}"])
+    columns = ["network", "lookahead", "mean return", "deviation", "least … greatest seed", "mean jct, s", "deviation", "published return"]
+    return table(columns, rows, left=2) + "\n\n" + _noise(results["ablation"]["runs"])
+
+
+def _noise(runs: Sequence[Row]) -> str:
+    """How far seeds differ, and which of the published differences that explains."""
+    pooled = float(np.sqrt(np.mean([np.var(list(row["returns"].values()), ddof=1) for row in runs])))
+    limit = 1.96 * np.sqrt(2.0) * pooled
+    flat = sorted((value, f"{net} {mode}") for net, modes in PUBLISHED.items() for mode, value in modes.items())
+    within = [f"{a[1]}–{b[1]}" for i, a in enumerate(flat) for b in flat[i + 1 :] if b[0] - a[0] < limit]
+    pairs = len(flat) * (len(flat) - 1) // 2
+    return (
+        f"Two runs that differ in nothing but the seed differ by {limit:.3f} or less in 95 of 100 cases (1.96 √2 × {pooled:.3f}, the "
+        f"pooled deviation over seeds). Of the {pairs} differences between the {len(flat)} published figures, {len(within)} are smaller "
+        f"than that: {', '.join(within) or 'none'}."
+    )
+
+
+TABLES: Mapping[str, Callable[[Results], str]] = {make.__name__: make for make in (bursty, hosts, hetero, ablation)}
+
+
+def charts(results: Results) -> list[Chart]:
+    """VAL over frames in every run of the three algorithms, as bands over seeds."""
+    series = []
+    for row in results["hetero"]["runs"]:
+        curves: Any = list(row["val"].values())
+        shared = sorted(set.intersection(*({frames for frames, _ in curve} for curve in curves)))
+        values = np.array([[dict(map(tuple, curve))[frames] for frames in shared] for curve in curves])
+        mean, low, high = values.mean(0), values.min(0), values.max(0)
+        series.append(Series(row["algo"].upper(), shared, mean.tolist(), low.tolist(), high.tolist()))
+    return [
+        Chart("hetero-learning", "VAL while learning, 56 GPUs", "", "line", "frames", "mean bounded slowdown", tuple(series), log_y=True)
+    ]
+
+
+def main() -> None:
+    results = {path.stem: json.loads(path.read_text()) for path in sorted((RESULTS / "learning").glob("*.json"))}
+    made = {name: make for name, make in TABLES.items() if name in results}
+    write_text(PAGE, fill(PAGE.read_text(), results, made))
+    if "hetero" in results:
+        write_figures(charts(results), FIGURES, ("svg",))
+
+
+if __name__ == "__main__":
+    main()
