@@ -109,8 +109,8 @@ def run_experiment(
     todo = [(policy, index) for policy in dict.fromkeys(policies) for index in range(len(experiment.plan.windows))]
     if folder is not None:
         open_folder(folder, experiment)
-        for policy, index in todo:
-            _check_unchanged(cell_folder(folder, experiment.plan, policy, index), policy, identity[policy])
+        for policy in identity:
+            _check_unchanged(folder, experiment.plan, policy, identity[policy])
 
     def work(policy: str, index: int) -> Cell:
         home = cell_folder(folder, experiment.plan, policy, index) if folder is not None else None
@@ -140,11 +140,14 @@ def cell_folder(run: Path, plan: Plan, policy: str, index: int) -> Path:
     return home if len(plan.windows) == 1 else home / f"w{index:03d}"
 
 
-def _check_unchanged(home: Path, policy: str, identity: str) -> None:
-    """Refuse a cell of what the policy's name stood for before its file was changed."""
-    if is_replay(home) and read_facts(home).get("policy_digest", RULE) != identity:
+def _check_unchanged(run: Path, plan: Plan, policy: str, identity: str) -> None:
+    """Refuse cells of what the policy's name stood for before its file was changed."""
+    homes = (cell_folder(run, plan, policy, index) for index in range(len(plan.windows)))
+    if any(is_replay(home) and read_facts(home).get("policy_digest", RULE) != identity for home in homes):
         raise InputError(
-            f"holds results of {policy} as it was before it changed", where=str(home), hint="give another --out folder, or remove this one"
+            f"holds results of {policy} as it was before it changed",
+            where=str(run / file_name(policy)),
+            hint="give another --out folder, or remove this one",
         )
 
 

@@ -14,6 +14,7 @@ from queuewise.errors import InputError
 from queuewise.evaluation.experiment import Experiment, Rules, run_experiment
 from queuewise.evaluation.identity import digest_policy, digest_workload
 from queuewise.evaluation.protocol import make_plan
+from queuewise.runs import file_name
 from queuewise.sim.schedule import Schedule
 from queuewise.workload.dependencies import Dependencies
 from stand_in import busy_days, line_up, small_cluster
@@ -91,6 +92,7 @@ def test_results_of_a_changed_policy_are_refused(own: Path, tmp_path: Path) -> N
     own.write_text(SCORE.replace("job.estimate", "-job.estimate"), encoding="utf-8")
     with pytest.raises(InputError, match=r"holds results of .*mine\.py:score as it was before it changed") as refused:
         replays(["fcfs", policy], tmp_path / "out")
+    assert refused.value.where == str(tmp_path / "out" / file_name(policy))  # the policy's folder, all windows of it
     assert "another --out" in (refused.value.hint or "")
     assert replays(["fcfs"], tmp_path / "out") == 2  # the refusal came before any work, and others may go on
     own.write_text(SCORE, encoding="utf-8")
