@@ -109,8 +109,8 @@ def run_experiment(
     todo = [(policy, index) for policy in dict.fromkeys(policies) for index in range(len(experiment.plan.windows))]
     if folder is not None:
         open_folder(folder, experiment)
-        for policy in identity:
-            _check_unchanged(folder, experiment.plan, policy, identity[policy])
+        for policy, known in identity.items():
+            _check_unchanged(folder, experiment.plan, policy, known)
 
     def work(policy: str, index: int) -> Cell:
         home = cell_folder(folder, experiment.plan, policy, index) if folder is not None else None
