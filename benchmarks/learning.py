@@ -114,7 +114,7 @@ def bursty(runs: Path) -> list[Row]:
 def hosts(runs: Path) -> list[Row]:
     """Trained on 50 hosts; on 500 as it is."""
     settings, run = trained(runs, "hosts", [0], "hosts")
-    larger = settings.model_copy(update={"cluster": "farm500", "jobs": 10 * settings.jobs, "report_windows": 10})
+    larger = settings.model_copy(update={"cluster": "farm500", "jobs": 10 * settings.jobs, "report_windows": 6})
     return [judged(settings, run, [0]) | course(run, [0]), judged(larger, run, [0])]
 
 

@@ -95,8 +95,9 @@ DECISIONS: dict[str, Callable[[Tensor], Tensor]] = {"best": pick_best, "likely":
 
 
 def episode_means(tallies: Sequence[Mapping[str, float]]) -> Statistics:
-    """Means over the episodes that ended."""
-    means = {f"episode/{name}": float(np.mean([tally[name] for tally in tallies])) for name in tallies[0]} if tallies else {}
+    """Means over the episodes that ended; some figures are known of some of them only."""
+    names = dict.fromkeys(name for tally in tallies for name in tally)
+    means = {f"episode/{name}": float(np.mean([tally[name] for tally in tallies if name in tally])) for name in names}
     return means | {"episode/number": float(len(tallies))}
 
 

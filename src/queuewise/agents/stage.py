@@ -18,6 +18,7 @@ from torch import Tensor
 from queuewise.agents.actions import flat_mask, split_actions
 from queuewise.agents.scaling import Scaler
 from queuewise.agents.spec import Spec
+from queuewise.agents.terms import TermSums
 from queuewise.envs.building import Arena
 from queuewise.envs.stepping import RUNS_ON, TRUNCATED
 from queuewise.envs.table import F64, I64
@@ -46,6 +47,7 @@ class Stage:
         self.spec = Spec(arena.settings.problem, arena.layout)
         self.batch = arena.batch(num_envs, threads=1)
         self.scaler: Scaler | None = None
+        self._terms = TermSums(self.batch)
         self._rows = torch.from_numpy(self.batch.observations)  # written by every step
         self._none = torch.zeros(0, self.spec.observation_size), torch.zeros(0, self.spec.num_actions, dtype=torch.bool)
         self._seed, self._first, self._draw = seed, first_env, draw or arena.source.draw
@@ -66,12 +68,13 @@ class Stage:
         """One step of every environment; the state after it goes into [E, F] and [E, A]."""
         chosen = actions.numpy()
         self.batch.step(split_actions(chosen, self.spec))
+        self._terms.add()
         self._remember(chosen)
         rewards, elapsed = self.batch.rewards.copy(), self.batch.elapsed.copy()
         over = self.batch.outcome != RUNS_ON
         cut = np.flatnonzero(self.batch.outcome == TRUNCATED)
         cut_observations, cut_masks = self._lasts(cut)
-        tallies = [self.batch.tally(int(e)) for e in np.flatnonzero(over)]
+        tallies = [self.batch.tally(int(e)) | self._terms.of(int(e)) for e in np.flatnonzero(over)]
         if over.any():
             self.begin(np.flatnonzero(over))
         self.write(observations, mask)
@@ -107,6 +110,7 @@ class Stage:
         self._episodes[envs] += 1
         self._ages[envs] = 0
         self.batch.begin(envs.tolist(), [self.arena.window(int(self._windows[e])) for e in envs])
+        self._terms.begin(envs)
 
     def _remember(self, chosen: I64) -> None:
         self._actions.append(chosen.copy())
@@ -133,6 +137,7 @@ class Stage:
         actions = state["actions"].numpy().astype(np.int64)
         self._ages, self._actions = ages.copy(), list(actions)
         templates = [self.arena.window(int(window)) for window in self._windows]
+        self._terms.forget()
         self.batch.begin(range(self.num_envs), templates)
         for number, taken in enumerate(actions):
             left = len(actions) - number
