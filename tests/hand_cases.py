@@ -1,4 +1,4 @@
-"""Schedules with preemption, outages and sleeping nodes, worked out by hand from the normative page.
+"""Schedules with preemption, outages, sleeping nodes and a power cap, worked out by hand from the normative page.
 
 The reference and the engine are both held to them. A schedule is the list of all runs, sorted: (job, start, end, nodes).
 """
@@ -210,4 +210,36 @@ SLEEP = [
              [(0, 0, 1, (0,)), (1, 20, 28, (0,)), (2, 33, 34, (0, 1)), (3, 22, 33, (1,))], Conditions(power=DROWSY), start=(0, 25, 33, 27)),
 ]  # fmt: skip
 
-HAND_CASES = [*SRTF, *SERVICE, *URGENCY, *MIGRATION, *OUTAGES, *SLEEP]
+
+def capped(watts: float) -> tuple[Cluster, Conditions]:
+    """Two nodes of two cores that draw 10 W idle and 5 W more for each core in use; what may be drawn in use."""
+    cluster = build("capped", [NodeGroup(2, cpus=2, idle_watts=10, core_watts=5)])
+    return cluster, Conditions(power=Power(cap_watts=20 + watts))
+
+
+def cores(*rows: tuple[float, float, int]) -> Workload:
+    """Jobs as (submit, runtime, tasks of one core)."""
+    jobs = tasks(*rows)
+    return jobs.replace(gpu_milli=jobs.gpu_milli * 0, cpu_milli=jobs.gpu_milli)
+
+
+CAP = [
+    # Four cores, power for two: job 1 waits for job 0 to end although cores are free.
+    HandCase("two at a time", "fcfs", capped(10)[0], cores((0, 4, 1), (0, 6, 1), (1, 2, 1)),
+             [(0, 0, 4, (0,)), (1, 0, 6, (0,)), (2, 4, 6, (0,))], capped(10)[1]),
+    # Just below what two cores draw: one after the other, and the job of two tasks can never run.
+    HandCase("too much alone", "fcfs", capped(9.999)[0], cores((0, 4, 1), (0, 3, 1), (1, 2, 2)),
+             [(0, 0, 4, (0,)), (1, 4, 7, (0,))], capped(9.999)[1], status=(DONE, DONE, REJECTED)),
+    # Power for three. The head (3 cores) fits when job 0 is gone, at 10. Job 2 would end by then and starts, job 3 would not, although its
+    # core is free at 10: with it on the machine the head would lack the power.
+    HandCase("easy under a cap", "fcfs+easy", capped(15)[0], cores((0, 10, 1), (1, 5, 3), (2, 8, 1), (2, 9, 1)),
+             [(0, 0, 10, (0,)), (1, 10, 15, (0, 1)), (2, 2, 10, (0,)), (3, 15, 24, (0,))], capped(15)[1]),
+    # The same by reservations: job 1 from 10 to 15, so job 2 now and job 3 after it.
+    HandCase("conservative under a cap", "fcfs+conservative", capped(15)[0], cores((0, 10, 1), (1, 5, 3), (2, 8, 1), (2, 9, 1)),
+             [(0, 0, 10, (0,)), (1, 10, 15, (0, 1)), (2, 2, 10, (0,)), (3, 15, 24, (0,))], capped(15)[1]),
+    # Job 0 stays on the drained node 0 and draws on: job 2 finds cores on node 1 but no power before 6.
+    HandCase("a drained node draws", "fcfs", capped(10)[0], cores((0, 6, 1), (0, 9, 1), (2, 1, 1)),
+             [(0, 0, 6, (0,)), (1, 0, 9, (0,)), (2, 6, 7, (1,))], outages((0, 1, 20, "drain"), power=capped(10)[1].power)),
+]  # fmt: skip
+
+HAND_CASES = [*SRTF, *SERVICE, *URGENCY, *MIGRATION, *OUTAGES, *SLEEP, *CAP]

@@ -191,6 +191,15 @@ def powers(draw: st.DrawFn) -> Power:
 
 
 @st.composite
+def caps(draw: st.DrawFn, cluster: Cluster) -> Power:
+    """So much that every job fits, or so little that few do; with and without sleep (not above the least idle draw)."""
+    watts = float(cluster.idle_draw.sum()) + draw(st.sampled_from((0.0, 7.5, 60.0, 140.0, 200.0, 400.0, 700.0, 1500.0)))
+    if draw(st.booleans()):
+        return Power(cap_watts=watts)
+    return Power(cap_watts=watts, sleep_after_s=draw(st.sampled_from((0.0, 1.0))), wake_s=draw(st.sampled_from((0.0, 1.0, 3.0))))
+
+
+@st.composite
 def outages(draw: st.DrawFn, num_nodes: int, first: float) -> list[Outage]:
     """Nodes that fail or drain, often at the same times, sometimes one after the other or for ever."""
     found = []

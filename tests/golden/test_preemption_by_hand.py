@@ -1,4 +1,4 @@
-"""The engine against schedules with preemption, outages and sleeping nodes that were worked out by hand."""
+"""The engine against schedules with preemption, outages, sleeping nodes and a power cap that were worked out by hand."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def test_by_hand(case: HandCase) -> None:
     runs = [(*run, tuple(node for *_, node in own)) for run, own in itertools.groupby(pieces, key=lambda piece: piece[:3])]
     assert runs == case.runs
     assert schedule.status.tolist() == case.expected_status
-    first = [min(start for job, start, _, _ in runs if job == j) for j in range(len(case.workload))]
+    first = [min((start for job, start, _, _ in runs if job == j), default=INF) for j in range(len(case.workload))]
     assert schedule.start.tolist() == list(case.start or first)
-    last = [max(end for job, _, end, _ in runs if job == j) for j in range(len(case.workload))]
+    last = [max((end for job, _, end, _ in runs if job == j), default=INF) for j in range(len(case.workload))]
     assert schedule.end.tolist() == [end if status == DONE else INF for end, status in zip(last, case.expected_status, strict=True)]

@@ -8,22 +8,22 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 import reference
 from agreement import PERFECT, stays
 from fixed_workloads import crowd
 from queuewise.cluster.conditions import Conditions, Outage, Power, Preemption
-from queuewise.cluster.spec import NodeGroup, build
+from queuewise.cluster.spec import Cluster, NodeGroup, build
 from queuewise.evaluation.energy import J_PER_KWH, energy_kwh
 from queuewise.evaluation.measure import measure
-from queuewise.evaluation.timeline import bin_edges, mean_watts
+from queuewise.evaluation.timeline import bin_edges, mean_watts, peak_watts
 from queuewise.policies import simulate
 from queuewise.sim.schedule import Schedule
 from queuewise.workload.jobs import Workload
 from reference.check import Stay, violations
-from strategies import DISPATCHES, Case, cases, policies, powers, preemptive_policies, stopping_costs, troubled_cases
+from strategies import DISPATCHES, Case, caps, cases, policies, powers, preemptive_policies, stopping_costs, troubled_cases
 
 quick = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 MONOTONE = ("first", "pack", "spread", "random", "fastest", "cheapest", "fgd")  # what fits still fits where more is free
@@ -118,6 +118,33 @@ def test_energy_is_the_draw_over_time(case: Case, power: Power, policy: str) -> 
     assert least is not None
     assert most is not None
     assert least <= most * (1 + 1e-12)
+
+
+# --- the power cap
+
+
+@settings(quick, max_examples=250)
+@given(troubled_cases(), st.data(), policies(), st.sampled_from(DISPATCHES))
+def test_the_draw_never_exceeds_the_cap(pair: tuple[Case, Conditions], data: st.DataObject, policy: str, dispatch: str) -> None:
+    case, conditions = pair
+    assume(draws_in_use(case.cluster))
+    power = data.draw(caps(case.cluster))
+    conditions = conditions.model_copy(update={"power": power})
+    s = replay(case, policy, conditions, dispatch)
+    assert problems(case, policy, conditions, s) == []
+    peak = peak_watts(measure(s))
+    assert peak is None or peak <= power.cap_watts + 1e-9
+
+
+@quick
+@given(cases(), policies(), st.sampled_from(DISPATCHES))
+def test_a_cap_that_is_never_reached_changes_nothing(case: Case, policy: str, dispatch: str) -> None:
+    assume(draws_in_use(case.cluster))
+    assert_equal_runs(replay(case, policy, Conditions(power=Power(cap_watts=1e9)), dispatch), replay(case, policy, PERFECT, dispatch))
+
+
+def draws_in_use(cluster: Cluster) -> bool:
+    return bool(cluster.num_gpus or cluster.node_core_watts.any())
 
 
 # --- policies that come to the same thing

@@ -20,6 +20,7 @@ from queuewise.cluster.conditions import Conditions, Outage
 from queuewise.cluster.spec import Cluster
 from queuewise.workload.jobs import Workload
 from reference import stopping
+from reference.powercap import budget, greatest_draw
 from reference.sleeping import Sleepers
 from reference.state import WHOLE, Job, Machine, Run, make_jobs
 
@@ -72,13 +73,16 @@ def violations(
         by_job[stay.job].append(stay)
     problems = [f"pieces of job {j}, which does not exist" for j in by_job if not 0 <= j < len(jobs)]
     first = float(workload.submit[0]) if len(workload) else 0.0
+    most = budget(cluster, conditions.power)
     rules = Rules(conditions, outages, policy, waking(by_job, jobs, Sleepers(conditions.power, cluster.num_nodes, first)))
     for j, job in enumerate(jobs):
         runs = runs_of(job, by_job.get(j, []))
         life = Life(float(workload.submit[j]), float(start[j]), float(end[j]), int(status[j]), int(stops[j]), runs)
-        problems += check_rejected(job, life) if job.fewest is None else check_life(job, life, rules, kill_at_limit)
+        never = job.fewest is None or greatest_draw(job) > most
+        problems += check_rejected(job, life) if never else check_life(job, life, rules, kill_at_limit)
     all_stays = [stay for pieces in by_job.values() for stay in pieces]
-    return problems + list(check_outages(all_stays, rules)) + list(check_capacity(jobs, cluster, all_stays))
+    problems += [*check_outages(all_stays, rules), *check_capacity(jobs, cluster, all_stays)]
+    return problems + list(check_power(jobs, all_stays, most))
 
 
 @dataclass(frozen=True)
@@ -243,6 +247,17 @@ def check_capacity(jobs: list[Job], cluster: Cluster, stays: list[Stay]) -> Iter
             (present.add if begins else present.remove)(id(stay))
             if begins and (overfull := over_capacity(jobs, cluster, n, [s for s in lasting if id(s) in present])):
                 yield f"node {n} at {time}: job {stay.job} exceeds {overfull}"
+
+
+def check_power(jobs: list[Job], stays: list[Stay], most: float) -> Iterator[str]:
+    """All running jobs together keep within the budget; at one instant what ends is gone before what starts comes."""
+    drawn = 0
+    lasting = [stay for stay in stays if stay.end > stay.start]
+    for time, begins, stay in sorted([(s.end, 0, s) for s in lasting] + [(s.start, 1, s) for s in lasting], key=lambda event: event[:2]):
+        job = jobs[stay.job]
+        drawn += (1 if begins else -1) * stay.tasks * job.machine.task_draw(job.demand, stay.node)
+        if begins and drawn > most:
+            yield f"at {time} jobs draw {drawn} mW, more than {most}"
 
 
 def over_capacity(jobs: list[Job], cluster: Cluster, n: int, present: list[Stay]) -> str:

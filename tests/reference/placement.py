@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -25,10 +26,14 @@ class Placer:
     seed: int
     types: list[tuple[Demand, int]]  # FGD's task types and their weights
     asleep: Callable[[int], bool] = lambda n: False  # whether node n sleeps at this moment
+    budget: float = math.inf  # milliwatts that jobs may draw
     starts: int = 0  # runs started so far in this simulation
 
     def fits(self, job: Job, state: State) -> bool:
-        """Whether the rule can place the job in this state."""
+        """Whether the rule can place the job in this state, within the power budget."""
+        return self.place(job, state) is not None if self.budget < math.inf else self._has_room(job, state)
+
+    def _has_room(self, job: Job, state: State) -> bool:
         if self.rule == "tier":
             return tier_choices(job, state, balance_first=self.option == "balance") is not None
         fewest_now = fewest_nodes(job.demand.all_slots(state), job.num_tasks)
@@ -41,7 +46,7 @@ class Placer:
 
     def place(self, job: Job, state: State) -> list[Piece] | None:
         """The pieces of the job where the rule puts it, None if it does not fit. The state stays as it is."""
-        if not self.fits(job, state):
+        if not self._has_room(job, state):
             return None
         trial = state.copy()
         if self.rule == "tier":
@@ -52,6 +57,8 @@ class Placer:
             pieces = self._place_by_fragments(job, trial)
         else:
             pieces = self._place_node_by_node(job, trial)
+        if trial.drawn > self.budget:
+            return None
         return pieces if job.demand.is_share else merge_by_node(pieces)
 
     def _place_node_by_node(self, job: Job, trial: State) -> list[Piece]:

@@ -20,6 +20,7 @@ from reference.dependencies import Waiting
 from reference.fairness import FAIR_ORDERS, Owners
 from reference.orders import Facts, in_order
 from reference.placement import Placer, task_types
+from reference.powercap import budget, greatest_draw
 from reference.quotas import Quotas
 from reference.sleeping import Sleepers
 from reference.state import Job, Machine, Piece, Run, make_jobs, nodes_of
@@ -118,7 +119,9 @@ class Simulator:
         self.facts = Facts(workload, self.jobs, predicted, seed)
         types = task_types(workload, machine) if self.policy.placement == "fgd" else []
         self.sleepers = Sleepers(conditions.power, cluster.num_nodes, float(workload.submit[0]) if len(workload) else 0.0)
-        self.placer = Placer(machine, self.policy.placement, self.policy.option, seed, types, lambda n: self.sleepers.asleep(n, self.now))
+        self.budget = budget(cluster, conditions.power)
+        asleep = lambda n: self.sleepers.asleep(n, self.now)  # noqa: E731
+        self.placer = Placer(machine, self.policy.placement, self.policy.option, seed, types, asleep, self.budget)
         self.running: dict[int, Job] = {}
         self.owners = Owners(workload, cluster, conditions.fairness)
         self.quotas = Quotas(workload, cluster, self.running) if conditions.quotas else None
@@ -159,7 +162,7 @@ class Simulator:
     # --- arrivals and completions
 
     def arrive(self, job: Job) -> None:
-        if job.fewest is None or (self.quotas and self.quotas.never(job.index)):
+        if job.fewest is None or (self.quotas and self.quotas.never(job.index)) or greatest_draw(job) > self.budget:
             self.status[job.index] = REJECTED
             self.waiting.ended(job.index, self.now, well=False)
         elif self.waiting.may_queue(job.index, self.now):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -23,9 +23,11 @@ class State:
     cpu: list[int]  # [node] free milli cores
     mem: list[int]  # [node] free MiB
     closed: frozenset[int] = frozenset()  # nodes
+    drawn: int = 0  # milliwatts that what was taken draws
+    task_draw: Callable[[Demand, int], int] = lambda demand, n: 0
 
     def copy(self) -> State:
-        return State([list(node) for node in self.gpus], list(self.cpu), list(self.mem), self.closed)
+        return State([list(node) for node in self.gpus], list(self.cpu), list(self.mem), self.closed, self.drawn, self.task_draw)
 
     def take(self, pieces: Iterable[Piece], demand: Demand) -> None:
         self._add(pieces, demand, -1)
@@ -39,13 +41,14 @@ class State:
                 self.gpus[piece.node][g] += sign * min(demand.gpu, WHOLE)
             self.cpu[piece.node] += sign * piece.tasks * demand.cpu
             self.mem[piece.node] += sign * piece.tasks * demand.mem
+            self.drawn -= sign * piece.tasks * self.task_draw(demand, piece.node)
 
     def least(self, other: State) -> State:
-        """What is free in both states: the elementwise minimum, and open only what is open in both."""
+        """What is free in both states: the elementwise minimum (of power, too), and open only what is open in both."""
         gpus = [[min(a, b) for a, b in zip(x, y, strict=True)] for x, y in zip(self.gpus, other.gpus, strict=True)]
         cpu = [min(a, b) for a, b in zip(self.cpu, other.cpu, strict=True)]
         mem = [min(a, b) for a, b in zip(self.mem, other.mem, strict=True)]
-        return State(gpus, cpu, mem, self.closed | other.closed)
+        return State(gpus, cpu, mem, self.closed | other.closed, max(self.drawn, other.drawn), self.task_draw)
 
     @property
     def overdrawn(self) -> bool:
@@ -127,7 +130,8 @@ class Machine:
     def total(self) -> State:
         """Everything there is; never changed."""
         c = self.cluster
-        return State([[WHOLE] * count for count in c.node_gpus.tolist()], c.node_cpu_milli.tolist(), c.node_mem_mib.tolist())
+        gpus = [[WHOLE] * count for count in c.node_gpus.tolist()]
+        return State(gpus, c.node_cpu_milli.tolist(), c.node_mem_mib.tolist(), task_draw=self.task_draw)
 
     def empty(self) -> State:
         """A fresh state in which everything is free."""
@@ -148,6 +152,10 @@ class Machine:
         """What a wholly used GPU of node n draws above idle."""
         kind = int(self.cluster.node_kind[n])
         return 0.0 if kind == NO_GPU else self.cluster.kinds[kind].peak_watts - self.cluster.kinds[kind].idle_watts
+
+    def task_draw(self, demand: Demand, n: int) -> int:
+        """Milliwatts that use by one task adds on node n."""
+        return math.ceil(demand.gpu * self.active_gpu_watts(n) + demand.cpu * float(self.cluster.node_core_watts[n]))
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The reference simulator against schedules with preemption, outages and sleeping nodes that were worked out by hand."""
+"""The reference simulator against schedules with preemption, outages, sleeping nodes and a power cap that were worked out by hand."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_by_hand(case: HandCase) -> None:
     runs_of = [[run for run in runs if run[0] == j] for j in range(len(case.workload))]
     ended_well = [status == DONE for status in case.expected_status]
     assert result.preemptions.tolist() == [len(own) - well for own, well in zip(runs_of, ended_well, strict=True)]
-    assert result.start.tolist() == list(case.start or [own[0][1] for own in runs_of])
+    assert result.start.tolist() == list(case.start or [own[0][1] if own else INF for own in runs_of])
     assert result.end.tolist() == [own[-1][2] if well else INF for own, well in zip(runs_of, ended_well, strict=True)]
 
 

@@ -71,12 +71,13 @@ class Maintenance(Config):
 
 
 class Power(Config):
-    """Nodes that fall asleep, and what energy costs."""
+    """Nodes that fall asleep, what may be drawn at most, and what energy costs."""
 
     sleep_after_s: float = Field(default=float("inf"), ge=0)  # a node idle for longer is asleep
     wake_s: float = Field(default=0.0, ge=0, allow_inf_nan=False)
     sleep_watts: float = Field(default=0.0, ge=0, allow_inf_nan=False)  # of a node with its GPUs
     wake_watts: float | None = Field(default=None, ge=0, allow_inf_nan=False)  # the same while it wakes; not given: as when idle
+    cap_watts: float = Field(default=float("inf"), ge=0)  # of the whole cluster
     price_per_kwh: float | None = Field(default=None, allow_inf_nan=False)
     price_by_hour: tuple[float, ...] = ()  # 24 prices by hour of day, in place of price_per_kwh
 
@@ -89,6 +90,10 @@ class Power(Config):
     @property
     def nodes_sleep(self) -> bool:
         return self.sleep_after_s < float("inf")
+
+    @property
+    def is_capped(self) -> bool:
+        return self.cap_watts < float("inf")
 
 
 class Conditions(Config):

@@ -84,6 +84,12 @@ class Cluster:
         return int(self.node_gpus.sum())
 
     @property
+    def idle_draw(self) -> NDArray[np.float64]:
+        """[N] watts of each node with its GPUs, awake and with no job on it."""
+        per_gpu = np.array([kind.idle_watts for kind in self.kinds] + [0.0])[self.node_kind]  # NO_GPU is the last
+        return self.node_idle_watts + self.node_gpus * per_gpu
+
+    @property
     def num_cores(self) -> float:
         """Cores of all nodes, inf where a node leaves its CPU open."""
         return float("inf") if (self.node_cpu_milli == UNLIMITED).any() else float(self.node_cpu_milli.sum()) / 1000

@@ -12,14 +12,9 @@ from queuewise.evaluation.usage import node_seconds, per_node
 J_PER_KWH = 3.6e6
 
 
-def node_idle_watts(cluster: Cluster) -> Floats:
-    """[N] what each node draws, awake and with no job on it."""
-    return cluster.node_idle_watts + cluster.node_gpus * per_node(cluster, [kind.idle_watts for kind in cluster.kinds])
-
-
 def idle_watts(cluster: Cluster) -> float:
     """What the cluster draws, all awake, with no job on it."""
-    return float(node_idle_watts(cluster).sum())
+    return float(cluster.idle_draw.sum())
 
 
 def gpu_extra_watts(cluster: Cluster) -> Floats:
@@ -53,7 +48,7 @@ def resting_spells(m: Measurement) -> list[tuple[Floats, Floats, Floats]]:
 
 def _idle_there(m: Measurement) -> Floats:
     """[S] what the node of each sleep draws when it is idle."""
-    return node_idle_watts(m.schedule.cluster)[m.sleeps.node]
+    return m.schedule.cluster.idle_draw[m.sleeps.node]
 
 
 def asleep_share(m: Measurement) -> float | None:

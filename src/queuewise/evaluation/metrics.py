@@ -134,6 +134,7 @@ METRICS: dict[str, Metric] = {
     "energy_kwh": Metric(energy.energy_kwh, "kWh", "lower"),
     "energy_cost": Metric(energy.energy_cost, "currency", "lower"),
     "energy_per_job_kwh": Metric(energy.energy_per_job_kwh, "kWh", "lower"),
+    "peak_watts": Metric(timeline.peak_watts, "W", "lower"),
     "asleep_share": Metric(energy.asleep_share, "1", ""),
     "wakes": Metric(energy.wakes, "times", ""),
     "preemptions": Metric(preemptions, "times", ""),

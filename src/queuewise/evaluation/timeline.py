@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from queuewise.evaluation.energy import gpu_extra_watts, idle_watts, node_idle_watts, resting_spells
+from queuewise.evaluation.energy import gpu_extra_watts, has_power_figures, idle_watts, resting_spells
 from queuewise.evaluation.measure import Floats, Measurement, job_runs
 from queuewise.evaluation.usage import BLOCK
 from queuewise.sim.schedule import CANCELLED, REJECTED
@@ -57,12 +57,31 @@ def mean_busy_cores(m: Measurement, edges: Floats) -> Floats:
 
 def mean_watts(m: Measurement, edges: Floats) -> Floats:
     """[bins] watts drawn by the whole cluster."""
+    watts = np.full(len(edges) - 1, idle_watts(m.schedule.cluster))
+    for begin, end, more, less in _draws(m):
+        watts += binned_mean(begin, end, more, edges) - binned_mean(begin, end, less, edges)
+    return np.maximum(watts, 0.0)
+
+
+def _draws(m: Measurement) -> list[tuple[Floats, Floats, Floats, Floats]]:
+    """Begins and ends of all times at which something draws other than when it is idle, and by how many watts more and less."""
     cluster, workload = m.schedule.cluster, m.schedule.workload
     extra = _per_piece(m, workload.gpu_milli, gpu_extra_watts(cluster)) + _per_piece(m, workload.cpu_milli, cluster.node_core_watts)
-    watts = idle_watts(cluster) + binned_mean(m.sleeps.piece_ready, m.schedule.piece_end, extra, edges)
-    for begin, end, instead in resting_spells(m):
-        watts += binned_mean(begin, end, instead, edges) - binned_mean(begin, end, node_idle_watts(cluster)[m.sleeps.node], edges)
-    return np.maximum(watts, 0.0)
+    use = (m.sleeps.piece_ready, m.schedule.piece_end, extra, np.zeros(len(extra)))
+    return [use, *((begin, end, instead, cluster.idle_draw[m.sleeps.node]) for begin, end, instead in resting_spells(m))]
+
+
+def peak_watts(m: Measurement) -> float | None:
+    """The greatest draw of the whole cluster at any time of the span. None where no watts are stated."""
+    if not has_power_figures(m.schedule.cluster) or not m.span >= 0:
+        return None
+    times, changes = [np.array([m.begin])], [np.zeros(1)]
+    for begin, end, more, less in _draws(m):
+        times += [np.maximum(begin, m.begin), np.maximum(end, m.begin)]
+        changes += [more - less, less - more]
+    at, which = np.unique(np.concatenate(times), return_inverse=True)
+    drawn = idle_watts(m.schedule.cluster) + np.bincount(which, weights=np.concatenate(changes)).cumsum()
+    return float(drawn[at < max(m.end, np.nextafter(m.begin, np.inf))].max())
 
 
 def waiting_intervals(m: Measurement, jobs: NDArray[np.bool_] | None = None) -> tuple[Floats, Floats]:

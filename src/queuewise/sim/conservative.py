@@ -14,11 +14,13 @@ from queuewise.sim.keys import estimate_left
 from queuewise.sim.lifecycle import start_placed
 from queuewise.sim.machine import WHOLE, copy_machine, has_room, rebuild, take_exactly
 from queuewise.sim.placement import place, runtime_factor
+from queuewise.sim.power import draw_of, is_capped
 from queuewise.sim.queue import SECONDARY, dequeue, enqueue, first_in_order, shortest_queued
 from queuewise.sim.reserve import order_by_expected_end
 from queuewise.sim.state import (
     DEPTH,
     DYNAMIC,
+    FICKLE,
     GPU_STRIDE,
     NO_LIMIT,
     NOW,
@@ -27,10 +29,8 @@ from queuewise.sim.state import (
     PENDING_JOBS,
     PLACED,
     PLAN_BANDS,
-    RULE,
     RUNNING_JOBS,
     SHARES,
-    TIER,
     Machine,
     State,
     World,
@@ -53,8 +53,8 @@ def _bits_in(word: int) -> int:
 @kernel
 def _keep_least(w: World, least, row, at: int) -> None:  # type: ignore[no-untyped-def]
     """Let `least` hold the least of itself and of moment `at` of the profile."""
-    mask, share, cpu, mem = row
-    least_mask, least_share, least_cpu, least_mem = least
+    mask, share, cpu, mem, drawn = row
+    least_mask, least_share, least_cpu, least_mem, most_drawn = least
     for n in range(w.sizes[NUM_NODES] if share.shape[1] else 0):
         for g in range(w.node_gpus[n]):
             slot = n * w.sizes[GPU_STRIDE] + g
@@ -67,11 +67,13 @@ def _keep_least(w: World, least, row, at: int) -> None:  # type: ignore[no-untyp
         least_cpu[0, n] = min(least_cpu[0, n], cpu[at, n])
     for n in range(mem.shape[1]):
         least_mem[0, n] = min(least_mem[0, n], mem[at, n])
+    for i in range(drawn.shape[1]):
+        most_drawn[0, i] = max(most_drawn[0, i], drawn[at, i])
 
 
 @kernel
 def _copy_moment(row, at: int, others, other: int) -> None:  # type: ignore[no-untyped-def]
-    for field in range(4):
+    for field in range(5):
         target, source = row[field], others[field]
         for i in range(target.shape[1]):
             target[at, i] = source[other, i]
@@ -80,7 +82,7 @@ def _copy_moment(row, at: int, others, other: int) -> None:  # type: ignore[no-u
 @kernel
 def _room(w: World, c: int, row, at: int) -> int:  # type: ignore[no-untyped-def]
     """Tasks of class c that fit at one moment, counted up to the gang's size."""
-    mask, share, cpu, mem = row
+    mask, share, cpu, mem, _ = row
     need = w.class_tasks[c]
     total = 0
     for i in range(w.class_pool_first[c], w.class_pool_first[c + 1]):
@@ -109,7 +111,7 @@ def _room(w: World, c: int, row, at: int) -> int:  # type: ignore[no-untyped-def
 @inline
 def _change(w: World, row, at: int, c: int, n: int, tasks: int, gpus: int, sign: int) -> None:  # type: ignore[no-untyped-def]
     """Give a piece back to a moment (sign 1) or take it (sign -1)."""
-    mask, share, cpu, mem = row
+    mask, share, cpu, mem, _ = row
     if w.class_cpu[c] > 0:
         cpu[at, n] += sign * tasks * w.class_cpu[c]
     if w.class_mem[c] > 0:
@@ -126,15 +128,23 @@ def _change(w: World, row, at: int, c: int, n: int, tasks: int, gpus: int, sign:
         share[at, slot] = 0 if free == WHOLE else free
 
 
+@inline
+def _change_draw(w: World, row, at: int, c: int, n: int, tasks: int) -> None:  # type: ignore[no-untyped-def]
+    drawn = row[4]
+    if drawn.shape[1]:
+        drawn[at, 0] += draw_of(w, c, n, tasks)
+
+
 @kernel
 def _profile_of_running(w: World, m: Machine, s: State, times, row) -> int:  # type: ignore[no-untyped-def]
     """Moments at which running jobs are expected to end; returns their number."""
-    mask, share, cpu, mem = row
+    mask, share, cpu, mem, drawn = row
     times[0] = s.clock[NOW]
     mask[0] = view(m.free_mask, mask.shape[1])
     share[0] = view(m.share_free, share.shape[1])
     cpu[0] = view(m.free_cpu, cpu.shape[1])
     mem[0] = view(m.free_mem, mem.shape[1])
+    drawn[0] = view(m.drawn, drawn.shape[1])
     order = order_by_expected_end(s)
     ends = s.scratch
     last = 0
@@ -145,6 +155,7 @@ def _profile_of_running(w: World, m: Machine, s: State, times, row) -> int:  # t
             times[last] = ends[order[i]]
             _copy_moment(row, last, row, last - 1)
         for k in range(s.first_piece[j], s.first_piece[j] + s.num_pieces[j]):
+            _change_draw(w, row, last, w.job_class[j], s.piece_node[k], -s.piece_tasks[k])
             if not m.closed[s.piece_node[k]]:
                 _change(w, row, last, w.job_class[j], s.piece_node[k], s.piece_tasks[k], s.piece_gpus[k], 1)
     return last + 1
@@ -153,17 +164,18 @@ def _profile_of_running(w: World, m: Machine, s: State, times, row) -> int:  # t
 @kernel
 def _load(w: World, z: Machine, row, at: int) -> None:  # type: ignore[no-untyped-def]
     """Make z the machine of one moment; what no job asks for it has already."""
-    mask, share, cpu, mem = row
+    mask, share, cpu, mem, drawn = row
     view(z.free_mask, mask.shape[1])[:] = mask[at]
     view(z.share_free, share.shape[1])[:] = share[at]
     view(z.free_cpu, cpu.shape[1])[:] = cpu[at]
     view(z.free_mem, mem.shape[1])[:] = mem[at]
+    view(z.drawn, drawn.shape[1])[:] = drawn[at]
     rebuild(w, z)
 
 
 @kernel
 def _moments(w: World, number: int):  # type: ignore[no-untyped-def]
-    """Room for `number` moments: wholly free GPUs, shares, CPU and memory, each only where some job asks for it."""
+    """Room for `number` moments: wholly free GPUs, shares, CPU and memory, each only where some job asks for it, and power in use."""
     nodes = w.sizes[NUM_NODES]
     shares = nodes * w.sizes[GPU_STRIDE] if w.sizes[SHARES] else 0
     cpus = nodes if view(w.class_cpu, w.sizes[NUM_CLASSES]).max() > 0 else 0
@@ -173,6 +185,7 @@ def _moments(w: World, number: int):  # type: ignore[no-untyped-def]
         np.empty((number, shares), np.int64),
         np.empty((number, cpus), np.int64),
         np.empty((number, mems), np.int64),
+        np.empty((number, 1 if is_capped(w) else 0), np.int64),
     )
 
 
@@ -186,7 +199,7 @@ def _band(length: float) -> int:
 def _earliest(w: World, s: State, c: int, length: float) -> float:
     """A time before which no job of the class and length can start: where a shorter one of the class was planned, in a freer profile."""
     earliest = -np.inf
-    if w.policy[RULE] != TIER:  # whether a tier opens may depend on nodes filling up
+    if not w.policy[FICKLE]:
         for band in range(_band(length)):
             earliest = max(earliest, s.planned[c * PLAN_BANDS + band])
     return earliest
@@ -217,8 +230,8 @@ def _somebody_could_start(w: World, m: Machine, s: State, q: int, latest) -> boo
 
 @inline
 def _note_obstacle(w: World, c: int, start: int, time: float, latest) -> None:  # type: ignore[no-untyped-def]
-    """Class c cannot start now and run beyond `time`. That stays so while the profile fills up; tiers may open by that."""
-    if start == 0 and w.policy[RULE] != TIER:
+    """Class c cannot start now and run beyond `time`. That stays so while the profile fills up, unless the rule is fickle."""
+    if start == 0 and not w.policy[FICKLE]:
         latest[c] = min(latest[c], time)
 
 
@@ -275,6 +288,7 @@ def _hold(w: World, s: State, c: int, start: int, until: float, times, where, nu
     for at in range(start, end):
         for k in range(s.count[PLACED]):
             _change(w, row, where[at], c, s.place_node[k], s.place_tasks[k], s.place_gpus[k], -1)
+            _change_draw(w, row, where[at], c, s.place_node[k], s.place_tasks[k])
     return number
 
 

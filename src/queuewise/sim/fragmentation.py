@@ -10,6 +10,7 @@ from __future__ import annotations
 from queuewise.sim.compilation import inline, kernel, seldom
 from queuewise.sim.machine import WHOLE, give, slots, take, take_share
 from queuewise.sim.pieces import group_by_node, note_piece
+from queuewise.sim.power import draw
 from queuewise.sim.sleeping import tie_break
 from queuewise.sim.state import GPU_STRIDE, NUM_TYPES, Machine, State, World
 
@@ -78,6 +79,7 @@ def _take_at(w: World, m: Machine, c: int, n: int, g: int) -> int:
     """Take one task on node n; a share on GPU g."""
     if g < 0:
         return take(w, m, c, n, 1, False)
+    draw(w, m, c, n, 1)
     m.free_cpu[n] -= w.class_cpu[c]
     m.free_mem[n] -= w.class_mem[c]
     take_share(w, m, n, 1 << g, w.class_milli[c])

@@ -18,6 +18,7 @@ from queuewise.sim.lifecycle import arrive, finish, release, start_placed
 from queuewise.sim.outages import handle_outages
 from queuewise.sim.pieces import unplace
 from queuewise.sim.placement import fits, place, runtime_factor
+from queuewise.sim.power import is_capped
 from queuewise.sim.preempt import preempt_in_queue, ring_timer
 from queuewise.sim.queue import ANY_LENGTH, FORBIDDEN, PRIMARY, SECONDARY, dequeue, enqueue, first_in_order, note_depth
 from queuewise.sim.quotas import OVER, standing
@@ -36,6 +37,7 @@ from queuewise.sim.state import (
     EASY,
     EASY_STRICT,
     EVENTS,
+    FICKLE,
     GREEDY,
     KEYS,
     LOG_FULL,
@@ -53,9 +55,7 @@ from queuewise.sim.state import (
     QUOTAS,
     REORDER,
     RESTARTS,
-    RULE,
     STOP_AT,
-    TIER,
     Machine,
     State,
     World,
@@ -120,9 +120,9 @@ def _start_candidate(w: World, m: Machine, z: Machine, s: State, q: int, j: int)
 @kernel
 def backfill_queue(w: World, m: Machine, z: Machine, s: State, q: int) -> None:
     """Start, again and again, the first candidate that may start."""
-    # What does not fit will not fit after another start, so the head and its class are out, except that a tier may open when nodes fill.
-    tiers = w.policy[RULE] == TIER
-    if tiers or w.policy[DEPTH] != NO_LIMIT:
+    # What does not fit will not fit after another start, so the head and its class are out, unless the rule is fickle.
+    fickle = w.policy[FICKLE] == 1
+    if fickle or w.policy[DEPTH] != NO_LIMIT:
         dequeue(w, s, s.head[q])
     if w.policy[DEPTH] != NO_LIMIT:
         note_depth(w, s, q)
@@ -132,8 +132,8 @@ def backfill_queue(w: World, m: Machine, z: Machine, s: State, q: int) -> None:
         if j < 0:
             break
         _start_candidate(w, m, z, s, q, j)
-        _stretch_all(w, m, z, s, q, not tiers)
-    if tiers or w.policy[DEPTH] != NO_LIMIT:
+        _stretch_all(w, m, z, s, q, not fickle)
+    if fickle or w.policy[DEPTH] != NO_LIMIT:
         enqueue(w, s, s.head[q])
 
 
@@ -149,7 +149,7 @@ def reserve_bound(w: World, m: Machine, z: Machine, s: State, q: int) -> None:
 @inline
 def _time_changes_things(w: World, s: State, q: int) -> bool:
     """Whether a pass may end otherwise than the last one only because the clock has moved."""
-    if w.policy[DYNAMIC] or w.policy[QUOTAS] or w.policy[BACKFILL] in (CONSERVATIVE, DEFRAG):
+    if w.policy[DYNAMIC] or w.policy[QUOTAS] or is_capped(w) or w.policy[BACKFILL] in (CONSERVATIVE, DEFRAG):
         return True
     reserves = w.policy[BACKFILL] in (EASY, EASY_STRICT)
     return reserves and s.clock[NOW] >= s.shadow_time[q]  # running jobs are overdue

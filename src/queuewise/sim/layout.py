@@ -282,4 +282,5 @@ def empty_machine(cluster: Cluster, pools: Pools, pool_words: I64, pool_bits: I6
         pool_slots=slots.ravel(),
         bucket=bucket.ravel(),
         bits=bits.view(np.int64),
+        drawn=np.zeros(1, np.int64),
     )

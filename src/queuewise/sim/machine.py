@@ -8,6 +8,7 @@ in index order, and `pool_slots` keeps the number of tasks each pool can take, s
 from __future__ import annotations
 
 from queuewise.sim.compilation import inline, kernel, lowest_bit
+from queuewise.sim.power import draw, is_capped
 from queuewise.sim.state import BY_CPU, BY_GPU, GPU_STRIDE, NUM_NODES, NUM_POOLS, NUM_WORDS, SHARES, Machine, World
 from queuewise.sim.tables import view
 
@@ -154,6 +155,7 @@ def take(w: World, m: Machine, c: int, n: int, tasks: int, widest: bool) -> int:
 
     Shares are placed one at a time (the caller passes tasks = 1), on the tightest GPU that holds them or the widest.
     """
+    draw(w, m, c, n, tasks)
     m.free_cpu[n] -= tasks * w.class_cpu[c]
     m.free_mem[n] -= tasks * w.class_mem[c]
     gpus = 0
@@ -197,6 +199,7 @@ def take_share(w: World, m: Machine, n: int, gpus: int, milli: int) -> None:
 @inline
 def take_exactly(w: World, m: Machine, c: int, n: int, tasks: int, gpus: int) -> None:
     """Take the same piece that was taken on another machine."""
+    draw(w, m, c, n, tasks)
     if m.closed[n]:
         return
     m.free_cpu[n] -= tasks * w.class_cpu[c]
@@ -212,6 +215,7 @@ def take_exactly(w: World, m: Machine, c: int, n: int, tasks: int, gpus: int) ->
 @inline
 def give(w: World, m: Machine, c: int, n: int, tasks: int, gpus: int) -> None:
     """Give a piece back."""
+    draw(w, m, c, n, -tasks)
     if m.closed[n]:
         return
     m.free_cpu[n] += tasks * w.class_cpu[c]
@@ -282,6 +286,8 @@ def copy_machine(w: World, source: Machine, target: Machine) -> None:
     view(target.pool_slots, buckets)[:] = view(source.pool_slots, buckets)
     view(target.bucket, buckets)[:] = view(source.bucket, buckets)
     view(target.bits, w.sizes[NUM_WORDS])[:] = view(source.bits, w.sizes[NUM_WORDS])
+    if is_capped(w):
+        target.drawn[0] = source.drawn[0]
     if w.sizes[SHARES]:
         view(target.share_free, nodes * w.sizes[GPU_STRIDE])[:] = view(source.share_free, nodes * w.sizes[GPU_STRIDE])
 

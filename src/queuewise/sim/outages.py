@@ -8,6 +8,7 @@ from queuewise.sim.compilation import kernel
 from queuewise.sim.dependencies import ENDED_BADLY, tell_successors
 from queuewise.sim.lifecycle import end_run, queue_again, take_off
 from queuewise.sim.machine import close_node, open_node, take_exactly
+from queuewise.sim.power import draw
 from queuewise.sim.schedule import FAILED
 from queuewise.sim.state import (
     EARLY_ENDS,
@@ -66,6 +67,7 @@ def _repair(w: World, m: Machine, s: State, n: int) -> None:
         j = s.victim_job[i]
         for k in range(s.first_piece[j], s.first_piece[j] + s.num_pieces[j]):
             if s.piece_node[k] == n:
+                draw(w, m, w.job_class[j], n, -s.piece_tasks[k])  # it has drawn all the time
                 take_exactly(w, m, w.job_class[j], n, s.piece_tasks[k], s.piece_gpus[k])
 
 

@@ -15,6 +15,7 @@ from queuewise.sim.compilation import caller_by_address, inline, kernel, seldom
 from queuewise.sim.fragmentation import place_least_fragmenting
 from queuewise.sim.machine import WHOLE, free_primary, has_room, lowest_in_bucket, slots, total_primary
 from queuewise.sim.pieces import group_by_node, nodes_used, put_tasks, unplace
+from queuewise.sim.power import is_capped, is_over_cap
 from queuewise.sim.rules import NODE_SCORING_SIGNATURE
 from queuewise.sim.sleeping import is_asleep, tie_break
 from queuewise.sim.state import (
@@ -202,6 +203,15 @@ def _next_node(w: World, s: State, m: Machine, rule: int, c: int, remaining: int
 @kernel
 def place(w: World, m: Machine, s: State, c: int) -> bool:
     """Put a gang of class c on machine m by the policy's rule, or leave m as it was and return False."""
+    placed = _place_by_rule(w, m, s, c)
+    if placed and is_over_cap(w, m):
+        unplace(w, m, s, c)
+        return False
+    return placed
+
+
+@kernel
+def _place_by_rule(w: World, m: Machine, s: State, c: int) -> bool:
     s.count[PLACED] = 0
     rule = w.policy[RULE]
     if rule == TIER:
@@ -230,7 +240,7 @@ def place(w: World, m: Machine, s: State, c: int) -> bool:
 @kernel
 def fits(w: World, m: Machine, s: State, c: int) -> bool:
     """Whether the rule finds a place for class c on machine m, which is left unchanged."""
-    if w.policy[RULE] != TIER and w.policy[RULE_OPTION] == NO_LIMIT:
+    if w.policy[RULE] != TIER and w.policy[RULE_OPTION] == NO_LIMIT and not is_capped(w):
         return has_room(w, m, c)
     if not place(w, m, s, c):
         return False

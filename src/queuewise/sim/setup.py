@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from queuewise.cluster.conditions import PERFECT, Conditions
 from queuewise.cluster.spec import UNLIMITED, Cluster
 from queuewise.errors import InputError
-from queuewise.sim import accounts, dependencies, layout, tenants
+from queuewise.sim import accounts, dependencies, layout, tenants, wattage
 from queuewise.sim.compilation import JIT_DISABLED, address_of
 from queuewise.sim.layout import Classes, Pools, Trees
 from queuewise.sim.rules import Rules
@@ -39,6 +39,7 @@ from queuewise.sim.state import (
     F64,
     FACTS,
     FAILED_NODE,
+    FICKLE,
     FIXED,
     GPU_STRIDE,
     GPUS,
@@ -71,6 +72,7 @@ from queuewise.sim.state import (
     PARAMS_SIZE,
     PLAN_BANDS,
     POLICY_SIZE,
+    POWER_BUDGET,
     PROMOTES,
     QUANTUM,
     QUOTAS,
@@ -127,6 +129,10 @@ def lay_out(
     pools = Pools.of(cluster)
     held_by = _tenants(workload, cluster, rules) if conditions.quotas else Tenants.none(workload)
     classes = layout.classify(workload, cluster, pools, held_by)
+    budget = wattage.budget(cluster, conditions.power, rules)
+    draw = wattage.task_draw(cluster, pools, classes)
+    if budget != NO_LIMIT:
+        classes = wattage.without_those_over(classes, pools, draw, budget)
     trees = Trees.of(classes)
     facts = np.zeros(1, FACTS)
     if rules.needs_facts:
@@ -146,6 +152,8 @@ def lay_out(
     restarts = can_stop(rules, len(fields["outage_time"]) > 0) or conditions.power.nodes_sleep
     fields["policy"] = _policy(rules, conditions, bool(fields["class_by_pool"].all()), restarts)
     fields["policy"][DEPENDENCIES] = int(len(waits_for) > 0)
+    fields["policy"][POWER_BUDGET] = budget
+    fields["task_draw"] = draw.ravel()
     fields = {name: np.require(array, requirements="C") for name, array in fields.items()}
     fields["submit"] = np.require(workload.submit, np.float64, "C")
     fields |= _job_rows(runtime, estimate, classes)
@@ -403,7 +411,8 @@ def _policy(rules: Rules, conditions: Conditions, all_by_pool: bool, restarts: b
     policy[DEPTH] = rules.depth
     policy[SECOND_ORDER] = len(rules.orders) - 1
     policy[SEED] = np.uint64(rules.seed & 0xFFFFFFFFFFFFFFFF).astype(np.int64)
-    plain_rule = rules.rule != TIER and rules.rule_option == NO_LIMIT
+    policy[FICKLE] = int(rules.rule == TIER or conditions.power.is_capped)
+    plain_rule = rules.rule_option == NO_LIMIT and not policy[FICKLE]
     policy[TRACK_FREE_TIMES] = int(rules.backfill in (EASY, EASY_STRICT) and all_by_pool and plain_rule and not restarts)
     policy[KEYS] = rules.keys
     policy[RESTARTS] = int(restarts)

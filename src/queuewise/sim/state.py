@@ -32,10 +32,12 @@ BY_GPU, BY_CPU, BY_MEM = range(3)
 # Fixed entries of World.policy
 (
     DISPATCH, BACKFILL, RULE, RULE_OPTION, DYNAMIC, DEPTH, SECOND_ORDER, SEED, TRACK_FREE_TIMES, KEYS, RESTARTS, KILLS, REQUEUES, PROMOTES,
-    LOOKS_AROUND, NODE_SCORER, QUOTAS, DEPENDENCIES, SLEEPS, POLICY_SIZE,
-) = range(20)  # fmt: skip
+    LOOKS_AROUND, NODE_SCORER, QUOTAS, DEPENDENCIES, SLEEPS, POWER_BUDGET, FICKLE,
+    POLICY_SIZE,
+) = range(22)  # fmt: skip
 #   RESTARTS: jobs may be stopped, or wait for nodes to wake (otherwise State.remaining and its kin are not there).
-#   SLEEPS: idle nodes fall asleep. KILLS: a policy's stop keeps checkpoints only.
+#   SLEEPS: idle nodes fall asleep. POWER_BUDGET: milliwatts that jobs may draw together, NO_LIMIT without a cap.
+#   FICKLE: what does not fit may fit once more is taken, since the rule then goes elsewhere. KILLS: a policy's stop keeps checkpoints only.
 #   REQUEUES: a job hit by a failure is queued again. PROMOTES: waiting lowers a job's level to 0 in the end.
 #   DYNAMIC: queues are lists that are scored and scanned, not trees. TRACK_FREE_TIMES: EASY may use State.free_times.
 #   LOOKS_AROUND: a scoring function reads State.outlook. NODE_SCORER: address of the function behind the rule BY_SCORE.
@@ -63,7 +65,7 @@ SLEEP_AFTER, WAKE, COSTS_SIZE = range(8, 11)
 REPAIRED, FAILED_NODE, DRAINED = range(3)
 PLAN_BANDS = 48  # bands of lengths in State.planned
 MAX_LEVELS = 8  # of a queue tree; fan-out 16
-NO_LIMIT = -1  # RULE_OPTION of `pack` without a limit on extra nodes; DEPTH without a limit
+NO_LIMIT = -1  # RULE_OPTION of `pack` without a limit on extra nodes; DEPTH, POWER_BUDGET without a limit
 
 # Entries of State.count (int64 scalars)
 (
@@ -190,6 +192,7 @@ class World(NamedTuple):
     class_pool_first: I64  # [C+1] offsets into class_pools
     class_pools: I64  # allowed pools by class
     class_allows: I64  # [C*P] 1: the class may use the pool
+    task_draw: I64  # [C*P] milliwatts that use by one task adds
     # jobs
     submit: F64  # [J]
     runtime: F64  # [J]
@@ -253,6 +256,7 @@ class Machine(NamedTuple):
     pool_slots: I64  # [P*(GM+1)] tasks of g whole GPUs that the pool can take
     bucket: I64  # [P*(GM+1)] nodes with f wholly free GPUs
     bits: I64  # bitsets over the pool's nodes, one for each f
+    drawn: I64  # [1] milliwatts that use adds (with a power cap)
 
 
 class State(NamedTuple):

@@ -8,6 +8,7 @@ from queuewise.sim.lifecycle import start_placed
 from queuewise.sim.machine import slots
 from queuewise.sim.pieces import put_tasks, unplace
 from queuewise.sim.placement import fits, place, runtime_factor
+from queuewise.sim.power import is_over_cap
 from queuewise.sim.state import DECISIONS, NUM_NODES, NUM_POOLS, PLACED, Machine, State, World, as_machine, as_state, as_world
 
 NEXT_INSTANT, ASK_FIT, ASK_SLOTS, START, START_ON = range(5)
@@ -28,6 +29,9 @@ def _place_on(w: World, m: Machine, s: State, c: int, nodes, tasks) -> bool:  # 
             unplace(w, m, s, c)
             return False
         put_tasks(w, m, s, c, nodes[i], tasks[i], False)
+    if is_over_cap(w, m):
+        unplace(w, m, s, c)
+        return False
     return True
 
 

@@ -46,6 +46,7 @@ BY_HAND = {
     "energy_kwh": (280 * 180 + 185 * 270 + 210 * 60 + 455 * 10) / 3.6e6,
     "energy_per_job_kwh": (280 * 180 + 185 * 270 + 210 * 60 + 455 * 10) / 3.6e6 / 8,
     "energy_cost": None,  # no price stated
+    "peak_watts": 280 + 280 + 2 * 145 + 140,  # from 45 to 60: job 0, jobs 4 and 5 on halves of a GPU, and both GPUs of node 1
     "asleep_share": None,  # nobody sleeps
     "wakes": None,
     "preemptions": 1,

@@ -43,6 +43,7 @@ def test_metrics(counted: Measurement) -> None:
     assert METRICS["energy_cost"].of(counted) == pytest.approx(2 * JOULES / J_PER_KWH)
     assert METRICS["asleep_share"].of(counted) == pytest.approx(6 / 28)
     assert METRICS["wakes"].of(counted) == 1
+    assert METRICS["peak_watts"].of(counted) == 150
 
 
 def test_waking_draws_as_idle_unless_told(counted: Measurement) -> None:
