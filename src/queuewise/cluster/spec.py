@@ -87,7 +87,8 @@ class Cluster:
     def idle_draw(self) -> NDArray[np.float64]:
         """[N] watts of each node with its GPUs, awake and with no job on it."""
         per_gpu = np.array([kind.idle_watts for kind in self.kinds] + [0.0])[self.node_kind]  # NO_GPU is the last
-        return self.node_idle_watts + self.node_gpus * per_gpu
+        draw: NDArray[np.float64] = self.node_idle_watts + self.node_gpus * per_gpu
+        return draw
 
     @property
     def num_cores(self) -> float:

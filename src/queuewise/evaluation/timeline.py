@@ -57,10 +57,10 @@ def mean_busy_cores(m: Measurement, edges: Floats) -> Floats:
 
 def mean_watts(m: Measurement, edges: Floats) -> Floats:
     """[bins] watts drawn by the whole cluster."""
-    watts = np.full(len(edges) - 1, idle_watts(m.schedule.cluster))
+    watts: Floats = np.full(len(edges) - 1, idle_watts(m.schedule.cluster))
     for begin, end, more, less in _draws(m):
         watts += binned_mean(begin, end, more, edges) - binned_mean(begin, end, less, edges)
-    return np.maximum(watts, 0.0)
+    return np.maximum(watts, 0.0, out=watts)
 
 
 def _draws(m: Measurement) -> list[tuple[Floats, Floats, Floats, Floats]]:
