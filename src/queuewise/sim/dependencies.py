@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from queuewise.sim.compilation import inline, kernel
 from queuewise.sim.events import RELEASE, push_job_event
 from queuewise.sim.schedule import CANCELLED, NEVER
-from queuewise.sim.state import DEPENDENCIES, NOW, State, World
+from queuewise.sim.state import DEPENDENCIES, NOW, RESTARTS, State, World
 from queuewise.workload.dependencies import AFTER, AFTEROK, Dependencies
 
 STARTED, ENDED_WELL, ENDED_BADLY = range(3)
@@ -53,6 +53,12 @@ def _meet(w: World, s: State, k: int, time: float) -> None:
         push_job_event(s, s.ready[k], RELEASE, k)
 
 
+@inline
+def was_placed(w: World, s: State, j: int) -> bool:
+    """Whether job j has had a run. One that was stopped while its nodes woke has not started."""
+    return s.start[j] < NEVER or (w.policy[RESTARTS] == 1 and s.stops[j] > 0)
+
+
 @kernel
 def _tell(w: World, s: State, j: int, what: int, fallen: int) -> int:
     """Tell those that wait for job j; whoever stands by and now waits in vain is noted in State.fallen, of which the number is returned."""
@@ -66,7 +72,7 @@ def _tell(w: World, s: State, j: int, what: int, fallen: int) -> int:
                 fallen += 1
             s.doomed[k] = 1
         elif kind == AFTER:
-            if what == STARTED or (what == ENDED_BADLY and s.start[j] == NEVER):
+            if what == STARTED or (what == ENDED_BADLY and not was_placed(w, s, j)):
                 _meet(w, s, k, s.clock[NOW] + w.next_delay[e])
         elif what != STARTED:
             _meet(w, s, k, s.clock[NOW] + w.next_delay[e])

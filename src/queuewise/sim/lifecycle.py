@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from queuewise.sim.compilation import inline, kernel
-from queuewise.sim.dependencies import ENDED_BADLY, ENDED_WELL, STARTED, must_wait, tell_successors
+from queuewise.sim.dependencies import ENDED_BADLY, ENDED_WELL, STARTED, must_wait, tell_successors, was_placed
 from queuewise.sim.events import cancel_completion, cancel_timer, push_event
 from queuewise.sim.fairness import charge
 from queuewise.sim.keys import rank_running, running_key, unrank_running
@@ -78,9 +78,7 @@ def start_placed(w: World, s: State, j: int, factor: float) -> None:
     """Start job j, whose gang was just placed (State.place_*)."""
     c = w.job_class[j]
     now = s.clock[NOW]
-    first_run = s.start[j] == NEVER
-    if w.policy[RESTARTS]:
-        first_run = s.stops[j] == 0  # a job stopped while its nodes woke has not started
+    first_run = not was_placed(w, s, j)
     dequeue(w, s, j)
     s.status[j] = RUNNING
     if w.policy[RESTARTS]:
