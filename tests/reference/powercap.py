@@ -15,7 +15,8 @@ def budget(cluster: Cluster, power: Power) -> float:
         return math.inf
     per_gpu = [cluster.kinds[k].idle_watts if k >= 0 else 0.0 for k in cluster.node_kind.tolist()]
     nodes = zip(cluster.node_idle_watts.tolist(), cluster.node_gpus.tolist(), per_gpu, strict=True)
-    return math.floor((power.cap_watts - sum(node + gpus * gpu for node, gpus, gpu in nodes)) * 1000)
+    idle: float = sum(node + gpus * gpu for node, gpus, gpu in nodes)
+    return math.floor((power.cap_watts - idle) * 1000)
 
 
 def greatest_draw(job: Job) -> int:

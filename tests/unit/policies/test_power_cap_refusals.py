@@ -38,9 +38,10 @@ def test_a_cap_below_the_idle_draw() -> None:
 
 
 def test_sleep_that_costs_more_than_idling() -> None:
-    for watts in ({"sleep_watts": 101}, {"wake_watts": 101}):
+    sleepy = Power(cap_watts=500, sleep_after_s=1)
+    for watts in ("sleep_watts", "wake_watts"):
         with pytest.raises(InputError, match="no node may draw more asleep or waking than idle"):
-            under(Power(cap_watts=500, sleep_after_s=1, **watts))
+            under(sleepy.model_copy(update={watts: 101.0}))
     under(Power(cap_watts=500, sleep_after_s=1, sleep_watts=100, wake_watts=100))
 
 
