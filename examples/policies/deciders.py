@@ -3,10 +3,10 @@
     queuewise simulate --workload bench --jobs 1000 --cluster 4x8:V100-16 --policy examples/policies/deciders.py:InOrder --policy fcfs
 
 `decide` is called at every instant at which anything happened. It yields Start(job), which puts the job where the placement rule says
-(`deciders.py:InOrder@spread`), or Start(job, {node: tasks}). docs/policies.md describes what a view tells.
+(`deciders.py:InOrder@spread`), or Start(job, {node: tasks}); Preempt(job) stops a running job. docs/policies.md tells what a view shows.
 """
 
-from queuewise.policies.interface import Start
+from queuewise.policies.interface import Preempt, Start
 
 
 class InOrder:
@@ -74,3 +74,19 @@ class LowestNodesFirst:
             if left:
                 return
             yield Start(job, chosen)
+
+
+class ShortestRemainingFirst:
+    """Whoever has least left runs (jobs of one GPU, one node, stops at no cost): `srtf`."""
+
+    def decide(self, view):
+        def left(run):
+            return max(view.remaining(run.job) - (view.now - run.start), 0.0)
+
+        for job in sorted(view.queue, key=lambda job: (view.remaining(job), job.index)):
+            if not view.fits(job):
+                last = max(view.running, key=lambda run: (left(run), run.job.index))
+                if left(last) <= view.remaining(job):
+                    return
+                yield Preempt(last.job)
+            yield Start(job)

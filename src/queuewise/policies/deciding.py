@@ -11,15 +11,15 @@ import numpy as np
 
 from queuewise.cluster.spec import Cluster
 from queuewise.errors import InputError
-from queuewise.policies.interface import Running, Start
+from queuewise.policies.interface import Migrate, Preempt, Running, Start
 from queuewise.policies.records import Job, Node
 from queuewise.policies.user import Own, find_own
 from queuewise.sim.engine import with_room_in_log
 from queuewise.sim.rules import Order
-from queuewise.sim.schedule import QUEUED, STATUS_NAMES
+from queuewise.sim.schedule import QUEUED, RUNNING, STATUS_NAMES
 from queuewise.sim.setup import node_facts
-from queuewise.sim.state import NOW, PENDING_JOBS, RUNNING_JOBS, SLEEP_AFTER, SLEEPS, USER_CALLS, Machine, State, World, handle
-from queuewise.sim.stepwise import ASK_FIT, ASK_SLOTS, NEXT_INSTANT, START, START_ON, act
+from queuewise.sim.state import NOW, PENDING_JOBS, QUANTUM, RUNNING_JOBS, SLEEP_AFTER, SLEEPS, USER_CALLS, Machine, State, World, handle
+from queuewise.sim.stepwise import ASK_FIT, ASK_SLOTS, MOVE, MOVE_TO, NEXT_INSTANT, START, START_ON, STOP, act
 
 NO_NODES = np.zeros(0, np.int64)
 
@@ -70,8 +70,8 @@ class Replay:
         if hasattr(policy, "reset"):
             policy.reset(self.cluster, seed)
         while self._act(NEXT_INSTANT):
-            self._make_room_in_log()
             for decision in self._decisions(policy):
+                self._make_room_in_log()
                 self._carry_out(decision)
         left = int(self.state.count[PENDING_JOBS])
         if left:
@@ -108,6 +108,9 @@ class Replay:
     def fits(self, job: Job) -> bool:
         return self._act(ASK_FIT, self._index(job))
 
+    def remaining(self, job: Job) -> float:
+        return float(self.state.remaining_estimate[self._index(job)])
+
     # --- how the engine is moved
 
     def _act(self, action: int, j: int = 0, nodes: Any = NO_NODES, tasks: Any = NO_NODES) -> bool:
@@ -130,7 +133,7 @@ class Replay:
         tasks: dict[int, int] = {}
         for k in pieces:
             tasks[int(state.piece_node[k])] = tasks.get(int(state.piece_node[k]), 0) + int(state.piece_tasks[k])
-        return Running(self._job(j), float(state.start[j]), max(float(state.expected[j]), self.now), tasks)
+        return Running(self._job(j), self._run_start(j), max(float(state.expected[j]), self.now), tasks)
 
     def _decisions(self, policy: Any) -> Iterator[Any]:
         """What the policy decides, one after the other; the watch sees how long it thinks."""
@@ -147,8 +150,16 @@ class Replay:
             yield decision
 
     def _carry_out(self, decision: Any) -> None:
-        if not isinstance(decision, Start):
-            raise self._illegal(f"decided {decision!r}, which is no decision", "decide Start(job) or Start(job, nodes)")
+        if isinstance(decision, Start):
+            self._start(decision)
+        elif isinstance(decision, Preempt):
+            self._act(STOP, self._stoppable(decision.job, "preempts"))
+        elif isinstance(decision, Migrate):
+            self._move(decision)
+        else:
+            raise self._illegal(f"decided {decision!r}, which is no decision", "decide Start(job), Preempt(job) or Migrate(job)")
+
+    def _start(self, decision: Start) -> None:
         j = self._index(decision.job)
         if self.state.status[j] != QUEUED:
             raise self._illegal(f"starts job {j}, which is {STATUS_NAMES[self.state.status[j]]}", "start jobs of view.queue, each once")
@@ -160,11 +171,36 @@ class Replay:
         if not self._act(START_ON, j, nodes, tasks):
             raise self._illegal(f"starts job {j} on nodes {decision.nodes}, where it does not fit", "view.nodes(job) tells the slots")
 
+    def _move(self, decision: Migrate) -> None:
+        j = self._stoppable(decision.job, "moves")
+        if decision.nodes is None:
+            if not self._act(MOVE, j):
+                raise self._illegal(f"moves job {j}, for which the placement rule finds no place", "leave it where it is")
+            return
+        nodes, tasks = self._checked_nodes(j, decision.nodes)
+        if not self._act(MOVE_TO, j, nodes, tasks):
+            raise self._illegal(f"moves job {j} to nodes {decision.nodes}, where it does not fit", "view.nodes(job) tells the slots")
+
+    def _stoppable(self, job: Any, verb: str) -> int:
+        """The index of a running job that may be stopped now: not one that started at this instant, or nothing would ever end."""
+        j = self._index(job)
+        if self.state.status[j] != RUNNING:
+            raise self._illegal(f"{verb} job {j}, which is {STATUS_NAMES[self.state.status[j]]}", f"{verb[:-1]} jobs of view.running")
+        quantum = float(self.world.costs[QUANTUM])
+        if self.now <= self._run_start(j) or self.now < self._run_start(j) + quantum:
+            raise self._illegal(
+                f"{verb} job {j}, which started at {self._run_start(j):g} s", f"let it run for {quantum:g} s and more than 0"
+            )
+        return j
+
+    def _run_start(self, j: int) -> float:
+        return float(self.state.piece_start[self.state.first_piece[j]])
+
     def _checked_nodes(self, j: int, chosen: Mapping[int, int]) -> tuple[Any, Any]:
         """Nodes and tasks as arrays; numbers that make no sense are told."""
         known = range(self.cluster.num_nodes)
         if not isinstance(chosen, Mapping) or not all(n in known and tasks >= 1 for n, tasks in chosen.items()):
-            raise self._illegal(f"starts job {j} on nodes {chosen!r}", f"give a dict of node (0 to {known[-1]}) to tasks (1 or more)")
+            raise self._illegal(f"places job {j} on nodes {chosen!r}", f"give a dict of node (0 to {known[-1]}) to tasks (1 or more)")
         wanted = int(self._job(j).num_tasks)
         if sum(chosen.values()) != wanted:
             raise self._illegal(f"places {sum(chosen.values())} tasks of job {j}, which has {wanted}", "place all tasks of a job")

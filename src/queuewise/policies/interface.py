@@ -17,7 +17,7 @@ class Running(NamedTuple):
     """A running job."""
 
     job: Job
-    start: float  # seconds on the log's clock
+    start: float  # of this run; seconds on the log's clock
     expected_end: float  # by its estimate; now, if it has outlived it
     tasks: Mapping[int, int]  # node -> tasks of the job there
 
@@ -30,8 +30,23 @@ class Start:
     nodes: Mapping[int, int] | None = None  # node -> tasks, all tasks of the job
 
 
+@dataclass(frozen=True)
+class Preempt:
+    """The decision to stop a running job now and queue it again, at the costs that the conditions name."""
+
+    job: Job | int
+
+
+@dataclass(frozen=True)
+class Migrate:
+    """The decision to let a running job, stopped as by `suspend`, go on elsewhere: where the placement rule puts it, or on these nodes."""
+
+    job: Job | int
+    nodes: Mapping[int, int] | None = None  # node -> tasks, all tasks of the job; what it holds now counts as free
+
+
 class View(Protocol):
-    """What a policy may know at a decision. It follows the decisions: once a Start is yielded, the next look sees it done."""
+    """What a policy may know at a decision. It follows the decisions: once one is yielded, the next look sees it done."""
 
     @property
     def now(self) -> float:
@@ -51,6 +66,9 @@ class View(Protocol):
     def fits(self, job: Job) -> bool:
         """Whether the placement rule finds a place for the job now."""
 
+    def remaining(self, job: Job) -> float:
+        """Seconds: the estimate of what the job has still to do. That of a running job is as of the start of its run."""
+
 
 class Decider(Protocol):
     """A whole policy. One is made, without arguments, for every replay."""
@@ -58,5 +76,5 @@ class Decider(Protocol):
     def reset(self, cluster: Cluster, seed: int) -> None:
         """Called once, before the first decision. It may be left out."""
 
-    def decide(self, view: View) -> Iterable[Start]:
+    def decide(self, view: View) -> Iterable[Start | Preempt | Migrate]:
         """Called once at every instant at which anything happened; decisions are carried out in their order, as they are yielded."""

@@ -65,6 +65,7 @@ class Policy:
             node_scorer=node_scorer,
             dispatch=parse_dispatch(dispatch),
             seed=jobs.seed,
+            stops=int(self.decides_in_python),  # it may
             time_limit_s=limit,
         )
 

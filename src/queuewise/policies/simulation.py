@@ -5,6 +5,7 @@ All that changes lies in one block of memory (but the log of pieces, which only 
 
 from __future__ import annotations
 
+import ast
 import hashlib
 from dataclasses import dataclass
 from functools import partial
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 from queuewise.cluster.conditions import PERFECT, Conditions
 from queuewise.cluster.spec import Cluster
 from queuewise.errors import InputError
+from queuewise.policies.following import Follower, logged_state
 from queuewise.policies.names import parse_policy
 from queuewise.policies.ordering import Jobs
 from queuewise.policies.replay import known_estimates
@@ -24,7 +26,7 @@ from queuewise.runs import replacing
 from queuewise.sim.engine import PIECE_COLUMNS, compiled_replay, limited_runtime, run_kernel, schedule_of
 from queuewise.sim.schedule import DONE, KILLED, Schedule
 from queuewise.sim.setup import lay_out
-from queuewise.sim.state import NOW, PIECES, STOP_AT, Machine, State
+from queuewise.sim.state import NODE_SCORER, NOW, PIECES, STOP_AT, Machine, State
 from queuewise.workload.jobs import Floats, Workload
 
 # What holds nothing from one instant to the next. (Of `room` only that it is there: room_key says whether it is known.)
@@ -77,6 +79,7 @@ class Simulation:
         )
         self._memory, (self._machine, self._state) = _into_one_block(machine, state)
         self._world = world
+        self._own = [ast.dump(own.tree) for own in parsed.own]
         self._drive = partial(run_kernel, compiled_replay(), rules, world, self._machine)
         self._schedule = partial(
             schedule_of, workload, cluster, rules, estimate=known, policy=policy, estimates=name, engine_s=0.0, power=conditions.power
@@ -91,6 +94,18 @@ class Simulation:
         """Go on with all instants up to a time, that time included."""
         self._state.clock[STOP_AT] = until
         self._state = self._drive(self._state)
+
+    def follow(self, log: Schedule, until: float = np.inf) -> None:
+        """Go on with all instants up to a time as a log of this very replay tells, without asking the policy (docs/simulator.md)."""
+        self._state.clock[STOP_AT] = until
+        self._state = Follower(log, self._world, self._machine, self._state).run()
+
+    def fingerprint(self) -> str:
+        """Of all that a log determines: two simulations with equal ones are in the same state, bit for bit (docs/simulator.md)."""
+        digest = hashlib.sha256(self._world_fingerprint().tobytes())
+        for part in logged_state(self._machine, self._state):
+            digest.update(part.tobytes())
+        return digest.hexdigest()
 
     def snapshot(self) -> Snapshot:
         used = int(self._state.count[PIECES])
@@ -114,7 +129,7 @@ class Simulation:
         snapshot = self.snapshot()
         pieces = dict(zip(PIECE_COLUMNS, snapshot.pieces, strict=True))
         with replacing(path) as temporary, temporary.open("wb") as file:
-            np.savez(file, world=self._fingerprint(), memory=snapshot.memory, **pieces)  # type: ignore[arg-type]
+            np.savez(file, world=self._world_fingerprint(), memory=snapshot.memory, **pieces)  # type: ignore[arg-type]
 
     def load(self, path: Path) -> None:
         """Be as when `save` was called, in a simulation of the same jobs, cluster and policy."""
@@ -125,7 +140,7 @@ class Simulation:
             raise InputError("no such file", where=str(path), hint="check the path") from None
         except Exception as error:  # a zip file may be broken in many ways
             raise InputError(f"is no snapshot: {error}", where=str(path), hint="take the snapshot again") from None
-        if kept["world"].tobytes() != self._fingerprint().tobytes():
+        if kept["world"].tobytes() != self._world_fingerprint().tobytes():
             raise InputError(
                 "is a snapshot of other jobs, another cluster or another policy",
                 where=str(path),
@@ -138,9 +153,12 @@ class Simulation:
         if len(snapshot.memory) != len(self._memory) or len(snapshot.pieces[0]) > room:
             raise InputError("the snapshot is of another simulation", hint="restore it into the simulation it was taken of")
 
-    def _fingerprint(self) -> NDArray[np.uint8]:
-        digest = hashlib.sha256()
-        for name, column in zip(self._world._fields, self._world, strict=True):
+    def _world_fingerprint(self) -> NDArray[np.uint8]:
+        """Of the jobs, the cluster and the policy."""
+        digest = hashlib.sha256("".join(self._own).encode())
+        policy = self._world.policy.copy()
+        policy[NODE_SCORER] = policy[NODE_SCORER] != 0  # where the function lies differs from process to process
+        for name, column in zip(self._world._fields, self._world._replace(policy=policy), strict=True):
             if name != "sizes":  # which tells the length of the log
                 digest.update(np.ascontiguousarray(column).tobytes())
         return np.frombuffer(digest.digest(), np.uint8)

@@ -88,8 +88,9 @@ def run_kernel(run: Callable[..., None], rules: Rules, world: World, machine: Ma
 
 
 def with_room_in_log(world: World, state: State) -> State:
-    """The state, with room in its log of pieces for a pass that starts all that waits."""
-    full = world.policy[RESTARTS] and state.count[PIECES] + state.count[PENDING_JOBS] * world.sizes[MOST_PIECES] > world.sizes[LOG_SIZE]
+    """The state, with room in its log of pieces for a pass that starts all that waits, and one more."""
+    most = (state.count[PENDING_JOBS] + 1) * world.sizes[MOST_PIECES]
+    full = world.policy[RESTARTS] and state.count[PIECES] + most > world.sizes[LOG_SIZE]
     return _with_longer_log(world, state) if full else state
 
 

@@ -39,7 +39,7 @@ def running_key(w: World, s: State, j: int) -> float:
 
 
 @inline
-def _bound(w: World, s: State, j: int) -> float:
+def bound_of(w: World, s: State, j: int) -> float:
     """By what running jobs are sorted: their keys, BY_REMAINING the time at which the key would reach 0, which does not change.
 
     Where jobs run at different speeds no such order lasts, and all are alike.
@@ -132,7 +132,7 @@ def leave_heap(w: World, s: State, c: int, j: int) -> None:
 @kernel
 def rank_running(w: World, s: State, j: int) -> None:
     """The job is already counted as running."""
-    _sift_up(w, s, w.sizes[NUM_JOBS], s.count[RUNNING_JOBS] - 1, -_bound(w, s, j), j)
+    _sift_up(w, s, w.sizes[NUM_JOBS], s.count[RUNNING_JOBS] - 1, -bound_of(w, s, j), j)
 
 
 @kernel
@@ -145,6 +145,6 @@ def unrank_running(w: World, s: State, j: int) -> None:
 def rerank_running(w: World, s: State, j: int) -> None:
     """The key of a running job has changed."""
     base = w.sizes[NUM_JOBS]
-    key = -_bound(w, s, j)
+    key = -bound_of(w, s, j)
     _sift_down(w, s, base, s.heap_slot[j], s.count[RUNNING_JOBS], key, j)
     _sift_up(w, s, base, s.heap_slot[j], key, j)

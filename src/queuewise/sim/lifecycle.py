@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from queuewise.sim.compilation import inline, kernel
+from queuewise.sim.cuts import job_changed, seat_job
 from queuewise.sim.dependencies import ENDED_BADLY, ENDED_WELL, STARTED, must_wait, tell_successors, was_placed
 from queuewise.sim.events import cancel_completion, cancel_timer, push_event
 from queuewise.sim.fairness import charge
@@ -110,6 +111,7 @@ def start_placed(w: World, s: State, j: int, factor: float) -> None:
     if w.policy[KEYS]:
         rank_running(w, s, j)
         room_taken(w, s, j, running_key(w, s, j))
+        seat_job(w, s, j)
     if w.policy[KEYS] or w.policy[BACKFILL] == DEFRAG:
         set_next_timer(w, s, j)
     if first_run:
@@ -155,6 +157,7 @@ def _leave_running(w: World, s: State, j: int) -> None:
     s.running_slot[last] = slot
     if w.policy[KEYS]:
         unrank_running(w, s, j)
+        job_changed(w, s, j)
 
 
 @kernel

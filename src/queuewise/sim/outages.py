@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from queuewise.sim.compilation import kernel
+from queuewise.sim.cuts import node_changed
 from queuewise.sim.dependencies import ENDED_BADLY, tell_successors
 from queuewise.sim.lifecycle import end_run, queue_again, take_off
 from queuewise.sim.machine import close_node, open_node, take_exactly
@@ -86,6 +87,7 @@ def handle_outages(w: World, m: Machine, s: State, time: float, most: int) -> No
             if w.outage_kind[seen] == FAILED_NODE:
                 _stop_jobs(w, m, s, n)
             close_node(w, m, n)
+        node_changed(w, s, n)
         seen += 1
     s.count[OUTAGES_SEEN] = seen
     s.count[EARLY_ENDS] += 1

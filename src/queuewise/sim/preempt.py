@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from queuewise.sim.compilation import inline, kernel
+from queuewise.sim.cuts import MOST_TASKS, UNSURE, choose_by_cut, job_changed
 from queuewise.sim.keys import comes_before, rerank_running, running_key
 from queuewise.sim.lifecycle import end_run, put_back, queue_again, start_placed, take_off
 from queuewise.sim.machine import give, piece_is_free, slots_up_to, take_exactly
@@ -17,6 +18,7 @@ from queuewise.sim.queue import dequeue, enqueue
 from queuewise.sim.restart import is_running, pass_levels, policy_saves, set_next_timer
 from queuewise.sim.room import count_free_room, count_held_room, lacks_room, room_offered, room_vacated
 from queuewise.sim.state import (
+    CUTS,
     GPU_STRIDE,
     KEYS,
     LOG_FULL,
@@ -39,15 +41,15 @@ from queuewise.sim.victims import begin_search, next_victim
 
 @kernel
 def _first_class(w: World, s: State, q: int) -> int:
-    """The class of the first queued job that is not set aside, -1 if there is none."""
+    """The class of the first queued job that is not set aside and may find room, -1 if there is none."""
     best = -1
     best_key = 0.0
     best_job = 0
     for slot in range(s.queue_first[q], s.queue_first[q] + s.queue_active[q]):
         c = s.active[slot]
-        if s.aside[c]:
-            continue
         key = s.heap_key[w.class_first[c]]
+        if s.aside[c] or lacks_room(w, s, c, key):
+            continue
         j = s.heap_job[w.class_first[c]]
         if best < 0 or comes_before(key, j, best_key, best_job):
             best, best_key, best_job = c, key, j
@@ -147,6 +149,12 @@ def _take_off_until_fits(w: World, m: Machine, s: State, c: int, key: float) -> 
 
     If nothing helps they stay where they are, what they hold is noted as the class's room, and the answer is -1.
     """
+    if w.policy[CUTS] and w.class_by_pool[c] and w.class_tasks[c] <= MOST_TASKS:
+        number = choose_by_cut(w, m, s, c, key)
+        for i in range(number):
+            take_off(w, m, s, s.taken[i])
+        if number != UNSURE:
+            return number
     number = _choose_by_counting(w, m, s, c, key) if _is_counted(w, c) else _choose_by_trying(w, m, s, c, key)
     if number >= 0:
         return number
@@ -211,9 +219,7 @@ def preempt_in_queue(w: World, m: Machine, s: State, q: int) -> None:
             return
         j = s.heap_job[w.class_first[c]]
         key = s.heap_key[w.class_first[c]]
-        if lacks_room(w, s, c, key):
-            s.aside[c] = 1
-        elif place(w, m, s, c):
+        if place(w, m, s, c):
             start_placed(w, s, j, runtime_factor(w, s, c))
         elif _make_room(w, m, s, c, key):
             start_placed(w, s, j, runtime_factor(w, s, c))
@@ -240,6 +246,7 @@ def ring_timer(w: World, s: State, j: int) -> None:
             old_key = running_key(w, s, j) if w.costs[QUANTUM] == 0.0 else -np.inf  # young jobs are counted nowhere
             pass_levels(w, s, j)
             rerank_running(w, s, j)
+            job_changed(w, s, j)
             key = running_key(w, s, j)
             room_offered(w, s, j, old_key, key)
             if _somebody_waits_before(w, s, q, key):

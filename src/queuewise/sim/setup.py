@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from queuewise.cluster.conditions import PERFECT, Conditions
+from queuewise.cluster.conditions import PERFECT, Conditions, Preemption
 from queuewise.cluster.spec import UNLIMITED, Cluster
 from queuewise.errors import InputError
 from queuewise.sim import accounts, dependencies, layout, tenants, wattage
@@ -18,6 +18,7 @@ from queuewise.sim.schedule import NEVER, PENDING
 from queuewise.sim.state import (
     BACKFILL,
     BY_FIXED,
+    BY_REMAINING,
     BY_SCORE,
     CHECKPOINT,
     CHECKPOINT_EVERY,
@@ -27,6 +28,7 @@ from queuewise.sim.state import (
     CORES,
     COSTS_SIZE,
     COUNT_SIZE,
+    CUTS,
     DEFRAG,
     DEMAND_SIZE,
     DEPENDENCIES,
@@ -90,6 +92,7 @@ from queuewise.sim.state import (
     SIZES,
     SLEEP_AFTER,
     SLEEPS,
+    STALE,
     STOP_AT,
     TIER,
     TRACK_FREE_TIMES,
@@ -154,6 +157,7 @@ def lay_out(
     fields["policy"][DEPENDENCIES] = int(len(waits_for) > 0)
     fields["policy"][POWER_BUDGET] = budget
     fields["task_draw"] = draw.ravel()
+    fields["policy"][CUTS] = int(_victims_by_cut(rules, conditions.preemption, fields["sizes"]))
     fields = {name: np.require(array, requirements="C") for name, array in fields.items()}
     fields["submit"] = np.require(workload.submit, np.float64, "C")
     fields |= _job_rows(runtime, estimate, classes)
@@ -243,7 +247,7 @@ def _job_rows(runtime: F64, estimate: F64, classes: Classes) -> dict[str, NDArra
 
 
 def _life_rows(num_jobs: int) -> dict[str, NDArray[Any]]:
-    rows = np.empty(num_jobs, LIFE_ROW)
+    rows = np.zeros(num_jobs, LIFE_ROW)
     rows["start"], rows["end"], rows["event_slot"], rows["status"] = NEVER, NEVER, -1, PENDING
     return {name: rows[name] for name in LIFE_ROW.names or ()}
 
@@ -424,10 +428,27 @@ def _policy(rules: Rules, conditions: Conditions, all_by_pool: bool, restarts: b
     return policy
 
 
+def _victims_by_cut(rules: Rules, costs: Preemption, sizes: I64) -> bool:
+    """Whether victims go in an order that time does not change, and whole GPUs are all that counts (cuts.py)."""
+    if rules.keys == NOT_PREEMPTIVE or rules.rule == TIER or rules.rule_option != NO_LIMIT or sizes[SHARES] or costs.quantum_s > 0:
+        return False
+    overheads = [getattr(costs, name) for slot, name in COSTS.items() if slot not in (QUANTUM, CHECKPOINT_EVERY)]
+    return rules.keys != BY_REMAINING or (bool(sizes[UNIFORM]) and not any(overheads))
+
+
 def _run_rows(number: int, runtime: F64, estimate: F64) -> dict[str, NDArray[Any]]:
     rows = np.zeros(number, RUN_ROW)
     rows["remaining"], rows["remaining_estimate"], rows["timer_slot"] = runtime[:number], estimate[:number], -1
     return {name: rows[name] for name in RUN_ROW.names or ()}
+
+
+def _cut_columns(nodes: int, gpus: int, used: bool) -> dict[str, NDArray[Any]]:
+    listed = nodes if used else 1
+    return {
+        "gpu_job": np.full(listed * (gpus + 1), -1, np.int32),
+        "cut_key": np.full(listed * max(gpus, 1), -np.inf), "cut_job": np.full(listed * max(gpus, 1), -1, np.int32),
+        "stale": np.ones(listed, np.int8), "stale_nodes": np.arange(listed),
+    }  # fmt: skip
 
 
 def _state(
@@ -457,7 +478,7 @@ def _state(
     gpus = int(world.sizes[GPU_STRIDE]) - 1
     return State(
         clock=np.array([np.inf if entry == STOP_AT else 0.0 for entry in range(CLOCK_SIZE)]),
-        count=np.zeros(COUNT_SIZE, np.int64),
+        count=np.array([num_nodes * world.policy[CUTS] if entry == STALE else 0 for entry in range(COUNT_SIZE)]),
         **_life_rows(num_jobs),
         **_run_rows(stoppable, runtime, estimate),
         idle_since=np.full(sleepers, workload.submit[0]),
@@ -496,6 +517,7 @@ def _state(
         gain=np.zeros(num_nodes, np.int64),
         taken=np.empty(keyed, np.int64),
         frontier=np.empty(keyed, np.int64),
+        **_cut_columns(num_nodes, gpus, bool(world.policy[CUTS])),
         stretch=np.zeros(num_classes),
         running=np.empty(num_jobs, np.int32),
         shadow_head=np.full(num_queues, -1, np.int64),

@@ -33,14 +33,15 @@ BY_GPU, BY_CPU, BY_MEM = range(3)
 (
     DISPATCH, BACKFILL, RULE, RULE_OPTION, DYNAMIC, DEPTH, SECOND_ORDER, SEED, TRACK_FREE_TIMES, KEYS, RESTARTS, KILLS, REQUEUES, PROMOTES,
     LOOKS_AROUND, NODE_SCORER, QUOTAS, DEPENDENCIES, SLEEPS, POWER_BUDGET, FICKLE,
-    POLICY_SIZE,
-) = range(22)  # fmt: skip
+    CUTS, POLICY_SIZE,
+) = range(23)  # fmt: skip
 #   RESTARTS: jobs may be stopped, or wait for nodes to wake (otherwise State.remaining and its kin are not there).
 #   SLEEPS: idle nodes fall asleep. POWER_BUDGET: milliwatts that jobs may draw together, NO_LIMIT without a cap.
 #   FICKLE: what does not fit may fit once more is taken, since the rule then goes elsewhere. KILLS: a policy's stop keeps checkpoints only.
 #   REQUEUES: a job hit by a failure is queued again. PROMOTES: waiting lowers a job's level to 0 in the end.
 #   DYNAMIC: queues are lists that are scored and scanned, not trees. TRACK_FREE_TIMES: EASY may use State.free_times.
 #   LOOKS_AROUND: a scoring function reads State.outlook. NODE_SCORER: address of the function behind the rule BY_SCORE.
+#   CUTS: victims may be read off State.cut_key (cuts.py).
 REORDER, COMMIT = range(2)
 NO_BACKFILL, GREEDY, EASY, EASY_STRICT, CONSERVATIVE, DEFRAG = range(6)
 NOT_PREEMPTIVE, BY_REMAINING, BY_FIXED, BY_LEVEL = range(4)  # KEYS: what a preemptive policy sorts by
@@ -70,8 +71,8 @@ NO_LIMIT = -1  # RULE_OPTION of `pack` without a limit on extra nodes; DEPTH, PO
 # Entries of State.count (int64 scalars)
 (
     EVENTS, RUNNING_JOBS, ARRIVED, STARTS, PIECES, PLACED, PENDING_JOBS, DECISIONS, EARLY_ENDS, DEPTH_JOB, OUTAGES_SEEN, LOG_FULL,
-    USER_CALLS, FRONTIER, VICTIMS, COUNT_SIZE,
-) = range(16)  # fmt: skip
+    USER_CALLS, FRONTIER, VICTIMS, STALE, COUNT_SIZE,
+) = range(17)  # fmt: skip
 #   LOG_FULL: the pass was left because the log of pieces must grow; it is to be taken up again.
 #   USER_CALLS goes up by one when a policy's own function is entered and when it returns, so it is odd while one runs.
 # Entries of State.clock (float64 scalars)
@@ -317,6 +318,12 @@ class State(NamedTuple):
     idle_since: F64  # inf while something is placed there
     awake_at: F64  # when it was or will be awake after its last sleep
     node_pieces: I64  # pieces of running jobs
+    # GPUs of each node by who would have to go first, [GM*N or 1]: see cuts.py
+    gpu_job: I32  # [N*(GM+1) or 1] who runs, or ran last, on each GPU
+    cut_key: F64  # [i*N + node_place]
+    cut_job: I32
+    stale: I8  # [N or 1] 1: the node's list is not up to date
+    stale_nodes: I64  # [N or 1] the STALE nodes of which that is so
     # accounts: see fairness.py
     usage: F64  # [A] decayed milli-GPU-seconds as of usage_time
     usage_rate: I64  # [A] milli GPUs of running jobs

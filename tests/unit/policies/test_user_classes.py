@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from queuewise.cluster import load_cluster
-from queuewise.cluster.conditions import Conditions, Outage
+from queuewise.cluster.conditions import Conditions, Outage, Preemption
 from queuewise.errors import InputError
 from queuewise.policies import parse_policy, simulate
 from queuewise.workload.jobs import Workload
@@ -166,7 +166,7 @@ def two_gangs() -> Workload:
         ("TooLarge", "starts job 1, which does not fit"),
         ("Elsewhere", "starts job 1 on nodes {1: 2}, where it does not fit"),
         ("Partly", "places 1 tasks of job 1, which has 2"),
-        ("Nowhere", "starts job 1 on nodes {7: 2}"),
+        ("Nowhere", "places job 1 on nodes {7: 2}"),
         ("NoJob", "names 'job', which is no job"),
         ("NoDecision", "decided Job.*, which is no decision"),
         ("NoList", "decide returned 3"),
@@ -188,3 +188,133 @@ def test_illegal_decisions_are_told(mine: str, name: str, message: str) -> None:
 def test_a_class_leaves_no_room_for_a_backfill_rule(mine: str) -> None:
     with pytest.raises(InputError, match="decides itself what to backfill"):
         parse_policy(f"{mine}:Idle+easy")
+
+
+def test_srtf_as_a_class() -> None:
+    rng = np.random.default_rng(2)
+    num = 150
+    jobs = Workload(
+        submit=np.sort(rng.integers(0, 3000, num)).astype(float),
+        runtime=rng.lognormal(4, 1.5, num),
+        num_tasks=np.ones(num, np.int32),
+        gpu_milli=np.full(num, 1000, np.int32),
+    )
+    found, expected = (
+        simulate(jobs, load_cluster("1x8:V100-16"), policy, estimates="oracle") for policy in (f"{DECIDERS}:ShortestRemainingFirst", "srtf")
+    )
+    assert expected.preemptions.sum() > 20
+    for column in ("start", "end", "preemptions", "piece_job", "piece_start", "piece_end"):
+        np.testing.assert_array_equal(getattr(found, column), getattr(expected, column), err_msg=column)
+
+
+STOPPING = """
+from queuewise.policies.interface import Migrate, Preempt, Start
+
+class Base:
+    def decide(self, view):
+        if view.now != 10:
+            return [Start(job) for job in view.queue if view.fits(job)]
+        return self.at_ten(view)
+
+class Stops(Base):
+    def at_ten(self, view):
+        yield Preempt(view.running[0].job)
+        assert [job.index for job in view.queue] == [0, 1] and not view.running
+        yield Start(1)
+        assert view.remaining(view.queue[0]) == self.left
+
+class Suspends(Stops):
+    left = 90.0
+
+class Kills(Stops):
+    left = 100.0
+
+class Moves(Base):
+    def at_ten(self, view):
+        yield Migrate(0, {1: 1})
+        assert dict(view.running[0].tasks) == {1: 1} and view.running[0].start == 10
+        yield Start(1, {0: 1})
+
+class MovesByRule(Base):
+    def at_ten(self, view):
+        yield Migrate(0)
+        assert dict(view.running[0].tasks) == {0: 1}  # both nodes are empty without it
+
+class StopsTwice(Base):
+    def at_ten(self, view):
+        yield Preempt(0)
+        yield Preempt(0)
+
+class StopsAtOnce(Base):
+    def at_ten(self, view):
+        yield Preempt(0)
+        yield Start(0)
+        yield Preempt(0)
+
+class StopsNobody(Base):
+    def at_ten(self, view):
+        yield Preempt(1)
+
+class MovesNowhere(Base):
+    def at_ten(self, view):
+        yield Migrate(0, {2: 1})
+
+class MovesTooMuch(Base):
+    def at_ten(self, view):
+        yield Start(1, {1: 1})
+        yield Migrate(0, {1: 1})
+"""
+COSTS = {"checkpoint_s": 2.0, "restart_s": 3.0, "transfer_s": 5.0}
+
+
+@pytest.fixture
+def stopping(tmp_path: Path) -> str:
+    path = tmp_path / "stopping.py"
+    path.write_text(STOPPING, encoding="utf-8")
+    return str(path)
+
+
+def one_and_two(tasks: int) -> Workload:
+    """Job 0 takes one GPU from 0 s on for 100 s; job 1 asks at 10 s for two GPUs a task for 20 s."""
+    return Workload(
+        submit=np.array([0.0, 10.0]),
+        runtime=np.array([100.0, 20.0]),
+        num_tasks=np.array([1, tasks], np.int32),
+        gpu_milli=np.array([1000, 2000], np.int32),
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "mode", "tasks", "ends"),
+    [
+        ("Suspends", "suspend", 2, (30 + 2 + 3 + 90, 30)),  # job 0 goes on at 30 s where it was: nothing to transfer
+        ("Kills", "kill", 2, (30 + 3 + 100, 30)),  # nothing was saved
+        ("Moves", "suspend", 1, (10 + 2 + 3 + 5 + 90, 30)),
+        ("Moves", "kill", 1, (10 + 2 + 3 + 5 + 90, 30)),  # a move saves, whatever the mode
+        ("MovesByRule", "suspend", 1, (10 + 2 + 3 + 90, 105 + 20)),  # to where it is; job 1 is asked for again when job 0 ends
+    ],
+)
+def test_stopping_costs_what_the_conditions_say(stopping: str, name: str, mode: str, tasks: int, ends: tuple[float, float]) -> None:
+    conditions = Conditions(preemption=Preemption(mode=mode, **COSTS))  # type: ignore[arg-type]
+    schedule = simulate(one_and_two(tasks), load_cluster("2x2:V100-16"), f"{stopping}:{name}", estimates="oracle", conditions=conditions)
+    assert schedule.end.tolist() == list(ends)
+    assert schedule.preemptions.tolist() == [1, 0]
+
+
+@pytest.mark.parametrize(
+    ("name", "quantum", "message"),
+    [
+        ("Suspends", 50.0, "preempts job 0, which started at 0 s"),
+        ("Moves", 50.0, "moves job 0, which started at 0 s"),
+        ("StopsTwice", 0.0, "preempts job 0, which is queued"),
+        ("StopsAtOnce", 0.0, "preempts job 0, which started at 10 s"),
+        ("StopsNobody", 0.0, "preempts job 1, which is queued"),
+        ("MovesNowhere", 0.0, "places job 0 on nodes {2: 1}"),
+        ("MovesTooMuch", 0.0, "moves job 0 to nodes {1: 1}, where it does not fit"),
+    ],
+)
+def test_illegal_stops_are_told(stopping: str, name: str, quantum: float, message: str) -> None:
+    conditions = Conditions(preemption=Preemption(quantum_s=quantum))
+    with pytest.raises(InputError, match=message) as caught:
+        simulate(one_and_two(1), load_cluster("2x2:V100-16"), f"{stopping}:{name}", conditions=conditions)
+    assert caught.value.hint

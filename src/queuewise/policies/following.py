@@ -1,0 +1,156 @@
+"""Following a log: the runs of a schedule are carried out in an engine that has not made them, instead of asking its policy.
+
+The engine itself knows when jobs arrive, end, are released and pass levels, and when nodes fail; what it cannot know is what the policy
+decided: which run started where, and which runs it stopped. Both are in the log of pieces, in the order in which they happened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from queuewise.errors import InputError
+from queuewise.sim.engine import PIECE_COLUMNS, with_room_in_log
+from queuewise.sim.schedule import NEVER, QUEUED, Schedule
+from queuewise.sim.state import (
+    ARRIVED,
+    BACKFILL,
+    DEFRAG,
+    EVENTS,
+    KEYS,
+    NOW,
+    OUTAGES_SEEN,
+    PIECES,
+    PLACED,
+    RUN_ROW,
+    RUNNING_JOBS,
+    STARTS,
+    STOP_AT,
+    Machine,
+    State,
+    World,
+    handle,
+)
+from queuewise.sim.stepwise import NEXT_INSTANT, START_THERE, STOP, act
+
+NO_NODES = np.zeros(0, np.int64)
+# What the log determines. Not in it: where things lie in heaps and lists, and what is remembered only to decide sooner.
+COLUMNS = (
+    "status", "start", "end", "expected", "first_piece", "num_pieces", *(name for name in RUN_ROW.names or () if name != "timer_slot"),
+    "class_pending", "unmet", "ready", "standby", "doomed", "usage", "usage_rate", "usage_time", "held", "tenant_used",
+    "idle_since", "awake_at", "node_pieces",
+)  # fmt: skip
+COUNTS = (ARRIVED, STARTS, PIECES, OUTAGES_SEEN)
+
+
+def logged_state(machine: Machine, state: State) -> Iterator[NDArray[Any]]:
+    """The parts of a state that the log determines."""
+    yield state.clock[NOW : NOW + 1]
+    yield state.count[list(COUNTS)]
+    yield from machine
+    for name in COLUMNS:
+        yield np.ascontiguousarray(getattr(state, name))
+    for name in PIECE_COLUMNS:
+        yield getattr(state, name)[: state.count[PIECES]]
+    yield np.sort(state.running[: state.count[RUNNING_JOBS]])
+    time, code = state.event_time[: state.count[EVENTS]], state.event_code[: state.count[EVENTS]]
+    order = np.lexsort((code, time))
+    yield time[order]
+    yield code[order]
+
+
+class Follower:
+    """An engine that does as a log says."""
+
+    def __init__(self, log: Schedule, world: World, machine: Machine, state: State) -> None:
+        if len(log.workload) != len(world.submit):
+            numbers = f"{len(log.workload):,} jobs, the simulation of {len(world.submit):,}"
+            raise InputError(f"the log is of {numbers}", hint="follow the log of the same workload")
+        self.log, self.world, self.machine, self.state = log, world, machine, state
+        self._tables = handle(world), handle(machine), handle(state)
+        self._runs = _first_pieces(log)  # and one more, the end of the log
+        self._next = int(np.searchsorted(self._runs, state.count[PIECES]))
+        self._stop_time = (
+            _stop_times(log) if world.policy[KEYS] or world.policy[BACKFILL] == DEFRAG else np.full(len(log.piece_job), np.nan)
+        )
+        self._stop_times = set(self._stop_time.tolist())
+
+    def run(self) -> State:
+        """Move the engine to STOP_AT."""
+        self._forget()
+        while act(*self._tables, NEXT_INSTANT, 0, NO_NODES, NO_NODES):
+            self._do_as_logged()
+        self._forget()
+        self._check()
+        return self.state
+
+    def _do_as_logged(self) -> None:
+        """Stops and starts of this time. What cannot be done yet is left for the next instant, which may be at the same time."""
+        now = self.state.clock[NOW]
+        while True:
+            if now in self._stop_times:
+                self._stop_due(now)
+            if self._next == len(self._runs) - 1 or self.log.piece_start[self._runs[self._next]] != now or not self._start():
+                return
+            self._next += 1
+
+    def _stop_due(self, now: float) -> None:
+        running = self.state.running[: self.state.count[RUNNING_JOBS]]
+        for j in np.sort(running[self._stop_time[self.state.first_piece[running]] == now]).tolist():
+            act(*self._tables, STOP, j, NO_NODES, NO_NODES)
+
+    def _start(self) -> bool:
+        """Start the next run of the log, if that can be done."""
+        pieces = slice(self._runs[self._next], self._runs[self._next + 1])
+        j = int(self.log.piece_job[pieces.start])
+        if self.state.status[j] != QUEUED:
+            return False
+        longer = with_room_in_log(self.world, self.state)
+        if longer is not self.state:
+            self.state = longer
+            self._tables = handle(self.world), handle(self.machine), handle(self.state)
+        number = self.state.count[PLACED] = pieces.stop - pieces.start
+        for column in ("node", "tasks", "gpus"):
+            getattr(self.state, f"place_{column}")[:number] = getattr(self.log, f"piece_{column}")[pieces]
+        return bool(act(*self._tables, START_THERE, j, NO_NODES, NO_NODES))
+
+    def _forget(self) -> None:
+        """Let the policy, should it be asked again, begin with a full pass."""
+        state = self.state
+        state.head[:] = state.newcomer[:] = state.shadow_head[:] = -1
+        state.dirty[:] = 1
+        state.room_key[:] = np.inf
+
+    def _check(self) -> None:
+        """That the log was one of this replay."""
+        state, log, until = self.state, self.log, self.state.clock[STOP_AT]
+        done = int(state.count[PIECES])
+        expected = np.where(log.piece_end[:done] <= until, log.piece_end[:done], NEVER)
+        differs = np.flatnonzero(expected != state.piece_end[:done])
+        left = self._runs[self._next]
+        if left < len(log.piece_job) and log.piece_start[left] <= until:
+            what = f"job {log.piece_job[left]} cannot start at {log.piece_start[left]:g} s as it says"
+        elif len(differs):
+            what = f"the run of job {log.piece_job[differs[0]]} does not end at {log.piece_end[differs[0]]:g} s as it says"
+        else:
+            return
+        raise InputError(f"the log is of another replay: {what}", hint="give the same workload, cluster, estimates, seed and conditions")
+
+
+def _first_pieces(log: Schedule) -> NDArray[np.int64]:
+    """Where each run begins in the log of pieces, and where the log ends. Between two runs of a job at one time another job starts."""
+    changes = (log.piece_job[1:] != log.piece_job[:-1]) | (log.piece_start[1:] != log.piece_start[:-1])
+    begins = np.append(0, np.flatnonzero(changes) + 1) if len(log.piece_job) else np.zeros(0, np.int64)
+    return np.append(begins, len(log.piece_job))
+
+
+def _stop_times(log: Schedule) -> NDArray[np.float64]:
+    """[P] when the run of a piece was stopped, NaN if it was not."""
+    run = np.searchsorted(_first_pieces(log), np.arange(len(log.piece_job)), side="right")
+    last = np.zeros(len(log.workload), np.int64)
+    last[log.piece_job] = run
+    runs_out = log.finished[log.piece_job] & (run == last[log.piece_job])
+    return np.where(runs_out | (log.piece_end == NEVER), np.nan, log.piece_end)
