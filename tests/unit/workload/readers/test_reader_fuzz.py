@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from reader_examples import EXAMPLES
 
 from queuewise.errors import InputError
 from queuewise.workload import load_workload
 from queuewise.workload.readers import READERS
+from reader_examples import EXAMPLES
 
 NASTY = [
     b"", b"-1", b"nan", b"inf", b"1e400", b"9" * 25, b"2147483647", b"0", b"-0", b"0.5", b",", b"|", b";", b"\n", b"\r\n", b"\r", b'"',
