@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+FOR_ONE_NODE = ("EasyOnOneMachine", "ShortestRemainingFirst")  # they have tests of their own
 EXAMPLES = Path(__file__).parents[2] / "examples" / "policies"
 
 REPLAY = """
@@ -68,7 +69,7 @@ def test_examples_and_errors_are_the_same_without_the_compiler(tmp_path: Path) -
     broken.write_text(BROKEN, encoding="utf-8")
     scores = [f"{name}+{backfill}" for name in names_in("scores.py") for backfill in ("easy", "none")]
     placements = [f"sjf+{backfill}@{name}" for name in names_in("placements.py") for backfill in ("easy", "conservative")]
-    classes = [name for name in names_in("deciders.py") if not name.endswith("EasyOnOneMachine")]
+    classes = [name for name in names_in("deciders.py") if not name.endswith(FOR_ONE_NODE)]
     errors = [f"{broken}:nan", f"fcfs@{broken}:node", f"{broken}:raises"]
     policies = [*scores, *placements, *classes, *errors]
     compiled, plain = (replay(policies, disable_jit=disable_jit) for disable_jit in (False, True))
