@@ -178,6 +178,12 @@ def fewest_nodes(classes: Classes, pools: Pools) -> I64:
     return fewest
 
 
+def pieces_of(classes: Classes, pools: Pools) -> I64:
+    """[C] most pieces a gang of the class can have."""
+    nodes: I64 = classes.allows.astype(np.int64) @ np.diff(pools.first)
+    return np.where(classes.is_share, classes.tasks, np.minimum(classes.tasks, nodes))
+
+
 def nodes_in_a_rack(classes: Classes, cluster: Cluster, pools: Pools) -> I64:
     """[C] the most allowed nodes that one rack holds."""
     racks = int(cluster.node_rack.max()) + 1
