@@ -1,4 +1,4 @@
-"""Schedules with preemption, outages, sleeping nodes and a power cap, worked out by hand from the normative page.
+"""Schedules with preemption, outages, sleeping nodes, a power cap and reservations, worked out by hand from the normative page.
 
 The reference and the engine are both held to them. A schedule is the list of all runs, sorted: (job, start, end, nodes).
 """
@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from queuewise.cluster.conditions import Conditions, Maintenance, Outage, Power, Preemption
+from queuewise.cluster.reservations import Reservation
 from queuewise.cluster.spec import Cluster, NodeGroup, build
 from queuewise.workload.jobs import Workload
 
@@ -242,4 +243,30 @@ CAP = [
              [(0, 0, 6, (0,)), (1, 0, 9, (0,)), (2, 6, 7, (1,))], outages((0, 1, 20, "drain"), power=capped(10)[1].power)),
 ]  # fmt: skip
 
-HAND_CASES = [*SRTF, *SERVICE, *URGENCY, *MIGRATION, *OUTAGES, *SLEEP, *CAP]
+
+def owners(workload: Workload, *users: int) -> Workload:
+    return workload.replace(user=np.array(users, np.int32), users=("ann", "bob"))
+
+
+ANNS = Conditions(reservations=(Reservation(nodes=(0,), start=10, end=20, users=("ann",)),))
+
+RESERVED = [
+    # Job 0 would end at 10 and may use node 0; job 1, of 11 s, must wait for node 1 though node 0 is free from 4 on (job 2 fits in).
+    HandCase("before a reservation", "fcfs+greedy", gpu_nodes(1, 1), owners(tasks((0, 4, 1), (0, 11, 1), (1, 6, 1), (1, 8, 1)), 1, 1, 1, 1),
+             [(0, 0, 4, (0,)), (1, 0, 11, (1,)), (2, 4, 10, (0,)), (3, 11, 19, (1,))], ANNS),
+    # Ann's job (5 s) comes at 12 and has the node at once, Bob's, here since 11, when it is given back. Under `none` he is in her way.
+    HandCase("during a reservation", "fcfs+easy", gpu_nodes(1), owners(tasks((11, 3, 1), (12, 5, 1)), 1, 0),
+             [(0, 20, 23, (0,)), (1, 12, 17, (0,))], ANNS),
+    HandCase("behind a blocked head", "fcfs", gpu_nodes(1), owners(tasks((11, 3, 1), (12, 5, 1)), 1, 0),
+             [(0, 20, 23, (0,)), (1, 23, 28, (0,))], ANNS),
+    # The head (2 GPUs) can run from 20 on: Bob's job 2 (8 s on node 1) would end at 20 and starts, his job 3 (9 s) would not.
+    *(HandCase(f"{rule} around a reservation", f"fcfs+{rule}", gpu_nodes(1, 1),
+               owners(tasks((11, 1, 1), (12, 5, 2), (12, 8, 1), (12, 9, 1)), 1, 1, 1, 1),
+               [(0, 11, 12, (1,)), (1, 20, 25, (0, 1)), (2, 12, 20, (1,)), (3, 25, 34, (0,))], ANNS)
+      for rule in ("easy", "conservative")),
+    # Job 0 was thought to take 9 s and takes 15: it is let be, and Ann waits for it.
+    HandCase("an overstay", "fcfs+easy", gpu_nodes(1), owners(tasks((0, 15, 1), (11, 2, 1)), 1, 0),
+             [(0, 0, 15, (0,)), (1, 15, 17, (0,))], ANNS, estimate=(9, 2)),
+]  # fmt: skip
+
+HAND_CASES = [*SRTF, *SERVICE, *URGENCY, *MIGRATION, *OUTAGES, *SLEEP, *CAP, *RESERVED]

@@ -6,6 +6,7 @@ lengths, overdue jobs, shares that almost fill a GPU and jobs that can never run
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +14,9 @@ import numpy as np
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from queuewise.cluster.accounts import Account, Fairness
 from queuewise.cluster.conditions import Conditions, Maintenance, Outage, Power, Preemption
+from queuewise.cluster.reservations import Reservation
 from queuewise.cluster.spec import Cluster, NodeGroup, build
 from queuewise.workload.jobs import ANY_PARTITION, Workload
 
@@ -237,3 +240,42 @@ def conditions(draw: st.DrawFn, case: Case) -> Conditions:
 def troubled_cases(draw: st.DrawFn, *, max_jobs: int = 20) -> tuple[Case, Conditions]:
     case = draw(cases(max_jobs=max_jobs))
     return case, draw(conditions(case))
+
+
+USERS, ACCOUNTS = ("ann", "bob", "eve"), ("red", "blue", "navy")
+BELOW_BLUE = Fairness(accounts={"blue": Account(), "navy": Account(parent="blue")})
+
+
+@st.composite
+def owned(draw: st.DrawFn, case: Case) -> Case:
+    """The same jobs, of some users and accounts."""
+    num = len(case.workload)
+    user, group = column(draw, num, (-1, 0, 0, 1, 2), np.int32), column(draw, num, (-1, 0, 1, 2), np.int32)
+    return dataclasses.replace(case, workload=case.workload.replace(user=user, users=USERS, group=group, groups=ACCOUNTS))
+
+
+@st.composite
+def reservations(draw: st.DrawFn, num_nodes: int, first: float) -> tuple[Reservation, ...]:
+    """Of some nodes for some users and accounts: one after the other, beside each other, rarely for ever."""
+    found: list[Reservation] = []
+    free_from = dict.fromkeys(range(num_nodes), first)
+    for _ in range(draw(st.integers(1, 3))):
+        nodes = sorted(draw(st.sets(st.integers(0, num_nodes - 1), min_size=1)))
+        start = max(free_from[n] for n in nodes) + draw(st.sampled_from((-1.0, 0.0, 1.0, 2.0, 3.3, 6.0)) if not found else st.just(0.0))
+        end = start + draw(st.sampled_from((1.0, 2.0, 0.7, 4.0, 10.0, 10.0, float("inf"))))
+        users = draw(st.sampled_from(((), ("ann",), ("bob", "eve"))))
+        accounts = draw(st.sampled_from(((), ("blue",), ("red", "navy")))) if users else ("red",)
+        found.append(Reservation(nodes=tuple(nodes), start=start, end=end, users=users, accounts=accounts))
+        if end == float("inf"):
+            break
+        free_from |= dict.fromkeys(nodes, end)
+    return tuple(found)
+
+
+@st.composite
+def reserved_cases(draw: st.DrawFn, *, max_jobs: int = 20) -> tuple[Case, Conditions]:
+    """Reservations, often among outages."""
+    case, troubles = draw(troubled_cases(max_jobs=max_jobs))
+    case = draw(owned(case))
+    held = draw(reservations(case.cluster.num_nodes, float(case.workload.submit[0])))
+    return case, troubles.model_copy(update={"reservations": held, "fairness": BELOW_BLUE})

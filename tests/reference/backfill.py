@@ -6,7 +6,6 @@ shows the rules its `now`, the `state` of the cluster, the `running` jobs and th
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -24,6 +23,7 @@ class Simulation(Protocol):
     @property
     def now(self) -> float: ...
     def start(self, job: Job, pieces: list[Piece]) -> None: ...
+    def lifts(self) -> list[float]: ...
     def candidates_again(self, candidates: list[Job]) -> list[Job]: ...
 
 
@@ -60,7 +60,7 @@ def greedy(sim: Simulation, head: Job, candidates: list[Job]) -> None:
 
 def state_at(sim: Simulation, time: float) -> State:
     """The cluster once all running jobs with an expected end ≤ time are gone."""
-    state = sim.state.copy()
+    state = sim.state.at(time)
     for job in sim.running.values():
         if job.expected_end(sim.now) <= time:
             state.give_back(job.pieces, job.demand)
@@ -69,17 +69,8 @@ def state_at(sim: Simulation, time: float) -> State:
 
 def shadow_time(sim: Simulation, head: Job) -> float:
     """The earliest time at which the head fits if running jobs end when expected, ∞ if it never does."""
-    state = sim.state.copy()
-
-    def expected_end(job: Job) -> float:
-        return job.expected_end(sim.now)
-
-    for time, ending in itertools.groupby(sorted(sim.running.values(), key=expected_end), key=expected_end):
-        for job in ending:
-            state.give_back(job.pieces, job.demand)
-        if sim.placer.fits(head, state):
-            return time
-    return math.inf
+    times = {job.expected_end(sim.now) for job in sim.running.values()} | set(sim.lifts())
+    return next((time for time in sorted(times) if sim.placer.fits(head, state_at(sim, time))), math.inf)
 
 
 def expected_end_if_started(sim: Simulation, job: Job, pieces: list[Piece]) -> float:
@@ -142,7 +133,7 @@ class Plan:
 
     def view(self, begin: float, end: float) -> State:
         """The least that is free at any time of [begin, end), at the instant `begin` if that is empty."""
-        view = self.free_at(begin)
+        view = self.free_at(begin).at(begin)
         for time in {hold.begin for hold in self.holds if begin < hold.begin < end}:  # what is free falls only where a hold begins
             view = view.least(self.free_at(time))
         return view
@@ -169,11 +160,11 @@ def conservative(sim: Simulation, head: Job, candidates: list[Job]) -> None:
 
 def reserve(sim: Simulation, plan: Plan, job: Job, length: float) -> Hold | None:
     """The earliest hold for a job that cannot start now; None if closed nodes leave it no place at any time."""
-    for time in sorted({sim.now} | {hold.end for hold in plan.holds}):
+    for time in sorted({sim.now} | {hold.end for hold in plan.holds} | set(sim.lifts())):
         pieces = sim.placer.place(job, plan.view(time, time + length))
         if pieces is not None:
             return Hold(job, pieces, time, time + length)
-    assert plan.empty.closed, "a job that is not rejected fits once everything is gone"
+    assert plan.empty.closed or job.demand.bars, "a job that is not rejected fits once everything is gone"
     return None
 
 

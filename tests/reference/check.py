@@ -21,6 +21,7 @@ from queuewise.cluster.spec import Cluster
 from queuewise.workload.jobs import Workload
 from reference import stopping
 from reference.powercap import budget, greatest_draw
+from reference.reservations import is_member
 from reference.sleeping import Sleepers
 from reference.state import WHOLE, Job, Machine, Run, make_jobs
 
@@ -109,7 +110,7 @@ class Rules:
 
     @property
     def some_node_is_lost(self) -> bool:
-        return any(o.end == math.inf for o in self.outages)
+        return any(o.end == math.inf for o in self.outages) or any(r.until == math.inf for r in self.conditions.reservations)
 
 
 def runs_of(job: Job, pieces: list[Stay]) -> list[list[Stay]]:
@@ -227,6 +228,21 @@ def check_outages(stays: list[Stay], rules: Rules) -> Iterator[str]:
         at_the_same_time = stay.start == outage.start and not rules.starts_before_outages
         if outage.start < stay.start < outage.end or at_the_same_time:
             yield f"job {stay.job} starts at {stay.start} on node {stay.node}, closed from {outage.start} to {outage.end}"
+
+
+def reservation_violations(
+    workload: Workload, cluster: Cluster, estimate: NDArray[np.float64], stays: Iterable[Stay], conditions: Conditions
+) -> Iterator[str]:
+    """Nobody but members starts on reserved nodes, nor so shortly before that a run would be expected to last into the reservation."""
+    jobs = make_jobs(workload, Machine.of(cluster), estimate)
+    for one, stay in itertools.product(conditions.held_on(cluster), list(stays)):
+        if stay.node not in one.nodes or is_member(workload, conditions, one, stay.job):
+            continue
+        length = jobs[stay.job].estimate * jobs[stay.job].worst_factor
+        if one.start <= stay.start < one.end:
+            yield f"job {stay.job} starts at {stay.start} on node {stay.node}, reserved from {one.start} to {one.end}"
+        if stay.start < one.start < stay.start + length:
+            yield f"job {stay.job} starts at {stay.start} on node {stay.node} for {length} s, reserved from {one.start}"
 
 
 def check_capacity(jobs: list[Job], cluster: Cluster, stays: list[Stay]) -> Iterator[str]:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from queuewise.cluster.conditions import Conditions, Outage
 from queuewise.cluster.spec import Cluster
 from queuewise.workload.jobs import ANY_PARTITION, Workload
-from reference import backfill, defrag, preemption, stopping
+from reference import backfill, defrag, preemption, reservations, stopping
 from reference.dependencies import Waiting
 from reference.fairness import FAIR_ORDERS, Owners
 from reference.orders import Facts, in_order
@@ -27,7 +27,7 @@ from reference.state import Job, Machine, Piece, Run, make_jobs, nodes_of
 
 QUEUED, DONE, REJECTED, KILLED, CANCELLED, FAILED = 1, 3, 4, 5, 6, 7  # the numbers of queuewise.sim.schedule, which this must not import
 # Events of one time, in this order.
-BEFORE_COMPLETIONS, COMPLETION, REPAIR, FAILURE, TIMER, RELEASE, ARRIVAL, DECISION = range(8)
+BEFORE_COMPLETIONS, COMPLETION, REPAIR, FAILURE, LIFT, TIMER, RELEASE, ARRIVAL, DECISION = range(9)
 
 Floats = NDArray[np.float64]
 Stay = tuple[int, float, float, tuple[tuple[int, int, int], ...]]  # job, start, end, pieces as (node, tasks, bit mask of GPUs)
@@ -116,6 +116,8 @@ class Simulator:
         self.costs = conditions.preemption
         machine = Machine.of(cluster)
         self.jobs = make_jobs(workload, machine, estimate, kill_at_limit=kill)
+        self.reserved = conditions.held_on(cluster)
+        reservations.bar(self.jobs, workload, conditions, self.reserved)
         self.facts = Facts(workload, self.jobs, predicted, seed)
         types = task_types(workload, machine) if self.policy.placement == "fgd" else []
         self.sleepers = Sleepers(conditions.power, cluster.num_nodes, float(workload.submit[0]) if len(workload) else 0.0)
@@ -152,6 +154,8 @@ class Simulator:
         if len(self.jobs):
             for outage in self.conditions.outages_on(self.cluster, float(self.workload.submit[0]), float(self.workload.submit[-1])):
                 self.expect(outage)
+            for time in {one.end for one in self.reserved if one.end < math.inf}:
+                self.clock.call_at(time, LIFT, 0, self.decide_after_events)
         while self.clock.peek() < math.inf and (self.status < DONE).any():
             self.clock.step()
         assert not self.running
@@ -307,6 +311,7 @@ class Simulator:
 
     def decide(self) -> None:
         self.decision_due = False
+        self.state.time = self.now
         for q in range(len(self.queues)):
             if self.preemptive:
                 self.preemptive.serve(q)
@@ -340,6 +345,10 @@ class Simulator:
             return
         order = self.in_order(self.policy.second_order, self.queues[q] - {head.index})
         backfill.RULES[self.policy.backfill](self, head, [self.jobs[j] for j in order[: self.policy.depth]])
+
+    def lifts(self) -> list[float]:
+        """When reservations are over, from now on."""
+        return [one.end for one in self.reserved if self.now < one.end < math.inf]
 
     def in_order(self, order: str, queued: Iterable[int]) -> list[int]:
         """The queued jobs by ascending score, ties by job index."""

@@ -6,7 +6,7 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from queuewise.cluster.spec import NO_GPU, Cluster
@@ -23,11 +23,16 @@ class State:
     cpu: list[int]  # [node] free milli cores
     mem: list[int]  # [node] free MiB
     closed: frozenset[int] = frozenset()  # nodes
+    time: float = -math.inf  # when it is so
     drawn: int = 0  # milliwatts that what was taken draws
     task_draw: Callable[[Demand, int], int] = lambda demand, n: 0
 
     def copy(self) -> State:
-        return State([list(node) for node in self.gpus], list(self.cpu), list(self.mem), self.closed, self.drawn, self.task_draw)
+        return replace(self, gpus=[list(node) for node in self.gpus], cpu=list(self.cpu), mem=list(self.mem))
+
+    def at(self, time: float) -> State:
+        """The same at another time."""
+        return replace(self.copy(), time=time)
 
     def take(self, pieces: Iterable[Piece], demand: Demand) -> None:
         self._add(pieces, demand, -1)
@@ -48,7 +53,7 @@ class State:
         gpus = [[min(a, b) for a, b in zip(x, y, strict=True)] for x, y in zip(self.gpus, other.gpus, strict=True)]
         cpu = [min(a, b) for a, b in zip(self.cpu, other.cpu, strict=True)]
         mem = [min(a, b) for a, b in zip(self.mem, other.mem, strict=True)]
-        return State(gpus, cpu, mem, self.closed | other.closed, max(self.drawn, other.drawn), self.task_draw)
+        return State(gpus, cpu, mem, self.closed | other.closed, self.time, max(self.drawn, other.drawn), self.task_draw)
 
     @property
     def overdrawn(self) -> bool:
@@ -73,6 +78,8 @@ class Demand:
     cpu: int  # milli cores
     mem: int  # MiB
     accepts: tuple[bool, ...]  # [node]
+    bars: tuple[tuple[tuple[float, float], ...], ...] = ()  # [node] (begin, end) of when it is reserved for others; empty: never
+    length: float = 0.0  # seconds that its job is taken to run, for the sake of the bars
 
     @property
     def is_share(self) -> bool:
@@ -80,7 +87,7 @@ class Demand:
 
     def slots(self, state: State, n: int) -> int:
         """How many of the tasks node n can take in this state."""
-        if not self.accepts[n] or n in state.closed:
+        if not self.accepts[n] or n in state.closed or self.is_barred(n, state.time):
             return 0
         limits = []
         if self.is_share:
@@ -92,6 +99,10 @@ class Demand:
         if self.mem:
             limits.append(state.mem[n] // self.mem)
         return min(limits)
+
+    def is_barred(self, n: int, start: float) -> bool:
+        """Whether others have node n reserved at some time of a run that starts then."""
+        return bool(self.bars) and any(b <= start < e or start < b < start + self.length for b, e in self.bars[n])
 
     def all_slots(self, state: State) -> list[int]:
         return [self.slots(state, n) for n in range(len(self.accepts))]

@@ -40,7 +40,8 @@ class Simulate:
     kill_at_limit: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """End jobs when the time they asked for is over."""
     conditions: Annotated[str | None, tyro.conf.arg(metavar="FILE")] = None
-    """A .toml file of what befalls the cluster: outages, failures, costs of stopping, quotas, sleep, a power cap (docs/conditions.md)."""
+    """A .toml file of what befalls the cluster: outages, failures, reservations, costs of stopping, quotas, sleep, a power cap
+    (docs/conditions.md)."""
     jobs: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
     """Use the first N jobs of a log; make N jobs of a model."""
     seed: Annotated[int, tyro.conf.arg(metavar="S")] = 0

@@ -14,6 +14,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from queuewise.cluster.accounts import Fairness
+from queuewise.cluster.reservations import Held, Reservation, held_on
 from queuewise.cluster.spec import Cluster
 from queuewise.config import Config, read_toml
 from queuewise.errors import InputError
@@ -103,6 +104,7 @@ class Conditions(Config):
     outages: tuple[Outage, ...] = ()
     failures: Failures | None = None
     maintenance: tuple[Maintenance, ...] = ()
+    reservations: tuple[Reservation, ...] = ()
     power: Power = Power()
     fairness: Fairness = Fairness()
     dependencies: bool = False  # jobs wait for those that the log says they wait for
@@ -128,6 +130,10 @@ class Conditions(Config):
                     hint="merge them, or let the second begin where the first ends",
                 )
         return tuple(sorted(found, key=lambda outage: (outage.start, outage.node)))
+
+    def held_on(self, cluster: Cluster) -> tuple[Held, ...]:
+        """All reservations with the nodes they hold."""
+        return held_on(self.reservations, cluster)
 
 
 PERFECT = Conditions()

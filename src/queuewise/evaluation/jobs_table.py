@@ -141,6 +141,7 @@ def schedule_from(jobs: pl.DataFrame, pieces: pl.DataFrame, cluster: Cluster, fa
         piece_end=floats(pieces, "end_s", NEVER),
         engine_s=facts["engine_s"],
         decisions=facts["decisions"],
+        overstays=_from_sparse(facts.get("overstays"), len(workload)),
         power=Power(**facts.get("power", {})),
     )
 
@@ -156,8 +157,22 @@ def schedule_facts(schedule: Schedule) -> dict[str, Any]:
         "epoch": schedule.workload.epoch,
         "engine_s": schedule.engine_s,
         "decisions": schedule.decisions,
+        "overstays": _sparse(schedule.overstays),
         "power": schedule.power.model_dump(exclude_defaults=True),
     }
+
+
+def _sparse(counts: Ints | None) -> dict[str, int] | None:
+    """The rows with a count above 0: few, so that they need no column."""
+    return None if counts is None else {str(row): int(counts[row]) for row in np.flatnonzero(counts)}
+
+
+def _from_sparse(counts: dict[str, int] | None, num_jobs: int) -> Ints | None:
+    if counts is None:
+        return None
+    column = np.zeros(num_jobs, np.int32)
+    column[[int(row) for row in counts]] = list(counts.values())
+    return column
 
 
 def _finite(times: Floats) -> Floats:

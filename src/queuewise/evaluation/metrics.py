@@ -87,6 +87,11 @@ def migrations(m: Measurement) -> int:
     return int(np.count_nonzero(counted & (runs.job[1:] == runs.job[:-1]) & (runs.place[1:] != runs.place[:-1])))
 
 
+def overstays(m: Measurement) -> int | None:
+    """Runs that were still on nodes reserved for others when the reservation began; None without reservations."""
+    return None if m.schedule.overstays is None else int(m.schedule.overstays[m.jobs].sum())
+
+
 def deadline_misses(m: Measurement) -> int | None:
     """Jobs that ended after their deadline or not at all; None when no job has one."""
     deadline = m.schedule.workload.deadline[m.jobs]
@@ -139,6 +144,7 @@ METRICS: dict[str, Metric] = {
     "wakes": Metric(energy.wakes, "times", ""),
     "preemptions": Metric(preemptions, "times", ""),
     "migrations": Metric(migrations, "times", ""),
+    "overstays": Metric(overstays, "runs", "lower"),
     "deadline_misses": Metric(deadline_misses, "jobs", "lower"),
 }
 

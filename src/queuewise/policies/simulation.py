@@ -82,7 +82,7 @@ class Simulation:
         self._own = [ast.dump(own.tree) for own in parsed.own]
         self._drive = partial(run_kernel, compiled_replay(), rules, world, self._machine)
         self._schedule = partial(
-            schedule_of, workload, cluster, rules, estimate=known, policy=policy, estimates=name, engine_s=0.0, power=conditions.power
+            schedule_of, workload, cluster, rules, estimate=known, policy=policy, estimates=name, engine_s=0.0, conditions=conditions
         )
 
     @property

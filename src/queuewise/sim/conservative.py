@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from queuewise.sim.bars import first_lift_after, is_barred
 from queuewise.sim.compilation import inline, kernel
 from queuewise.sim.keys import estimate_left
 from queuewise.sim.lifecycle import start_placed
@@ -25,6 +26,7 @@ from queuewise.sim.state import (
     NO_LIMIT,
     NOW,
     NUM_CLASSES,
+    NUM_LIFTS,
     NUM_NODES,
     PENDING_JOBS,
     PLACED,
@@ -36,6 +38,8 @@ from queuewise.sim.state import (
     World,
 )
 from queuewise.sim.tables import view
+
+UNRESERVED = -np.inf  # start of a run that no reservation keeps from any node
 
 
 @inline
@@ -80,8 +84,8 @@ def _copy_moment(row, at: int, others, other: int) -> None:  # type: ignore[no-u
 
 
 @kernel
-def _room(w: World, c: int, row, at: int) -> int:  # type: ignore[no-untyped-def]
-    """Tasks of class c that fit at one moment, counted up to the gang's size."""
+def _room(w: World, c: int, row, at: int, start: float) -> int:  # type: ignore[no-untyped-def]
+    """Tasks of class c that fit at one moment of a run that starts at `start`, counted up to the gang's size."""
     mask, share, cpu, mem, _ = row
     need = w.class_tasks[c]
     total = 0
@@ -89,6 +93,8 @@ def _room(w: World, c: int, row, at: int) -> int:  # type: ignore[no-untyped-def
         p = w.class_pools[i]
         for k in range(w.pool_first[p], w.pool_first[p + 1]):
             n = w.pool_nodes[k]
+            if is_barred(w, c, n, start):
+                continue
             room = need
             if w.class_gpus[c] > 0:
                 room = min(room, _bits_in(mask[at, n]) // w.class_gpus[c])
@@ -243,28 +249,30 @@ def _find_start(w: World, z: Machine, s: State, c: int, length: float, times, wh
     while start < number and times[where[start]] < earliest:
         start += 1
     while start < number:
-        if _room(w, c, row, where[start]) < w.class_tasks[c]:
-            _note_obstacle(w, c, start, times[where[start]], latest)
+        time = times[where[start]]
+        if _room(w, c, row, where[start], time) < w.class_tasks[c]:
+            _note_obstacle(w, c, start, time, latest)
             start += 1
             continue
         _copy_moment(least, 0, row, where[start])
-        until = times[where[start]] + length
+        until = time + length
         blocked = -1
         at = start + 1
-        while at < number and (times[where[at]] < until or times[where[at]] == times[where[start]]):
-            if _room(w, c, row, where[at]) < w.class_tasks[c]:
+        while at < number and (times[where[at]] < until or times[where[at]] == time):
+            if _room(w, c, row, where[at], UNRESERVED) < w.class_tasks[c]:
                 blocked = at
                 break
             _keep_least(w, least, row, where[at])
             at += 1
-            if _room(w, c, least, 0) < w.class_tasks[c]:
+            if _room(w, c, least, 0, time) < w.class_tasks[c]:
                 break
         if blocked >= 0:
             _note_obstacle(w, c, start, times[where[blocked]], latest)
             start = blocked + 1  # every start up to there meets the same obstacle
             continue
-        if _room(w, c, least, 0) >= w.class_tasks[c]:
+        if _room(w, c, least, 0, time) >= w.class_tasks[c]:
             _load(w, z, least, 0)
+            z.time[0] = time
             if place(w, z, s, c):
                 return start
         _note_obstacle(w, c, start, times[where[at - 1]], latest)
@@ -273,18 +281,28 @@ def _find_start(w: World, z: Machine, s: State, c: int, length: float, times, wh
 
 
 @kernel
+def _note_moment(time: float, first: int, times, where, number: int, row) -> int:  # type: ignore[no-untyped-def]
+    """Let `time` be a moment of the profile, at place `first` or later; returns the number of moments."""
+    at = first
+    while at < number and times[where[at]] < time:
+        at += 1
+    if at < number and times[where[at]] == time:
+        return number
+    for k in range(number, at, -1):
+        where[k] = where[k - 1]
+    where[at] = number
+    times[number] = time
+    _copy_moment(row, number, row, where[at - 1])
+    return number + 1
+
+
+@kernel
 def _hold(w: World, s: State, c: int, start: int, until: float, times, where, number: int, row) -> int:  # type: ignore[no-untyped-def]
     """Take the placement in State.place_* out of the profile from moment `start` to `until`; returns the number of moments."""
     end = max(start, 1)
-    while end < number and times[where[end]] < until:
+    number = _note_moment(until, end, times, where, number, row)
+    while times[where[end]] < until:
         end += 1
-    if end == number or times[where[end]] > until:
-        for k in range(number, end, -1):
-            where[k] = where[k - 1]
-        where[end] = number
-        times[number] = until
-        _copy_moment(row, number, row, where[end - 1])
-        number += 1
     for at in range(start, end):
         for k in range(s.count[PLACED]):
             _change(w, row, where[at], c, s.place_node[k], s.place_tasks[k], s.place_gpus[k], -1)
@@ -306,11 +324,13 @@ def plan_queue(w: World, m: Machine, z: Machine, s: State, q: int) -> None:
             s.planned[s.active[slot] * PLAN_BANDS + band] = -np.inf
     copy_machine(w, m, z)
     waiting = s.count[PENDING_JOBS]
-    most = s.count[RUNNING_JOBS] + 2 * waiting + 3
+    most = s.count[RUNNING_JOBS] + 2 * waiting + 3 + w.sizes[NUM_LIFTS]
     times = np.empty(most)
     where = np.arange(most)
     row, least = _moments(w, most), _moments(w, 1)
     number = _profile_of_running(w, m, s, times, row)
+    for lift in range(first_lift_after(w, s.clock[NOW]), w.sizes[NUM_LIFTS]):
+        number = _note_moment(w.lift_time[lift], 1, times, where, number, row)
     left = waiting if w.policy[DEPTH] == NO_LIMIT else w.policy[DEPTH]
     deferred = np.empty(waiting, np.int64)
     deferrals = 0

@@ -12,11 +12,12 @@ import numpy as np
 from numba import types
 from numpy.typing import NDArray
 
-from queuewise.cluster.conditions import PERFECT, Conditions, Power
+from queuewise.cluster.conditions import PERFECT, Conditions
 from queuewise.cluster.spec import Cluster
 from queuewise.errors import InputError
 from queuewise.sim.compilation import JIT_DISABLED
 from queuewise.sim.kernel import replay
+from queuewise.sim.reservations import count_overstays
 from queuewise.sim.rules import SCORING_SIGNATURE, Order, Rules, scoring_function
 from queuewise.sim.schedule import DONE, KILLED, Schedule
 from queuewise.sim.setup import lay_out
@@ -74,7 +75,7 @@ def simulate(
     state = run_watched(partial(drive, world, machine, state), state.count, rules.time_limit_s)
     engine_s = (laid_out - began) + (time.perf_counter() - began_replay)  # compilation is not the engine's time
     state.status[(state.status == DONE) & killed] = KILLED
-    return schedule_of(workload, cluster, rules, state, estimate, policy, estimates, engine_s, conditions.power)
+    return schedule_of(workload, cluster, rules, state, estimate, policy, estimates, engine_s, conditions)
 
 
 def run_kernel(run: Callable[..., None], rules: Rules, world: World, machine: Machine, state: State) -> State:
@@ -152,9 +153,10 @@ def schedule_of(
     policy: str,
     estimates: str,
     engine_s: float,
-    power: Power = PERFECT.power,
+    conditions: Conditions = PERFECT,
 ) -> Schedule:
     pieces = int(state.count[PIECES])
+    stays = tuple(column[:pieces] for column in (state.piece_job, state.piece_node, state.piece_start, state.piece_end))
     return Schedule(
         workload=workload,
         cluster=cluster,
@@ -175,5 +177,6 @@ def schedule_of(
         piece_end=state.piece_end[:pieces],
         engine_s=engine_s,
         decisions=int(state.count[DECISIONS]),
-        power=power,
+        overstays=count_overstays(workload, cluster, conditions, stays),
+        power=conditions.power,
     )

@@ -18,7 +18,6 @@ from queuewise.sim.lifecycle import arrive, finish, release, start_placed
 from queuewise.sim.outages import handle_outages
 from queuewise.sim.pieces import unplace
 from queuewise.sim.placement import fits, place, runtime_factor
-from queuewise.sim.power import is_capped
 from queuewise.sim.preempt import preempt_in_queue, ring_timer
 from queuewise.sim.queue import ANY_LENGTH, FORBIDDEN, PRIMARY, SECONDARY, dequeue, enqueue, first_in_order, note_depth
 from queuewise.sim.quotas import OVER, standing
@@ -54,7 +53,9 @@ from queuewise.sim.state import (
     PIECES,
     QUOTAS,
     REORDER,
+    RESERVES,
     RESTARTS,
+    RESTLESS,
     STOP_AT,
     Machine,
     State,
@@ -149,7 +150,7 @@ def reserve_bound(w: World, m: Machine, z: Machine, s: State, q: int) -> None:
 @inline
 def _time_changes_things(w: World, s: State, q: int) -> bool:
     """Whether a pass may end otherwise than the last one only because the clock has moved."""
-    if w.policy[DYNAMIC] or w.policy[QUOTAS] or is_capped(w) or w.policy[BACKFILL] in (CONSERVATIVE, DEFRAG):
+    if w.policy[RESTLESS]:
         return True
     reserves = w.policy[BACKFILL] in (EASY, EASY_STRICT)
     return reserves and s.clock[NOW] >= s.shadow_time[q]  # running jobs are overdue
@@ -227,6 +228,8 @@ def next_instant(w: World, m: Machine, s: State) -> bool:
     if time == np.inf or time > s.clock[STOP_AT]:
         return False
     s.clock[NOW] = time
+    if w.policy[RESERVES]:
+        m.time[0] = time
     if w.policy[BACKFILL] == EASY_STRICT:  # as its paper has it: one event at a time, arrivals first
         if arrival == time:
             arrive(w, s, arrived)

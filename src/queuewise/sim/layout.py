@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from queuewise.cluster.spec import UNLIMITED, Cluster
+from queuewise.sim.reservations import Bars
 from queuewise.sim.state import BY_CPU, BY_GPU, BY_MEM, F64, I32, I64, MAX_LEVELS, Machine
 from queuewise.sim.tenants import Tenants
 from queuewise.workload.jobs import ANY_PARTITION, WHOLE_GPU, Workload
@@ -58,6 +59,8 @@ class Classes:
     kind_set: I64  # [C]
     partition: I64  # [C]
     tenant: I64  # [C] virtual cluster
+    crowd: I64  # [C] for whom the same nodes are reserved
+    estimate: F64  # [C] of each job of the class, where something is reserved for others
     allows: NDArray[np.bool_]  # [C, P]
     empty_slots: I64  # [C, P] tasks one empty node of the pool can take
     jobs: I64  # [C] how many jobs are of the class, rejected or not
@@ -79,10 +82,10 @@ class Classes:
         return np.where(self.milli > 0, BY_GPU, np.where(self.cpu > 0, BY_CPU, BY_MEM)).astype(np.int64)
 
 
-def _demand_keys(workload: Workload, tenant: I32) -> tuple[list[NDArray[np.int32]], I64]:
+def _demand_keys(workload: Workload, tenant: I32, bars: Bars) -> tuple[list[NDArray[np.int32]], I64]:
     """Demand columns and one integer a job that is equal for equal demands."""
     columns = [workload.num_tasks, workload.gpu_milli, workload.cpu_milli, workload.mem_mib, workload.kind_set, workload.partition]
-    columns.append(tenant)
+    columns += [tenant, bars.crowd, bars.length]
     key = np.zeros(len(workload), np.int64)
     width = 1
     for column in columns:
@@ -113,10 +116,10 @@ def _number_keys(key: I64) -> tuple[I64, I32]:
     return first.astype(np.int64), inverse.astype(np.int32)
 
 
-def classify(workload: Workload, cluster: Cluster, pools: Pools, tenants: Tenants) -> Classes:
-    columns, key = _demand_keys(workload, tenants.of_job)
+def classify(workload: Workload, cluster: Cluster, pools: Pools, tenants: Tenants, bars: Bars) -> Classes:
+    columns, key = _demand_keys(workload, tenants.of_job, bars)
     first, of_job = _number_keys(key)
-    tasks, milli, cpu, mem, kind_set, partition, tenant = (column[first].astype(np.int64) for column in columns)
+    tasks, milli, cpu, mem, kind_set, partition, tenant, crowd, length = (column[first].astype(np.int64) for column in columns)
     node = pools.example
     allows = _allowed(workload, cluster, pools, kind_set, partition)
     slots = np.full((len(first), len(pools)), UNLIMITED, np.int64)
@@ -132,7 +135,10 @@ def classify(workload: Workload, cluster: Cluster, pools: Pools, tenants: Tenant
     feasible &= tasks * milli <= tenants.most[tenant]
     jobs = np.bincount(of_job, minlength=len(first)).astype(np.int64)
     of_job = np.where(feasible[of_job], of_job, np.int32(-1)) if not feasible.all() else of_job
-    return Classes(of_job, tasks, milli, cpu, mem, kind_set, partition, tenant, allows & (slots > 0), slots, jobs, feasible)
+    return Classes(
+        of_job, tasks, milli, cpu, mem, kind_set, partition, tenant, crowd, bars.estimates[length],
+        allows & (slots > 0), slots, jobs, feasible,
+    )  # fmt: skip
 
 
 def _allowed(workload: Workload, cluster: Cluster, pools: Pools, kind_set: I64, partition: I64) -> NDArray[np.bool_]:
@@ -289,4 +295,5 @@ def empty_machine(cluster: Cluster, pools: Pools, pool_words: I64, pool_bits: I6
         bucket=bucket.ravel(),
         bits=bits.view(np.int64),
         drawn=np.zeros(1, np.int64),
+        time=np.full(1, -np.inf),
     )

@@ -7,9 +7,10 @@ in index order, and `pool_slots` keeps the number of tasks each pool can take, s
 
 from __future__ import annotations
 
+from queuewise.sim.bars import is_barred
 from queuewise.sim.compilation import inline, kernel, lowest_bit
 from queuewise.sim.power import draw, is_capped
-from queuewise.sim.state import BY_CPU, BY_GPU, GPU_STRIDE, NUM_NODES, NUM_POOLS, NUM_WORDS, SHARES, Machine, World
+from queuewise.sim.state import BY_CPU, BY_GPU, GPU_STRIDE, NUM_NODES, NUM_POOLS, NUM_WORDS, RESERVES, SHARES, Machine, World
 from queuewise.sim.tables import view
 
 WHOLE = 1000
@@ -40,6 +41,8 @@ def share_slots(w: World, m: Machine, n: int, milli: int) -> int:
 @inline
 def slots(w: World, m: Machine, c: int, n: int) -> int:
     """Tasks of class c that node n, which must be in an allowed pool, can take now."""
+    if is_barred(w, c, n, m.time[0]):
+        return 0
     room = MANY
     if w.class_gpus[c] > 0:
         room = m.free_gpus[n] // w.class_gpus[c]
@@ -288,6 +291,8 @@ def copy_machine(w: World, source: Machine, target: Machine) -> None:
     view(target.bits, w.sizes[NUM_WORDS])[:] = view(source.bits, w.sizes[NUM_WORDS])
     if is_capped(w):
         target.drawn[0] = source.drawn[0]
+    if w.policy[RESERVES]:
+        target.time[0] = source.time[0]
     if w.sizes[SHARES]:
         view(target.share_free, nodes * w.sizes[GPU_STRIDE])[:] = view(source.share_free, nodes * w.sizes[GPU_STRIDE])
 

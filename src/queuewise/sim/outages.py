@@ -1,4 +1,4 @@
-"""Nodes that go down, are drained and come back."""
+"""Nodes that go down, are drained and come back; reservations that end."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from queuewise.sim.schedule import FAILED
 from queuewise.sim.state import (
     EARLY_ENDS,
     FAILED_NODE,
+    LIFTED,
     NUM_CLASSES,
     NUM_OUTAGES,
     NUM_QUEUES,
@@ -74,7 +75,7 @@ def _repair(w: World, m: Machine, s: State, n: int) -> None:
 
 @kernel
 def handle_outages(w: World, m: Machine, s: State, time: float, most: int) -> None:
-    """Outages and repairs of this instant, at most so many."""
+    """Outages, repairs and ends of reservations of this instant, at most so many."""
     seen = s.count[OUTAGES_SEEN]
     if seen == w.sizes[NUM_OUTAGES] or w.outage_time[seen] > time:
         return
@@ -83,7 +84,7 @@ def handle_outages(w: World, m: Machine, s: State, time: float, most: int) -> No
         n = w.outage_node[seen]
         if w.outage_kind[seen] == REPAIRED:
             _repair(w, m, s, n)
-        else:
+        elif w.outage_kind[seen] != LIFTED:
             if w.outage_kind[seen] == FAILED_NODE:
                 _stop_jobs(w, m, s, n)
             close_node(w, m, n)

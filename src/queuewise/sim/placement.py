@@ -15,7 +15,7 @@ from queuewise.sim.compilation import caller_by_address, inline, kernel, seldom
 from queuewise.sim.fragmentation import place_least_fragmenting
 from queuewise.sim.machine import WHOLE, free_primary, has_room, lowest_in_bucket, slots, total_primary
 from queuewise.sim.pieces import group_by_node, nodes_used, put_tasks, unplace
-from queuewise.sim.power import is_capped, is_over_cap
+from queuewise.sim.power import is_over_cap
 from queuewise.sim.rules import NODE_SCORING_SIGNATURE
 from queuewise.sim.sleeping import is_asleep, tie_break
 from queuewise.sim.state import (
@@ -31,6 +31,7 @@ from queuewise.sim.state import (
     NUM_NODES,
     NUM_TASKS,
     PACK,
+    PICKY,
     PLACED,
     RANDOM,
     REMAINING,
@@ -240,7 +241,7 @@ def _place_by_rule(w: World, m: Machine, s: State, c: int) -> bool:
 @kernel
 def fits(w: World, m: Machine, s: State, c: int) -> bool:
     """Whether the rule finds a place for class c on machine m, which is left unchanged."""
-    if w.policy[RULE] != TIER and w.policy[RULE_OPTION] == NO_LIMIT and not is_capped(w):
+    if not w.policy[PICKY]:
         return has_room(w, m, c)
     if not place(w, m, s, c):
         return False

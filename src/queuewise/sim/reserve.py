@@ -10,10 +10,24 @@ from __future__ import annotations
 
 import numpy as np
 
+from queuewise.sim.bars import first_lift_after
 from queuewise.sim.compilation import inline, kernel, reduction
 from queuewise.sim.machine import copy_machine, give, take_exactly
 from queuewise.sim.placement import fits
-from queuewise.sim.state import EARLY_ENDS, NOW, NUM_NODES, NUM_POOLS, PLACED, RUNNING_JOBS, TRACK_FREE_TIMES, Machine, State, World
+from queuewise.sim.state import (
+    EARLY_ENDS,
+    NOW,
+    NUM_LIFTS,
+    NUM_NODES,
+    NUM_POOLS,
+    PLACED,
+    RESERVES,
+    RUNNING_JOBS,
+    TRACK_FREE_TIMES,
+    Machine,
+    State,
+    World,
+)
 from queuewise.sim.tables import view
 
 FREE = -np.inf  # a GPU that is free now, in free_times
@@ -138,11 +152,17 @@ def _reserve_on_scratch(w: World, m: Machine, z: Machine, s: State, c: int) -> f
     order = order_by_expected_end(s)
     times = s.scratch
     i = 0
-    while i < number:
-        time = times[order[i]]
+    lift = first_lift_after(w, s.clock[NOW])
+    while i < number or lift < w.sizes[NUM_LIFTS]:
+        time = times[order[i]] if i < number else np.inf
+        if lift < w.sizes[NUM_LIFTS] and w.lift_time[lift] <= time:
+            time = w.lift_time[lift]
+            lift += 1
         while i < number and times[order[i]] == time:
             _take_off(w, z, s, s.running[order[i]])
             i += 1
+        if w.policy[RESERVES]:
+            z.time[0] = time
         if fits(w, z, s, c):
             return time
     return np.inf

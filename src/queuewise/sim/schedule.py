@@ -46,6 +46,7 @@ class Schedule:
     piece_end: NDArray[np.float64]  # [P] NEVER while running
     engine_s: float  # wall-clock seconds inside the engine
     decisions: int  # scheduling passes made
+    overstays: NDArray[np.int32] | None = None  # [J] runs still on nodes reserved for others when that began; None: no reservations
     power: Power = field(default_factory=Power)  # when nodes slept, and what energy costs
 
     @property

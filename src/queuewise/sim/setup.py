@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from queuewise.cluster.conditions import PERFECT, Conditions, Preemption
+from queuewise.cluster.conditions import PERFECT, Conditions, Outage, Preemption
 from queuewise.cluster.spec import Cluster
 from queuewise.errors import InputError
 from queuewise.sim import accounts, dependencies, layout, tenants, wattage
 from queuewise.sim.compilation import JIT_DISABLED, address_of
 from queuewise.sim.initial import initial_state
 from queuewise.sim.layout import Classes, Pools, Trees
+from queuewise.sim.reservations import Bars
 from queuewise.sim.rules import Rules
 from queuewise.sim.state import (
     BACKFILL,
@@ -22,6 +24,7 @@ from queuewise.sim.state import (
     CHECKPOINT,
     CHECKPOINT_EVERY,
     CHECKPOINT_PER_GPU,
+    CONSERVATIVE,
     COSTS_SIZE,
     CUTS,
     DEFRAG,
@@ -42,6 +45,7 @@ from queuewise.sim.state import (
     JOB_ROW,
     KEYS,
     KILLS,
+    LIFTED,
     LOOKS_AROUND,
     MOST_PIECES,
     NO_LIMIT,
@@ -51,6 +55,7 @@ from queuewise.sim.state import (
     NUM_CLASSES,
     NUM_JOBS,
     NUM_LEVELS,
+    NUM_LIFTS,
     NUM_NODES,
     NUM_OUTAGES,
     NUM_POOLS,
@@ -60,6 +65,7 @@ from queuewise.sim.state import (
     OUTLOOK_ROW,
     OUTLOOK_SIZE,
     PARAMS_SIZE,
+    PICKY,
     POLICY_SIZE,
     POWER_BUDGET,
     PROMOTES,
@@ -67,9 +73,11 @@ from queuewise.sim.state import (
     QUOTAS,
     REPAIRED,
     REQUEUES,
+    RESERVES,
     RESTART,
     RESTART_PER_GPU,
     RESTARTS,
+    RESTLESS,
     RULE,
     RULE_OPTION,
     SECOND_ORDER,
@@ -115,7 +123,8 @@ def lay_out(
     """The arrays of a simulation that has not begun."""
     pools = Pools.of(cluster)
     held_by = _tenants(workload, cluster, rules) if conditions.quotas else Tenants.none(workload)
-    classes = layout.classify(workload, cluster, pools, held_by)
+    bars = Bars.of(workload, cluster, conditions, rules, estimate)
+    classes = layout.classify(workload, cluster, pools, held_by, bars)
     budget = wattage.budget(cluster, conditions.power, rules)
     draw = wattage.task_draw(cluster, pools, classes)
     if budget != NO_LIMIT:
@@ -127,16 +136,17 @@ def lay_out(
         rules = rules.settled(facts)
     fields: dict[str, NDArray[Any]] = {}
     fields |= _nodes(cluster, pools)
-    fields |= _classes(workload, cluster, pools, classes, conditions.power.nodes_sleep)
+    fields |= _classes(workload, cluster, pools, classes, alike=not conditions.power.nodes_sleep and not bars.are_there)
     fields |= _orders(rules, classes, trees)
     fields |= _scores(len(workload), rules, facts)
-    fields |= accounts.world_columns(rules.accounts) | tenants.world_columns(held_by)
+    fields |= accounts.world_columns(rules.accounts) | tenants.world_columns(held_by) | bars.world_columns()
     waits_for = _dependencies(workload) if conditions.dependencies else NO_DEPENDENCIES
     fields |= dependencies.world_columns(waits_for, len(workload) if len(waits_for) else 0, runtime >= workload.runtime)
     fields |= _task_types(workload, cluster, classes)
-    fields |= _stopping(workload, cluster, rules, conditions)
+    outages = conditions.outages_on(cluster, float(workload.submit[0]), float(workload.submit[-1]))
+    fields |= _stopping(workload, cluster, rules, conditions, bool(outages)) | _timetable(outages, bars)
     fields["sizes"] = _sizes(workload, cluster, rules, pools, classes, trees, fields)
-    restarts = can_stop(rules, len(fields["outage_time"]) > 0) or conditions.power.nodes_sleep
+    restarts = can_stop(rules, bool(outages)) or conditions.power.nodes_sleep
     fields["policy"] = _policy(rules, conditions, bool(fields["class_by_pool"].all()), restarts)
     fields["policy"][DEPENDENCIES] = int(len(waits_for) > 0)
     fields["policy"][POWER_BUDGET] = budget
@@ -186,6 +196,7 @@ def _sizes(
     sizes[MOST_PIECES] = layout.pieces_of(classes, pools)[classes.feasible].max(initial=1)
     sizes[OUTLOOK_ROW] = OUTLOOK_SIZE + max(order.memory for order in rules.orders)
     sizes[NUM_ACCOUNTS] = len(fields["account_parent"])
+    sizes[NUM_LIFTS] = len(fields["lift_time"])
     return sizes
 
 
@@ -194,12 +205,8 @@ def can_stop(rules: Rules, outages: bool) -> bool:
     return rules.keys != NOT_PREEMPTIVE or rules.backfill == DEFRAG or rules.stops > 0 or outages
 
 
-def _stopping(workload: Workload, cluster: Cluster, rules: Rules, conditions: Conditions) -> dict[str, NDArray[Any]]:
-    """What stopping costs, levels of service, outages."""
-    outages = conditions.outages_on(cluster, float(workload.submit[0]), float(workload.submit[-1]))
-    happen = [(outage.start, DRAINED if outage.kind == "drain" else FAILED_NODE, outage.node) for outage in outages]
-    happen += [(outage.end, REPAIRED, outage.node) for outage in outages]
-    happen.sort(key=lambda event: (event[0], event[1] != REPAIRED, event[2]))
+def _stopping(workload: Workload, cluster: Cluster, rules: Rules, conditions: Conditions, outages: bool) -> dict[str, NDArray[Any]]:
+    """What stopping costs, and levels of service."""
     costs, kinds = np.zeros(COSTS_SIZE), conditions.preemption.kind_factor
     for slot, name in COSTS.items():
         costs[slot] = getattr(conditions.preemption, name)
@@ -209,13 +216,22 @@ def _stopping(workload: Workload, cluster: Cluster, rules: Rules, conditions: Co
     return {
         "costs": costs,
         "node_cost": per_kind[cluster.node_kind],
-        "width": workload.size if can_stop(rules, bool(outages)) else NONE,
+        "width": workload.size if can_stop(rules, outages) else NONE,
         "level_bound": NONE if levels is None else levels.bound,
         "level_key": NONE if levels is None else levels.key,
-        "outage_time": np.array([event[0] for event in happen], np.float64),
-        "outage_kind": np.array([event[1] for event in happen], np.int64),
-        "outage_node": np.array([event[2] for event in happen], np.int64),
     }
+
+
+def _timetable(outages: Sequence[Outage], bars: Bars) -> dict[str, NDArray[Any]]:
+    """Outages, repairs and ends of reservations in the order in which they happen."""
+    happen = [(outage.start, DRAINED if outage.kind == "drain" else FAILED_NODE, outage.node) for outage in outages]
+    happen += [(outage.end, REPAIRED, outage.node) for outage in outages]
+    happen += [(time, LIFTED, 0) for time in bars.lifts.tolist()]
+    happen.sort(key=lambda event: (event[0], event[1] != REPAIRED, event[1] == LIFTED, event[2]))
+    time, kind, node = zip(*happen, strict=True) if happen else ((), (), ())
+    return {
+        "outage_time": np.array(time, np.float64), "outage_kind": np.array(kind, np.int64), "outage_node": np.array(node, np.int64),
+    }  # fmt: skip
 
 
 def _job_rows(runtime: F64, estimate: F64, classes: Classes) -> dict[str, NDArray[Any]]:
@@ -252,8 +268,9 @@ def _nodes(cluster: Cluster, pools: Pools) -> dict[str, NDArray[Any]]:
     }
 
 
-def _classes(workload: Workload, cluster: Cluster, pools: Pools, classes: Classes, nodes_sleep: bool) -> dict[str, NDArray[Any]]:
-    by_pool = layout.answered_by_pool(classes, cluster, pools) & (not nodes_sleep)  # which tells nodes of a pool apart
+def _classes(workload: Workload, cluster: Cluster, pools: Pools, classes: Classes, *, alike: bool) -> dict[str, NDArray[Any]]:
+    """`alike`: nothing tells nodes of a pool apart but what is free there."""
+    by_pool = layout.answered_by_pool(classes, cluster, pools) & alike
     worst = layout.worst_factor(classes, cluster, pools)
     counts = classes.allows.sum(axis=1)
     return {
@@ -269,6 +286,8 @@ def _classes(workload: Workload, cluster: Cluster, pools: Pools, classes: Classe
         "class_min_nodes": layout.fewest_nodes(classes, pools),
         "class_rack_nodes": layout.nodes_in_a_rack(classes, cluster, pools),
         "class_worst": worst,
+        "class_crowd": classes.crowd,
+        "class_length": classes.estimate * worst,
         "class_pool_first": np.concatenate([[0], np.cumsum(counts)]),
         "class_pools": np.nonzero(classes.allows)[1],
         "class_allows": classes.allows.astype(np.int64).ravel(),
@@ -359,7 +378,13 @@ def _policy(rules: Rules, conditions: Conditions, all_by_pool: bool, restarts: b
     policy[DEPTH] = rules.depth
     policy[SECOND_ORDER] = len(rules.orders) - 1
     policy[SEED] = np.uint64(rules.seed & 0xFFFFFFFFFFFFFFFF).astype(np.int64)
+    policy[RESERVES] = int(bool(conditions.reservations))
     policy[FICKLE] = int(rules.rule == TIER or conditions.power.is_capped)
+    policy[RESTLESS] = int(
+        rules.dynamic or conditions.quotas or conditions.power.is_capped or bool(conditions.reservations)
+        or rules.backfill in (CONSERVATIVE, DEFRAG)
+    )  # fmt: skip
+    policy[PICKY] = int(policy[FICKLE] or rules.rule_option != NO_LIMIT)
     plain_rule = rules.rule_option == NO_LIMIT and not policy[FICKLE]
     policy[TRACK_FREE_TIMES] = int(rules.backfill in (EASY, EASY_STRICT) and all_by_pool and plain_rule and not restarts)
     policy[KEYS] = rules.keys

@@ -33,25 +33,26 @@ BY_GPU, BY_CPU, BY_MEM = range(3)
 (
     DISPATCH, BACKFILL, RULE, RULE_OPTION, DYNAMIC, DEPTH, SECOND_ORDER, SEED, TRACK_FREE_TIMES, KEYS, RESTARTS, KILLS, REQUEUES, PROMOTES,
     LOOKS_AROUND, NODE_SCORER, QUOTAS, DEPENDENCIES, SLEEPS, POWER_BUDGET, FICKLE,
-    CUTS, POLICY_SIZE,
-) = range(23)  # fmt: skip
+    CUTS, RESERVES, RESTLESS, PICKY, POLICY_SIZE,
+) = range(26)  # fmt: skip
 #   RESTARTS: jobs may be stopped, or wait for nodes to wake (otherwise State.remaining and its kin are not there).
 #   SLEEPS: idle nodes fall asleep. POWER_BUDGET: milliwatts that jobs may draw together, NO_LIMIT without a cap.
 #   FICKLE: what does not fit may fit once more is taken, since the rule then goes elsewhere. KILLS: a policy's stop keeps checkpoints only.
 #   REQUEUES: a job hit by a failure is queued again. PROMOTES: waiting lowers a job's level to 0 in the end.
 #   DYNAMIC: queues are lists that are scored and scanned, not trees. TRACK_FREE_TIMES: EASY may use State.free_times.
 #   LOOKS_AROUND: a scoring function reads State.outlook. NODE_SCORER: address of the function behind the rule BY_SCORE.
-#   CUTS: victims may be read off State.cut_key (cuts.py).
+#   CUTS: victims may be read off State.cut_key (cuts.py). RESERVES: nodes may be barred for a class (bars.py).
+#   RESTLESS: a pass may end otherwise than the last one only because the clock has moved. PICKY: room alone is not enough for the rule.
 REORDER, COMMIT = range(2)
 NO_BACKFILL, GREEDY, EASY, EASY_STRICT, CONSERVATIVE, DEFRAG = range(6)
 NOT_PREEMPTIVE, BY_REMAINING, BY_FIXED, BY_LEVEL = range(4)  # KEYS: what a preemptive policy sorts by
 FIRST, PACK, SPREAD, RANDOM, FASTEST, CHEAPEST, TIER, FGD, BY_SCORE = range(9)
 # Entries of World.sizes
 NUM_JOBS, NUM_NODES, NUM_POOLS, NUM_CLASSES, NUM_QUEUES, NUM_TYPES, NUM_WORDS, GPU_STRIDE, TREE_SIZE, SHARES, UNIFORM = range(11)
-NUM_LEVELS, NUM_OUTAGES, MOST_PIECES, LOG_SIZE, OUTLOOK_ROW, NUM_ACCOUNTS, SIZES = range(11, 18)
+NUM_LEVELS, NUM_OUTAGES, MOST_PIECES, LOG_SIZE, OUTLOOK_ROW, NUM_ACCOUNTS, NUM_LIFTS, SIZES = range(11, 19)
 #   NUM_LEVELS: bounds between levels. MOST_PIECES: of one run. LOG_SIZE: room in the log of pieces.
 #   GPU_STRIDE: GM + 1. TREE_SIZE: length of one order's trees. SHARES: 1 if a class takes shares of GPUs. UNIFORM: 1 if all factors are 1.
-#   OUTLOOK_ROW: length of one order's row of State.outlook.
+#   OUTLOOK_ROW: length of one order's row of State.outlook. NUM_LIFTS: times at which reservations end.
 # World.scored_by: a score that never changes, a compiled function, or what owners have had (fairness.py)
 FIXED, FUNCTION, FAIRSHARE, MULTIFACTOR, DRF = range(5)
 # Entries of World.fairness; totals are inf where a resource does not count
@@ -63,7 +64,7 @@ PARAMS_SIZE = 8
 QUANTUM, CHECKPOINT, CHECKPOINT_PER_GPU, RESTART, RESTART_PER_GPU, TRANSFER, TRANSFER_PER_GPU, CHECKPOINT_EVERY = range(8)
 SLEEP_AFTER, WAKE, COSTS_SIZE = range(8, 11)
 # World.outage_kind
-REPAIRED, FAILED_NODE, DRAINED = range(3)
+REPAIRED, FAILED_NODE, DRAINED, LIFTED = range(4)  # LIFTED: a reservation has ended
 PLAN_BANDS = 48  # bands of lengths in State.planned
 MAX_LEVELS = 8  # of a queue tree; fan-out 16
 NO_LIMIT = -1  # RULE_OPTION of `pack` without a limit on extra nodes; DEPTH, POWER_BUDGET without a limit
@@ -222,6 +223,13 @@ class World(NamedTuple):
     class_tenant: I64  # [C]
     tenant_guaranteed: I64  # [V] GPU milli
     tenant_most: I64  # [V] GPU milli
+    # reservations: see bars.py
+    class_crowd: I64  # [C] jobs that are members of the same reservations
+    class_length: F64  # [C] seconds a run takes at worst, as far as is known
+    bar_first: I64  # [V*N+1] offsets into bar_start: of crowd v and node n at v*N + n
+    bar_start: F64  # times when others have the node reserved
+    bar_end: F64
+    lift_time: F64  # [NUM_LIFTS] when reservations end, ascending
     # dependencies (otherwise empty): see dependencies.py
     next_first: I64  # [J+1 or 1] offsets into next_job
     next_job: I64  # [D] who waits for the job
@@ -258,6 +266,7 @@ class Machine(NamedTuple):
     bucket: I64  # [P*(GM+1)] nodes with f wholly free GPUs
     bits: I64  # bitsets over the pool's nodes, one for each f
     drawn: I64  # [1] milliwatts that use adds (with a power cap)
+    time: F64  # [1] when it is so (with reservations)
 
 
 class State(NamedTuple):

@@ -48,7 +48,8 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     jobs = generate("lublin", 12_000, seed=1)
     write_workload(jobs, folder / "log.swf")
     write_workload(jobs.take(slice(0, 2_000)), folder / "my_log.swf.gz")
-    (folder / "conditions.toml").write_text(next(blocks("docs/conditions.md", "toml")))
+    for name, text in zip(("conditions.toml", "reserved.toml"), blocks("docs/conditions.md", "toml"), strict=True):
+        (folder / name).write_text(text)
     (folder / "mine.csv").write_text(
         "queued_at,began,finished,cards,owner\n2024-01-01 00:00:00,2024-01-01 00:00:05,2024-01-01 00:01:00,2,ann\n"
     )

@@ -50,6 +50,7 @@ BY_HAND = {
     "asleep_share": None,  # nobody sleeps
     "wakes": None,
     "preemptions": 1,
+    "overstays": None,
     "migrations": 1,
     "deadline_misses": 2,
 }
