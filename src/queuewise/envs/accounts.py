@@ -36,7 +36,6 @@ from queuewise.envs.table import (
     RESOURCE,
     RUNNING_RATE,
     RUNNING_WORK,
-    RUNS,
     SLOWDOWN_SUM,
     SORTED,
     STEP_BEGAN,
@@ -177,40 +176,41 @@ def _update_load(m: Machine, k: Task, p: Play, n: int) -> float:
     return load
 
 
+@inline
+def _first_not_before(p: Play, units: int, time: float) -> int:
+    """Where the first unit of Play.unit_sorted that comes free at this time or later is."""
+    first, last = 0, units
+    while first < last:
+        middle = (first + last) // 2
+        if p.unit_sorted[middle] < time:
+            first = middle + 1
+        else:
+            last = middle
+    return first
+
+
 @kernel
-def _move_units(p: Play, old: float, new: float, number: int) -> None:
-    """Among the runs of equal times, let `number` units of `old` become `new`."""
-    runs = p.number[RUNS]
-    at = 0
-    while p.run_until[at] != old:
-        at += 1
-    p.run_units[at] -= number
-    if p.run_units[at] == 0:
-        runs -= 1
-        for run in range(at, runs):
-            p.run_until[run] = p.run_until[run + 1]
-            p.run_units[run] = p.run_units[run + 1]
-    at = 0
-    while at < runs and p.run_until[at] < new:
-        at += 1
-    if at == runs or p.run_until[at] != new:
-        for run in range(runs, at, -1):
-            p.run_until[run] = p.run_until[run - 1]
-            p.run_units[run] = p.run_units[run - 1]
-        p.run_until[at] = new
-        p.run_units[at] = 0
-        runs += 1
-    p.run_units[at] += number
-    p.number[RUNS] = runs
+def _move_units(k: Task, p: Play, old: float, new: float, number: int) -> None:
+    """Among the sorted times, let `number` units of `old` become `new`."""
+    at, to = _first_not_before(p, k.config[UNITS], old), _first_not_before(p, k.config[UNITS], new)
+    if new > old:
+        to -= number
+        for unit in range(at, to):
+            p.unit_sorted[unit] = p.unit_sorted[unit + number]
+    else:
+        for unit in range(at + number - 1, to + number - 1, -1):
+            p.unit_sorted[unit] = p.unit_sorted[unit - number]
+    for unit in range(to, to + number):
+        p.unit_sorted[unit] = new
 
 
 @inline
 def _set_unit(k: Task, p: Play, unit: int, until: float) -> None:
-    """A unit is held until then; the runs follow."""
+    """A unit is held until then; the sorted times follow."""
     old = p.unit_until[unit]
     p.unit_until[unit] = until
     if k.config[LOOKAHEAD] == SORTED and old != until:
-        _move_units(p, old, until, 1)
+        _move_units(k, p, old, until, 1)
 
 
 @inline
@@ -224,7 +224,7 @@ def _set_whole_gpus(s: State, k: Task, p: Play, piece: int, old: float, until: f
         gpus &= gpus - 1
         number += 1
     if k.config[LOOKAHEAD] == SORTED:
-        _move_units(p, old, until, number)
+        _move_units(k, p, old, until, number)
 
 
 @kernel
@@ -422,7 +422,7 @@ def open_books(w: World, m: Machine, k: Task, p: Play) -> None:
         p.node_load[n] = 0.0
     for unit in range(k.config[UNITS]):
         p.unit_until[unit] = FREE
-    p.run_until[0] = FREE
-    p.run_units[0] = k.config[UNITS]
-    p.number[RUNS] = 1
+    if k.config[LOOKAHEAD] == SORTED:
+        for unit in range(k.config[UNITS]):
+            p.unit_sorted[unit] = FREE
     p.scalar[USAGE_SUM] = 0.0

@@ -78,7 +78,7 @@ def _draw(row, first, length, state, e) -> int:  # type: ignore[no-untyped-def]
     x ^= x >> np.uint64(7)
     x ^= x << np.uint64(17)
     state[e] = x
-    left = np.int64((x >> np.uint64(11)) % np.uint64(_count(row, first, first + length)))
+    left = np.int64((x >> np.uint64(32)) * np.uint64(_count(row, first, first + length)) >> np.uint64(32))
     last = first + length
     a = first
     while a + BLOCK <= last:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
+from weakref import WeakValueDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,18 +24,19 @@ from queuewise.envs.features import NUM_RUNNING, Layout
 from queuewise.envs.published import publish
 from queuewise.envs.settings import TaskSettings
 from queuewise.envs.stepping import CACHE_LINE, play
-from queuewise.envs.table import F32, F64, I32, I64, Frame, Output, Play
+from queuewise.envs.table import F32, F64, I32, I64, Frame, Output, Play, Task
 from queuewise.errors import InputError
 from queuewise.sim import state as engine
 from queuewise.sim.compilation import JIT_DISABLED
 from queuewise.sim.engine import schedule_of
 from queuewise.sim.schedule import NEVER, RUNNING, Schedule
-from queuewise.sim.state import Machine, State
+from queuewise.sim.state import Machine, State, World
 from queuewise.sim.tables import clone
 
 ALIGNMENT = 16  # bytes, of arrays
 HOT_BYTES = 512  # arrays up to this size are fetched ahead of each step
-Table = TypeVar("Table", Machine, State, Play)
+MOST_COMMON = 4096  # bytes of an array that is worth looking for among those of other windows
+Table = TypeVar("Table", World, Task)
 Bools = NDArray[np.bool_]
 
 
@@ -70,11 +73,14 @@ class Block:
         relative = np.concatenate(self.offsets)
         self.num_addresses = len(relative)
         self.bytes[: relative.nbytes] = relative.view(np.uint8)
+        lengths = [len(offsets) for offsets in self.offsets]
+        self.lists = 8 * np.cumsum([0, *lengths[:-1]])  # where in it the tables' lists of addresses begin
 
-    def load(self, memory: NDArray[np.uint8]) -> None:
-        """Copy the block into memory, with addresses that are right there."""
+    def load(self, memory: NDArray[np.uint8], home: int) -> None:
+        """Copy the block into memory that lies at `home`, with addresses that are right there."""
         memory[: len(self.bytes)] = self.bytes
-        memory[: 8 * self.num_addresses].view(np.int64)[:] += memory.ctypes.data
+        addresses = memory[: 8 * self.num_addresses].view(np.int64)
+        addresses += home
 
     def view(self, number: int, memory: NDArray[np.uint8]) -> Any:
         """Table `number` as arrays in `memory`, into which the block was loaded."""
@@ -84,11 +90,6 @@ class Block:
             np.ndarray(array.shape, array.dtype, memory.data, int(offset), array.strides)
             for array, offset in zip(arrays, offsets, strict=True)
         ))  # fmt: skip
-
-    def lists(self, home: int) -> list[int]:
-        """Addresses of the tables' lists of addresses in a block loaded at `home`."""
-        lengths = [len(offsets) for offsets in self.offsets]
-        return [home + 8 * sum(lengths[:number]) for number in range(len(lengths))]
 
 
 def _rounded(size: int) -> int:
@@ -107,17 +108,39 @@ class Template(NamedTuple):
     block: Block
     world: Any
     task: Any
+    shared: I64  # [2] addresses of the last two
 
 
 MACHINE, SPARE, STATE, PLAY = range(4)  # tables of an env's block
+BLOCK_LISTS, SHARED_LISTS = (
+    np.array([1, 2, 3, 5]),
+    np.array([0, 4]),
+)  # where in Frame.lists their addresses go, and those of the template's
+
+
+_COMMON: WeakValueDictionary[tuple[str, bytes], NDArray[Any]] = WeakValueDictionary()
+
+
+def _in_common(arrays: Table) -> Table:
+    """The same table, with small arrays that other windows have too (nodes, classes, settings) in one place: it stays in the caches."""
+
+    def find(array: Any) -> Any:
+        if array.base is not None or array.nbytes > MOST_COMMON:
+            return array
+        return _COMMON.setdefault((array.dtype.str, array.tobytes()), array)
+
+    return type(arrays)(*map(find, arrays))
 
 
 def make_template(episode: Episode) -> Template:
+    episode = replace(episode, world=_in_common(episode.world), task=_in_common(episode.task))
     for arrays in (episode.machine, episode.state):
         engine.handle(arrays)  # checks the types
     table.handle(episode.play)
     block = Block(episode.machine, clone(episode.machine), episode.state, episode.play, seldom=(SPARE,))
-    return Template(episode, block, engine.handle(episode.world), table.handle(episode.task))
+    world, task = engine.handle(episode.world), table.handle(episode.task)
+    shared = np.zeros(2, np.int64) if JIT_DISABLED else np.array([world.ctypes.data, task.ctypes.data])
+    return Template(episode, block, world, task, shared)
 
 
 class Batch:
@@ -144,9 +167,9 @@ class Batch:
         self._shown_at: F32 | None = None  # the buffer that observations were last written to
         self._frame = self._make_frame()
         self._call: Any = self._frame if JIT_DISABLED else table.handle(self._frame)
-        self._threads = max(1, min(threads or os.cpu_count() or 1, size))
+        self._publish: Any = None if layout.view == "tokens" else publish
+        self._threads = 1 if JIT_DISABLED else max(1, min(threads or os.cpu_count() or 1, size))
         self._crew: Crew | None = None
-        self._shares = [np.ascontiguousarray(share) for share in np.array_split(self._everyone, self._threads)]
 
     def _make_frame(self) -> Frame:
         lists: Any = [None] * (self.size * table.LISTS) if JIT_DISABLED else np.zeros(self.size * table.LISTS, np.int64)
@@ -174,21 +197,20 @@ class Batch:
         self._play(np.array(chosen, np.int64), True, True)
 
     def _load(self, e: int, template: Template) -> None:
-        block = template.block
+        block, frame = template.block, self._frame
         if len(self._memory[e]) < len(block.bytes):
             self._memory[e] = _aligned(len(block.bytes))
-        memory = self._memory[e]
-        block.load(memory)
+            frame.home[e] = self._memory[e].ctypes.data
+            frame.hot[0] = max(frame.hot[0], block.hot)
+        memory, home = self._memory[e], frame.home[e]
+        block.load(memory, home)
+        first = e * table.LISTS
         if JIT_DISABLED:
             tables = [template.world, *(block.view(number, memory) for number in range(3)), template.task, block.view(PLAY, memory)]
+            frame.lists[first : first + len(tables)] = tables
         else:
-            home = memory.ctypes.data
-            machine, spare, state, play_list = block.lists(home)
-            tables = [template.world.ctypes.data, machine, spare, state, template.task.ctypes.data, play_list]
-            self._frame.home[e] = home
-            self._frame.hot[0] = block.hot
-        first = e * table.LISTS
-        self._frame.lists[first : first + len(tables)] = tables
+            frame.lists[first + BLOCK_LISTS] = home + block.lists
+            frame.lists[first + SHARED_LISTS] = template.shared
         self._templates[e] = template
 
     def step(self, actions: NDArray[Any], out: F32 | None = None) -> int:
@@ -205,13 +227,13 @@ class Batch:
         if self._threads == 1:
             return self._play(self._everyone, False, fresh)
         if self._crew is None:
-            self._crew = Crew(self._threads)
-        return self._crew.total(self._play, self._shares, False, fresh)
+            self._crew = Crew(self._threads, self._call, self._everyone, play, self._publish)
+        return self._crew.step(fresh)
 
     def _play(self, envs: I64, begins: bool, fresh: bool) -> int:
         ended: int = play(self._call, envs, begins, fresh, self.size)
-        if self.layout.view != "tokens":
-            publish(self._call, envs)
+        if self._publish is not None:
+            self._publish(self._call, envs)
         return ended
 
     def _aim(self, observations: F32) -> bool:

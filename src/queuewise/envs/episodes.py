@@ -196,10 +196,10 @@ def lay_out_episode(workload: Workload, cluster: Cluster, settings: TaskSettings
         workload, estimate = workload.take(slice(0, 0)), estimate[:0]
     users = int(workload.user.max(initial=-1)) + 1
     task = _task(workload, cluster, settings, layout, estimate, world)
-    return Episode(workload, estimate, rules, world, task, machine, state, _play(world, layout, users))
+    return Episode(workload, estimate, rules, world, task, machine, state, _play(world, settings, layout, users))
 
 
-def _play(world: World, layout: Layout, users: int) -> Play:
+def _play(world: World, settings: TaskSettings, layout: Layout, users: int) -> Play:
     num_jobs, num_classes, num_nodes = (int(world.sizes[i]) for i in (engine.NUM_JOBS, engine.NUM_CLASSES, engine.NUM_NODES))
     pools = num_classes if layout.view == "rltune" else 1
     return Play(
@@ -214,8 +214,7 @@ def _play(world: World, layout: Layout, users: int) -> Play:
         node_until=np.full(num_nodes, table.FREE),
         node_load=np.zeros(num_nodes),
         unit_until=np.full(layout.units, table.FREE),
-        run_until=np.full(layout.units + 1, table.FREE),
-        run_units=np.zeros(layout.units + 1, np.int64),
+        unit_sorted=np.full(layout.units if settings.lookahead == "sorted" else 1, table.FREE),
         touched=np.zeros(num_nodes, np.int64),
         row_job=np.zeros(layout.window, np.int32),
         row_class=np.zeros(layout.window, np.int32),

@@ -37,12 +37,12 @@ NOTHING, WAIT_MEAN, JCT_MEAN, SLOWDOWN_MEAN, BOUNDED_SLOWDOWN_MEAN, UTILISATION_
 (HORIZON, TIME_SCALE, EPOCH, DECAY, ALL_GPU, ALL_CPU, ALL_MEM, CAPACITY, ALL_FLOPS, IDLE_WATTS, BASE_VALUE, FIRST_SUBMIT, NUM_LOADED,
  SCALE_SIZE) = range(14)  # fmt: skip
 # Play.number
-(WAITING, ON_MACHINE, ENDED, STEPS, ILLEGAL, GANG, TASKS_LEFT, OVER, BEGUN, FREE_STAMP, WITHOUT_GPU, RUNS, SHOWN, SHOWN_GANG, FITTING,
- STOPS, LISTED, NUMBER_SIZE) = range(18)  # fmt: skip
+(WAITING, ON_MACHINE, ENDED, STEPS, ILLEGAL, GANG, TASKS_LEFT, OVER, BEGUN, FREE_STAMP, WITHOUT_GPU, SHOWN, SHOWN_GANG, FITTING,
+ STOPS, LISTED, NUMBER_SIZE) = range(17)  # fmt: skip
 NOBODY = -1  # in GANG
 #   FREE_STAMP: stamp of the machine when FREE_GPU and the two after it were summed. WITHOUT_GPU: running jobs that hold no GPU.
-#   RUNS: entries of run_until. Of the last observation: SHOWN rows of the window, whether a gang was being placed,
-#   and how many of the jobs shown were FITTING. STOPS: preemptions and migrations. LISTED: entries of stop_job.
+#   Of the last observation: SHOWN rows of the window, whether a gang was being placed, and how many of
+#   the jobs shown were FITTING. STOPS: preemptions and migrations. LISTED: entries of stop_job.
 # Play.scalar
 (STEP_BEGAN, QUEUED_WORK, RUNNING_WORK, RUNNING_RATE, BUSY, FLOPS, WATTS, LOAD_SUM, LOAD_SQUARES, INVERSE, BOUNDED_INVERSE, SUBMIT_SUM,
  USAGE_SUM, IDLING, HELD, WAIT_SUM, JCT_SUM, SLOWDOWN_SUM, BOUNDED_SUM, BUSY_SECONDS, ELAPSED, RETURN, FREE_GPU, FREE_CPU, FREE_MEM,
@@ -100,8 +100,7 @@ class Play(NamedTuple):
     node_until: F64  # [N] latest expected end of what runs on the node, FREE
     node_load: F64  # [N] share of the main resource in use
     unit_until: F64  # [U]
-    run_until: F64  # [U+1] the distinct times of unit_until, ascending
-    run_units: I64  # [U+1] and how many units have them
+    unit_sorted: F64  # [U or 1] the times of unit_until, ascending, where the lookahead is sorted
     touched: I64  # [N] 1: more than time has changed on the node since it was shown
     row_job: I32  # [Q] the job whose features are in each row of the last observation
     row_class: I32  # [Q] its class

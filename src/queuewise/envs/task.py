@@ -30,7 +30,6 @@ from queuewise.envs.table import (
     OFF,
     ON_MACHINE,
     PER_GPU,
-    RUNS,
     SHOWN,
     SHOWN_GANG,
     SORTED,
@@ -297,12 +296,8 @@ def observe_lookahead(s: State, k: Task, p: Play, out: F32, at: int, fresh: bool
             out[at + u] = np.float32(min(max((p.unit_until[u] - now) * per_scale, 0.0), 1.0))
         return
     if mode == SORTED:
-        u = at
-        for run in range(p.number[RUNS]):
-            share = np.float32(min(max((p.run_until[run] - now) * per_scale, 0.0), 1.0))
-            for _ in range(p.run_units[run]):
-                out[u] = share
-                u += 1
+        for u in range(units):
+            out[at + u] = np.float32(min(max((p.unit_sorted[u] - now) * per_scale, 0.0), 1.0))
         return
     if mode == OFF and not fresh:
         return

@@ -86,18 +86,23 @@ class QueuewiseVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
         """Note how these episodes ended and put their envs at the beginning of new ones."""
         rows = self.batch.observations if out is None else out
         ended: list[int] = np.flatnonzero(over).tolist()
-        final_obs = np.full(self.num_envs, None, object)
-        metrics = np.full(self.num_envs, None, object)
+        final_obs = np.empty(self.num_envs, object)
         for e in ended:
             final_obs[e] = self._one(rows[e].copy())
-            if self._metrics and len(self.batch.episode(e).workload):
-                metrics[e] = all_metrics(measure(self.batch.schedule(e)))
-        tallies = dict(zip(TALLY, np.where(over, self.batch.tallies, 0.0), strict=True))
-        self.batch.begin(ended, [self.arena.draw(self._generators[e]) for e in ended], out)
-        final_info: dict[str, Any] = {"episode_tally": tallies, "_episode_tally": over}
+        tallies = np.zeros_like(self.batch.tallies)
+        tallies[:, ended] = self.batch.tallies[:, ended]
+        final_info: dict[str, Any] = {"episode_tally": dict(zip(TALLY, tallies, strict=True)), "_episode_tally": over}
         if self._metrics:
-            final_info |= {"metrics": metrics, "_metrics": over}
+            final_info |= {"metrics": self._final_metrics(ended), "_metrics": over}
+        self.batch.begin(ended, [self.arena.draw(self._generators[e]) for e in ended], out)
         return {"final_obs": final_obs, "_final_obs": over, "final_info": final_info, "_final_info": over}
+
+    def _final_metrics(self, ended: list[int]) -> NDArray[np.object_]:
+        metrics = np.empty(self.num_envs, object)
+        for e in ended:
+            if len(self.batch.episode(e).workload):
+                metrics[e] = all_metrics(measure(self.batch.schedule(e)))
+        return metrics
 
     def _one(self, row: F32) -> Any:
         return row if self._flat else self.arena.layout.parts(row)

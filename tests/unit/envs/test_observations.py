@@ -279,7 +279,7 @@ def test_a_buffer_of_the_callers_receives_the_observations() -> None:
         if out is not None:
             assert np.shares_memory(observation, buffer)
     with pytest.raises(InputError, match="buffer"):
-        others.step(actions, out=np.zeros((3, 5), np.float32))
+        others.step(others.legal_actions(), out=np.zeros((3, 5), np.float32))
 
 
 @pytest.mark.parametrize(
