@@ -40,13 +40,15 @@ NETWORKS, LOOKAHEADS = ("mlp", "attn"), ("off", "per_gpu", "sorted", "cdf")
 Row = dict[str, Any]
 
 
-def trained(runs: Path, name: str, seeds: Sequence[int], config: str, **changes: Any) -> tuple[TrainSettings, Path]:
+def trained(
+    runs: Path, name: str, seeds: Sequence[int], config: str, *, init_from: Path | None = None, **changes: Any
+) -> tuple[TrainSettings, Path]:
     """A finished run, trained now unless it was before."""
     settings, run = layered(file=HERE / "learning" / f"{config}.toml", **changes), runs / name
     if not (run / LAST_FILE).exists():
         with Display(settings) as display:
             display.note(f"{name}: {settings.frames:,} frames, seeds {', '.join(map(str, seeds))}")
-            train(settings, seeds, run, display, resume=(run / CONFIG).exists())
+            train(settings, seeds, run, display, resume=(run / CONFIG).exists(), init_from=init_from)
     return settings, run
 
 
@@ -112,10 +114,12 @@ def bursty(runs: Path) -> list[Row]:
 
 
 def hosts(runs: Path) -> list[Row]:
-    """Trained on 50 hosts; on 500 as it is."""
-    settings, run = trained(runs, "hosts", [0], "hosts")
-    larger = settings.model_copy(update={"cluster": "farm500", "jobs": 10 * settings.jobs, "report_windows": 6})
-    return [judged(settings, run, [0]) | course(run, [0]), judged(larger, run, [0])]
+    """Trained on 10 and then on 50 hosts; on 500 as it is."""
+    lesson, first = trained(runs, "hosts10", [0], "hosts10")
+    settings, run = trained(runs, "hosts", [0], "hosts", init_from=first)
+    larger = settings.model_copy(update={"cluster": "farm500", "jobs": 10 * settings.jobs, "report_windows": 10})
+    before = {"lesson": {"cluster": lesson.cluster, "frames": lesson.frames} | course(first, [0])}
+    return [judged(settings, run, [0]) | course(run, [0]) | before, judged(larger, run, [0])]
 
 
 def hetero(runs: Path) -> list[Row]:

@@ -56,9 +56,9 @@ def bursty(results: Results) -> str:
 
 
 def hosts(results: Results) -> str:
-    parts = []
-    for row in results["hosts"]["runs"]:
-        parts.append(f"On `{row['cluster']}`:\n\n{versus(row, 'model:0')}{facts(row)}")
+    parts = [f"On `{row['cluster']}`:\n\n{versus(row, 'model:0')}{facts(row)}" for row in results["hosts"]["runs"]]
+    lesson = results["hosts"]["runs"][0]["lesson"]
+    parts.append(f"The lesson on ten hosts before: {lesson['frames']:,} frames in {lesson['training_s'] / 60:.1f} minutes.")
     return "\n\n".join(parts)
 
 

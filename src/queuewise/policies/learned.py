@@ -163,13 +163,14 @@ def _hosts(p: Pass, parts: Parts) -> tuple[Array, Array]:
     ops, current = p.ops, p.model.layout.job_features.index("current")
     being_placed = ops.is_positive(ops.cut(parts.jobs, current, current + 1))  # one job, or none while all wait
     placed = ops.total(parts.jobs * being_placed, 1)
-    job = ops.relu(p.linear("job", ops.concat([placed, p.summary(parts)], 1)))
-    hosts = p.linear("host", parts.hosts)
+    state = p.summary(parts)
+    job = ops.relu(p.linear("job", ops.concat([placed, state], 1) * p.weight("network.steady")))
+    hosts = p.linear("host", parts.hosts) * p.linear("gain", parts.hosts)
     found = p.attend(job, ops.relu(hosts), ops.cut(parts.hosts, 0, 1), lambda x: x)
     context = job + p.linear("found", found)
     hidden = ops.relu(ops.of_host(hosts) + ops.of_state(context))
     seen = ops.relu(context)
-    return ops.spread(p.layers("score", hidden), p.layers("wait", seen)), p.layers("value", seen)
+    return ops.spread(p.layers("score", hidden), p.layers("wait", seen)), p.layers("value", ops.concat([seen, state], 1))
 
 
 def _joint(p: Pass, parts: Parts) -> tuple[Array, Array]:

@@ -22,7 +22,7 @@ from torch.nn import functional
 
 from queuewise.agents.settings import NetworkSettings
 from queuewise.agents.spec import Spec
-from queuewise.envs.features import NUM_GLOBAL
+from queuewise.envs.features import GLOBAL, NUM_GLOBAL
 
 ILLEGAL = -1e9
 LOOKAHEAD_BINS = 8  # the lookahead is shown to token networks as so many means
@@ -100,6 +100,12 @@ SMALL = 0.01  # gain of layers that give scores: a new policy is nearly uniform
 
 def summary_size(spec: Spec) -> int:
     return NUM_GLOBAL + LOOKAHEAD_BINS + 2 * len(spec.layout.job_features) + 2 * len(spec.layout.host_features)
+
+
+def summary_names(spec: Spec) -> tuple[str, ...]:
+    """The feature that each number of the summary tells of."""
+    bins = ("lookahead",) * LOOKAHEAD_BINS
+    return (*GLOBAL, *bins, *spec.layout.job_features * 2, *spec.layout.host_features * 2)
 
 
 def summarise(parts: Parts) -> Tensor:

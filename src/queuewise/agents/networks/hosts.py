@@ -1,49 +1,61 @@
 """`hosts`: scores every host that can take tasks of the job being placed. Host encoder, job encoder, and attention of the job over all
-hosts; sizes do not depend on the number of hosts, so that weights trained on 50 decide for 500."""
+hosts; sizes do not depend on the number of hosts, so that weights trained on 50 decide for 500. For the same reason scores do not see
+what counts jobs or is measured against the whole cluster (`COUNTED`): in a cluster ten times as large and as full, those features look
+like nothing seen before. The value sees everything. A host's encoding is a product of two linear layers, because what is free of a host
+is its size times a share."""
 
 from __future__ import annotations
 
 import math
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from queuewise.agents.networks.base import SMALL, Feedforward, Network, linear, spread, summarise, summary_size
+from queuewise.agents.networks.base import SMALL, Feedforward, Network, linear, spread, summarise, summary_names
 from queuewise.agents.settings import NetworkSettings
 from queuewise.agents.spec import Spec
 from queuewise.errors import InputError
 
+COUNTED = frozenset({"queue_length", "beyond_window", "running", "size", "ways", "share_of_free"})
+
 
 class Hosts(Network):
     problems = frozenset({"host"})
+    steady: Tensor  # [I] 1 for inputs of the job encoder that mean the same in a cluster of any size, otherwise 0
 
     def __init__(self, spec: Spec, settings: NetworkSettings, outputs: int = 1) -> None:
         super().__init__(spec, settings, outputs)
-        width, state = settings.width, summary_size(spec)
+        width, state = settings.width, summary_names(spec)
         if width % settings.heads:
             raise InputError(
                 f"{settings.heads} heads do not divide a width of {width}", hint="give network.heads that divides network.width"
             )
         self.current = spec.layout.job_features.index("current")
-        self.job = linear(len(spec.layout.job_features) + state, width)
+        inputs = (*spec.layout.job_features, *state)
+        self.register_buffer("steady", torch.tensor([float(name not in COUNTED) for name in inputs]))
+        self.job = linear(len(inputs), width)
         self.host = linear(len(spec.layout.host_features), width)
+        self.gain = linear(len(spec.layout.host_features), width, 1.0)
+        nn.init.ones_(self.gain.bias)
         self.query = linear(width, width, 1.0, bias=False)
         self.key_value = linear(width, 2 * width, 1.0, bias=False)
         self.found = linear(width, width, bias=False)
         self.score = Feedforward([*[width] * settings.depth, outputs], gain=SMALL)
         self.wait = Feedforward([width, width, outputs], gain=SMALL)
-        self.value = Feedforward([width, *[width] * settings.depth, outputs])
+        self.value = Feedforward([width + len(state), *[width] * settings.depth, outputs])
 
     def forward(self, observations: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
         parts = self.parts(observations)
         rows, columns = mask[:, :-1].nonzero(as_tuple=True)
         being_placed = parts.jobs[:, :, self.current : self.current + 1] > 0  # one job, or none while all wait
         placed = (parts.jobs * being_placed).sum(1)
-        job = self.job(torch.cat([placed, summarise(parts)], dim=1)).relu()
-        hosts = self.host(parts.hosts)
+        state = summarise(parts)
+        job = self.job(torch.cat([placed, state], dim=1) * self.steady).relu()
+        hosts = self.host(parts.hosts) * self.gain(parts.hosts)
         context = job + self.found(self._look(job, hosts.relu(), parts.hosts[:, :, 0] == 0))
         hidden = (hosts[rows, columns] + context[rows]).relu()
-        return spread(self.score(hidden), rows, columns, self.wait(context.relu()), mask), self.value(context.relu())
+        seen = context.relu()
+        return spread(self.score(hidden), rows, columns, self.wait(seen), mask), self.value(torch.cat([seen, state], dim=1))
 
     def _look(self, job: Tensor, hosts: Tensor, unused: Tensor) -> Tensor:
         """[B, width] what the job finds among the hosts: a weighted mean, so that twice as many hosts of each sort change nothing."""
