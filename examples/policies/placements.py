@@ -20,3 +20,8 @@ def tightest(node, job):
 def fast_for_wide(node, job):
     """Gangs to fast GPUs, single tasks to slow ones; of equals the tightest."""
     return (-node.speed if job.num_tasks > 1 else node.speed) * 1000.0 + node.free_gpus
+
+
+def by_memory(node):
+    """Best fit by memory, for hosts that run out of it before they run out of cores."""
+    return node.free_mem_mib
