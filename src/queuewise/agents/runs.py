@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,3 +18,15 @@ def read_config(run: Path) -> tuple[dict[str, Any], list[int]]:
     if data.get("command") != "train":
         raise InputError("was not written by queuewise train", where=str(run), hint="give the folder of a training run")
     return data["settings"], data["seeds"]
+
+
+def check_contents(run: Path, contents: Mapping[str, str]) -> None:
+    """Refuse to go on with other jobs or another cluster than the run began with; `contents` are their fingerprints now."""
+    before = parse_toml(run / CONFIG).get("contents", {})
+    changed = [what for what, digest in contents.items() if before.get(what, digest) != digest]
+    if changed:
+        raise InputError(
+            f"cannot go on: the {' and the '.join(changed)} changed since the run began",
+            where=str(run),
+            hint="bring the former back, or begin a new run with another --out (--init-from takes over the weights)",
+        )

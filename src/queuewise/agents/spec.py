@@ -19,6 +19,13 @@ class Spec:
     problem: str  # job, host or joint
     layout: Layout
 
+    def __post_init__(self) -> None:
+        if self.layout.stops:
+            raise InputError(
+                f"networks start jobs and stop none: this task offers {self.layout.stops} running jobs to preempt or migrate",
+                hint="leave out stops to train on it",
+            )
+
     @property
     def num_actions(self) -> int:
         choices = {"job": self.layout.window, "host": self.layout.hosts, "joint": self.layout.window * self.layout.hosts}

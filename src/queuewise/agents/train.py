@@ -21,13 +21,14 @@ from queuewise.agents.judging import judge_policy
 from queuewise.agents.learner import Diverged, Learner, load_module, make_learner
 from queuewise.agents.models import load_model
 from queuewise.agents.recording import Recorder
-from queuewise.agents.runs import CONFIG
+from queuewise.agents.runs import CONFIG, check_contents
 from queuewise.agents.scaling import read_scaling
 from queuewise.agents.settings import TrainSettings
 from queuewise.agents.spec import Spec
 from queuewise.config import to_toml
 from queuewise.errors import InputError
 from queuewise.evaluation.experiment import Cell, Experiment, Result, judge, run_experiment
+from queuewise.evaluation.identity import digest_cluster, digest_workload
 from queuewise.evaluation.runfolder import to_json, write_cluster
 from queuewise.evaluation.scores import Score, parse_score
 from queuewise.policies import simulate
@@ -87,7 +88,11 @@ def train(
         raise InputError("holds a run already", where=str(run), hint="add --resume to go on with it, or give another --out")
     start_run(run)
     grounds = make_grounds(settings, watcher.note)
-    write_text(run / CONFIG, to_toml({"command": "train", "seeds": list(seeds), "settings": settings.model_dump(mode="json")}))
+    contents = {"workload": digest_workload(grounds.workload), "cluster": digest_cluster(grounds.cluster)}
+    if resume:
+        check_contents(run, contents)
+    facts = {"command": "train", "seeds": list(seeds), "contents": contents, "settings": settings.model_dump(mode="json")}
+    write_text(run / CONFIG, to_toml(facts))
     write_cluster(run, grounds.cluster)
     score = parse_score(settings.score)
     examiner = Examiner(grounds, score)

@@ -13,7 +13,7 @@ from queuewise.agents.settings import NetworkSettings
 from queuewise.agents.spec import Spec
 from queuewise.agents.stage import Stage
 from queuewise.agents.warmup import play_by_chance
-from queuewise.envs.features import NUM_GLOBAL, Layout
+from queuewise.envs.features import GLOBAL, NUM_GLOBAL, Layout
 from queuewise.errors import InputError
 
 PAIRS = [(name, problem) for name in NETWORKS for problem in sorted(network_class(name).problems)]
@@ -70,7 +70,11 @@ def test_permuting_jobs_and_hosts_permutes_the_scores(name: str, problem: str) -
     spec, rows, masks = played(problem)
     network = network_for(name, spec)
     window, hosts = spec.layout.window, spec.layout.hosts
-    jobs, places = torch.randperm(window), torch.arange(hosts).flip(0)
+    queued = torch.from_numpy((spec.layout.parts(rows.numpy())["jobs"][:, :, 0] > 0).sum(1))
+    longest = int(queued.max())
+    assert longest > 2
+    rows, masks = rows[queued == longest], masks[queued == longest]  # jobs fill the slots from the first on, permuted or not
+    jobs, places = torch.cat([torch.arange(longest).flip(0), torch.arange(longest, window)]), torch.arange(hosts).flip(0)
     scores, values = network.policy(rows, masks)
     order = {
         "job": jobs,
@@ -141,3 +145,23 @@ def test_heads_divide_the_width() -> None:
 def test_unknown_network() -> None:
     with pytest.raises(InputError, match="did you mean 'kernel'"):
         build_network("kernl", Spec("job", Layout(4, 2, 8)), SIZES, seed=0)
+
+
+def test_tasks_with_stops_are_refused() -> None:
+    """Their actions come after the window's and would be taken for the wait."""
+    with pytest.raises(InputError, match="networks start jobs and stop none: this task offers 2"):
+        Spec("job", Layout(window=4, hosts=2, units=4, stops=2))
+
+
+def test_scores_of_hosts_see_nothing_that_counts_the_cluster() -> None:
+    """Counting features change the value, and no score."""
+    spec = Spec("host", Layout(window=3, hosts=4, units=1))
+    network = build_network("hosts", spec, NetworkSettings(width=8), seed=1)
+    rows, masks = torch.rand(5, spec.observation_size), torch.ones(5, spec.num_actions, dtype=torch.bool)
+    for name, part in (("running", "global"), ("queue_length", "global"), ("size", "jobs"), ("ways", "jobs")):
+        changed = rows.clone().numpy()
+        names = {"global": GLOBAL, "jobs": spec.layout.job_features}[part]
+        spec.layout.parts(changed)[part][..., names.index(name)] += 0.5
+        (scores, values), (other_scores, other_values) = network(rows, masks), network(torch.from_numpy(changed), masks)
+        assert torch.equal(scores, other_scores), name
+        assert not torch.equal(values, other_values), name

@@ -123,6 +123,22 @@ def test_a_killed_run_resumes_to_the_same_weights(tmp_path: Path) -> None:
     assert json.loads(straight.stdout)["frames"] == 2560
 
 
+def test_a_run_does_not_go_on_with_another_log(tmp_path: Path) -> None:
+    log = tmp_path / "log.swf"
+    lines = [f"{n} {60 * n} -1 {60 + n % 7} 1 -1 -1 1 {100 + n % 5} -1 1 1 1 1 1 1 -1 -1" for n in range(1, 201)]
+    log.write_text("\n".join(lines))
+    changes: dict[str, Any] = {"workload": str(log), "cluster": "flat:4", "baselines": ("fcfs",), "checkpoint_every": 1}
+    run_small(tmp_path / "a", frames=64, **changes)
+    run_small(tmp_path / "a", frames=128, resume=True, **changes)
+    log.write_text("\n".join([*lines[:-1], lines[-1].replace(" 1 -1 -1 1 ", " 2 -1 -1 2 ")]))
+    with pytest.raises(InputError, match="the workload changed since the run began"):
+        run_small(tmp_path / "a", frames=192, resume=True, **changes)
+    log.write_text("\n".join(lines))
+    with pytest.raises(InputError, match="the cluster changed since the run began"):
+        run_small(tmp_path / "a", frames=192, resume=True, **changes | {"cluster": "flat:5"})
+    run_small(tmp_path / "a", frames=192, resume=True, **changes)
+
+
 def test_files_that_cannot_be_used(tmp_path: Path) -> None:
     run_small(tmp_path / "a", frames=64)
     model = tmp_path / "a" / "best.safetensors"
