@@ -129,14 +129,14 @@ def test_a_run_does_not_go_on_with_another_log(tmp_path: Path) -> None:
     log.write_text("\n".join(lines))
     changes: dict[str, Any] = {"workload": str(log), "cluster": "flat:4", "baselines": ("fcfs",), "checkpoint_every": 1}
     run_small(tmp_path / "a", frames=64, **changes)
-    run_small(tmp_path / "a", frames=128, resume=True, **changes)
+    (tmp_path / "a" / "summary.json").unlink()  # as if it had been killed
     log.write_text("\n".join([*lines[:-1], lines[-1].replace(" 1 -1 -1 1 ", " 2 -1 -1 2 ")]))
     with pytest.raises(InputError, match="the workload changed since the run began"):
         run_small(tmp_path / "a", frames=192, resume=True, **changes)
     log.write_text("\n".join(lines))
     with pytest.raises(InputError, match="the cluster changed since the run began"):
         run_small(tmp_path / "a", frames=192, resume=True, **changes | {"cluster": "flat:5"})
-    run_small(tmp_path / "a", frames=192, resume=True, **changes)
+    assert run_small(tmp_path / "a", frames=192, resume=True, **changes).frames == 192
 
 
 def test_files_that_cannot_be_used(tmp_path: Path) -> None:
