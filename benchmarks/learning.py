@@ -52,17 +52,28 @@ def trained(
     return settings, run
 
 
-def model_of(run: Path, seed: int, grounds: Grounds) -> Model:
-    return load_model(run / f"seed-{seed}" / "best.safetensors", Spec(grounds.settings.env, grounds.arena.layout))
+Chosen = Callable[[Path, int], Path]  # the file of a seed's model
 
 
-def judged(settings: TrainSettings, run: Path, seeds: Sequence[int]) -> Row:
-    """The best model of every seed on REPORT, beside the baselines: [windows] scores by policy."""
+def best_on_val(run: Path, seed: int) -> Path:
+    return run / f"seed-{seed}" / "best.safetensors"
+
+
+def at_the_end(run: Path, seed: int) -> Path:
+    return max((run / f"seed-{seed}" / "checkpoints").glob("*.safetensors"))
+
+
+def model_of(file: Path, grounds: Grounds) -> Model:
+    return load_model(file, Spec(grounds.settings.env, grounds.arena.layout))
+
+
+def judged(settings: TrainSettings, run: Path, seeds: Sequence[int], chosen: Chosen = best_on_val) -> Row:
+    """A model of every seed on REPORT, beside the baselines: [windows] scores by policy."""
     grounds, score = make_grounds(settings), parse_score(settings.score)
     experiment = grounds.experiment("report")
     cells = baseline_cells(experiment, settings.baselines)
     for seed in seeds:
-        model = model_of(run, seed, grounds)
+        model = model_of(chosen(run, seed), grounds)
         cells += judge_policy(model.act, model.scaling, grounds, experiment, f"model:{seed}")
     result = judge(cells, score)
     facts = {"workload": settings.workload, "workload_args": settings.workload_args, "cluster": settings.cluster, "score": settings.score}
@@ -83,10 +94,16 @@ def course(run: Path, seeds: Sequence[int]) -> Row:
     }
 
 
-def mean_returns(settings: TrainSettings, run: Path, seeds: Sequence[int]) -> dict[int, float]:
+def mean_returns(settings: TrainSettings, run: Path, seeds: Sequence[int], chosen: Chosen) -> dict[int, float]:
     """Mean reward of an episode on REPORT, in the task as it was trained."""
     grounds = make_grounds(settings)
-    return {seed: _mean_return(model_of(run, seed, grounds), grounds) for seed in seeds}
+    return {seed: _mean_return(model_of(chosen(run, seed), grounds), grounds) for seed in seeds}
+
+
+def training_returns(run: Path, seeds: Sequence[int]) -> dict[int, tuple[float, float]]:
+    """Mean reward of an episode while exploring, in the first and in the last five iterations in which any ended."""
+    met = {seed: [row["episode/return"] for row in read_rows(run / f"seed-{seed}") if "episode/return" in row] for seed in seeds}
+    return {seed: (sum(values[:5]) / 5, sum(values[-5:]) / 5) for seed, values in met.items()}
 
 
 @torch.inference_mode()
@@ -131,13 +148,15 @@ def hetero(runs: Path) -> list[Row]:
 
 
 def ablation(runs: Path) -> list[Row]:
+    """Models are those at the end of training: the best on VAL would be the best by jct, which is not what this reward pays for."""
     rows, seeds = [], [0, 1, 2, 3, 4]
     for net in NETWORKS:
         for lookahead in LOOKAHEADS:
             task = {"preset": "gpu-optimizer", "lookahead": lookahead}
             settings, run = trained(runs, f"ablation-{net}-{lookahead}", seeds, "ablation", net=net, task=task)
-            row = judged(settings, run, seeds) | course(run, seeds)
-            rows.append(row | {"lookahead": lookahead, "returns": mean_returns(settings, run, seeds)})
+            row = judged(settings, run, seeds, at_the_end) | course(run, seeds) | {"lookahead": lookahead}
+            returns = {"returns": mean_returns(settings, run, seeds, at_the_end), "training_returns": training_returns(run, seeds)}
+            rows.append(row | returns)
     return rows
 
 

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from itertools import combinations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from render_performance import FIGURES, REPOSITORY, RESULTS, Results, Row, fill, table
 
 from queuewise.evaluation.compare import paired_difference
@@ -20,6 +22,8 @@ from queuewise.report.figures import write_figures
 from queuewise.runs import write_text
 
 PAGE = REPOSITORY / "docs" / "results.md"
+STUDENT = {4: 2.776, 32: 2.037}  # 97.5 % quantiles of Student's distribution, by degrees of freedom
+Values = NDArray[np.float64]
 PUBLISHED = {  # return on its REPORT seeds, one training seed each (gpu-optimizer's README)
     "mlp": {"off": 0.525, "per_gpu": 0.286, "sorted": 0.613, "cdf": 0.342},
     "attn": {"off": 0.577, "per_gpu": 0.589, "sorted": 0.555, "cdf": 0.615},
@@ -101,28 +105,44 @@ def _best_of(runs: Sequence[Row]) -> str:
 
 
 def ablation(results: Results) -> str:
-    rows = []
-    for row in results["ablation"]["runs"]:
+    rows, runs = [], results["ablation"]["runs"]
+    for row in runs:
         returns = np.array(list(row["returns"].values()))
         scores = np.array([np.mean(values) for values in models(row).values()])
-        spread = f"{returns.min():.3f} … {returns.max():.3f}"
-        cells = [f"`{row['net']}`", f"`{row['lookahead']}`", f"{returns.mean():.3f}", f"{returns.std(ddof=1):.3f}", spread]
-        rows.append([*cells, f"{scores.mean():,.0f}", f"{scores.std(ddof=1):,.0f}", f"{PUBLISHED[row['net']][row['lookahead']]:.3f}"])
-    columns = ["network", "lookahead", "mean return", "deviation", "least … greatest seed", "mean jct, s", "deviation", "published return"]
-    return table(columns, rows, left=2) + "\n\n" + _noise(results["ablation"]["runs"])
+        first, last = np.mean(list(row["training_returns"].values()), axis=0)
+        own = [f"{returns.mean():.3f}", _over_seeds(returns, ".3f"), f"{returns.min():.3f} … {returns.max():.3f}"]
+        cells = [*own, f"{PUBLISHED[row['net']][row['lookahead']]:.3f}", f"{first:.3f} → {last:.3f}"]
+        rows.append([f"`{row['net']}`", f"`{row['lookahead']}`", *cells, f"{scores.mean():,.0f}", _over_seeds(scores, ",.0f")])
+    columns = ["network", "lookahead", "mean return", "95 % interval over seeds", "least … greatest seed", "published return"]
+    columns += ["return while learning, beginning → end", "mean jct, s", "95 % interval over seeds"]
+    heuristics = {policy: np.mean(values) for policy, values in runs[0]["per_window"].items() if not policy.startswith("model:")}
+    beside = ", ".join(f"`{policy}` {value:,.0f}" for policy, value in sorted(heuristics.items(), key=lambda item: float(item[1])))
+    return f"{table(columns, rows, left=2)}\n\nMean jct of heuristics on the same windows: {beside}.\n\n{_noise(runs)}"
+
+
+def _over_seeds(values: Values, form: str) -> str:
+    """Student's interval of the mean over seeds."""
+    half = STUDENT[len(values) - 1] * float(values.std(ddof=1)) / np.sqrt(len(values))
+    return f"{format(values.mean() - half, form)} … {format(values.mean() + half, form)}"
 
 
 def _noise(runs: Sequence[Row]) -> str:
-    """How far seeds differ, and which of the published differences that explains."""
-    pooled = float(np.sqrt(np.mean([np.var(list(row["returns"].values()), ddof=1) for row in runs])))
-    limit = 1.96 * np.sqrt(2.0) * pooled
-    flat = sorted((value, f"{net} {mode}") for net, modes in PUBLISHED.items() for mode, value in modes.items())
-    within = [f"{a[1]}–{b[1]}" for i, a in enumerate(flat) for b in flat[i + 1 :] if b[0] - a[0] < limit]
-    pairs = len(flat) * (len(flat) - 1) // 2
+    """How far seeds differ, and which differences that explains: of the published figures, and of ours."""
+    returns = {f"{row['net']} {row['lookahead']}": np.array(list(row["returns"].values())) for row in runs}
+    seeds = len(next(iter(returns.values())))
+    pooled = float(np.sqrt(np.mean([values.var(ddof=1) for values in returns.values()])))
+    single = 1.96 * np.sqrt(2.0) * pooled
+    of_means = STUDENT[len(returns) * (seeds - 1)] * pooled * np.sqrt(2.0 / seeds)
+    published = {f"{net} {mode}": value for net, modes in PUBLISHED.items() for mode, value in modes.items()}
+    pairs = list(combinations(sorted(published, key=lambda name: published[name]), 2))
+    beyond = [f"{a} – {b}" for a, b in pairs if published[b] - published[a] >= single]
+    apart = [f"{a} – {b}" for a, b in pairs if a.split()[0] == b.split()[0] and abs(returns[a].mean() - returns[b].mean()) >= of_means]
     return (
-        f"Two runs that differ in nothing but the seed differ by {limit:.3f} or less in 95 of 100 cases (1.96 √2 × {pooled:.3f}, the "
-        f"pooled deviation over seeds). Of the {pairs} differences between the {len(flat)} published figures, {len(within)} are smaller "
-        f"than that: {', '.join(within) or 'none'}."
+        f"Two runs that differ in nothing but the seed differ by {single:.3f} or less in 95 of 100 cases (1.96 √2 × {pooled:.3f}, the "
+        f"pooled deviation over seeds). Of the {len(pairs)} differences between the {len(published)} published figures, which are of one "
+        f"seed each, {len(pairs) - len(beyond)} are smaller than that and so within noise; larger are: {', '.join(beyond) or 'none'}. "
+        f"Between our means of {seeds} seeds, lookaheads of one network differ by more than noise ({of_means:.3f}) in: "
+        f"{', '.join(apart) or 'no pair'}."
     )
 
 
