@@ -1,4 +1,4 @@
-"""Schedules with preemption, outages, sleeping nodes, a power cap and reservations, worked out by hand from the normative page.
+"""Schedules with preemption, outages, sleep, a power cap, reservations and elastic jobs, worked out by hand from the normative page.
 
 The reference and the engine are both held to them. A schedule is the list of all runs, sorted: (job, start, end, nodes).
 """
@@ -269,4 +269,32 @@ RESERVED = [
              [(0, 0, 15, (0,)), (1, 15, 17, (0,))], ANNS, estimate=(9, 2)),
 ]  # fmt: skip
 
-HAND_CASES = [*SRTF, *SERVICE, *URGENCY, *MIGRATION, *OUTAGES, *SLEEP, *CAP, *RESERVED]
+
+def elastic(workload: Workload, *sizes: tuple[int, int], curve: str = "linear") -> Workload:
+    """With ranges of tasks for the first jobs; the others are as they were."""
+    least, most = workload.num_tasks.copy(), workload.num_tasks.copy()
+    for j, (fewest, greatest) in enumerate(sizes):
+        least[j], most[j] = fewest, greatest
+    return workload.replace(min_tasks=least, max_tasks=most, scalings=(curve,))
+
+
+ELASTIC = [
+    # Alone on four GPUs the job has four tasks: 10 s × 1 / 2 by the square root. Job 1 finds nothing free before 5.
+    HandCase("greatest size", "fcfs", gpu_nodes(4), elastic(tasks((0, 10, 1), (1, 3, 1)), (1, 4), curve="power:0.5"),
+             [(0, 0, 5, (0,)), (1, 5, 8, (0,))]),
+    # One of three GPUs is left for job 1, submitted with two tasks: it takes twice as long.
+    HandCase("as many as fit", "fcfs", gpu_nodes(3), elastic(tasks((0, 6, 2), (0, 4, 2)), (2, 2), (1, 3)),
+             [(0, 0, 6, (0,)), (1, 0, 8, (0,))]),
+    # The head (4 GPUs) waits for 10. Job 2 has one task and would end at 2 + 9; job 3 likewise ends at 10 and passes.
+    HandCase("easy by the size that fits", "fcfs+easy", gpu_nodes(4),
+             elastic(tasks((0, 10, 3), (1, 5, 4), (2, 9, 1), (2, 4, 2)), (3, 3), (4, 4), (1, 2), (1, 2)),
+             [(0, 0, 10, (0,)), (1, 10, 15, (0,)), (2, 15, 19.5, (0,)), (3, 2, 10, (0,))]),
+    # Node 0 fails at 4. Three tasks have done 12 of 18 task-seconds, but saved nothing: two tasks do it all again.
+    HandCase("another size after a failure", "fcfs", gpu_nodes(1, 2), elastic(tasks((0, 18, 1)), (1, 3)),
+             [(0, 0, 4, (0, 1)), (0, 4, 13, (1,))], outages((0, 4, 50, "fail"))),
+    # With a checkpoint every second 4 × 3 = 12 are kept, and the last 6 take 3 s.
+    HandCase("work carried to another size", "fcfs", gpu_nodes(1, 2), elastic(tasks((0, 18, 1)), (1, 3)),
+             [(0, 0, 4, (0, 1)), (0, 4, 7, (1,))], outages((0, 4, 50, "fail"), preemption=Preemption(checkpoint_every_s=1))),
+]  # fmt: skip
+
+HAND_CASES = [*SRTF, *SERVICE, *URGENCY, *MIGRATION, *OUTAGES, *SLEEP, *CAP, *RESERVED, *ELASTIC]

@@ -279,3 +279,17 @@ def reserved_cases(draw: st.DrawFn, *, max_jobs: int = 20) -> tuple[Case, Condit
     case = draw(owned(case))
     held = draw(reservations(case.cluster.num_nodes, float(case.workload.submit[0])))
     return case, troubles.model_copy(update={"reservations": held, "fairness": BELOW_BLUE})
+
+
+SCALINGS = ("linear", "amdahl:0.2", "power:0.5", "table:1=1,2=1.5,4=2,9=2.25")
+
+
+@st.composite
+def elastic(draw: st.DrawFn, case: Case) -> Case:
+    """The same jobs, most of which may have fewer or more tasks."""
+    num, tasks = len(case.workload), case.workload.num_tasks
+    fewer, more = column(draw, num, (0, 0, 1, 2, 5), np.int32), column(draw, num, (0, 0, 1, 2, 4), np.int32)
+    workload = case.workload.replace(
+        min_tasks=np.maximum(tasks - fewer, 1), max_tasks=tasks + more, scaling=column(draw, num, (0, 1, 2, 3), np.int32), scalings=SCALINGS
+    )
+    return dataclasses.replace(case, workload=workload)

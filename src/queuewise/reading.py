@@ -7,7 +7,7 @@ nothing heavy at its head.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated
 
 import tyro
@@ -36,12 +36,18 @@ class Reading:
     """SWF: model the memory that jobs asked for."""
     partitions: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Tie jobs to the partition or queue that the log names; the cluster must have it."""
+    elastic: Annotated[str | None, tyro.conf.arg(metavar="SHARE,LEAST-MOST,CURVE")] = None
+    """Let a share of the jobs be elastic, e.g. 0.3,0.5-2,amdahl:0.05: 30 % may start with half to twice their tasks
+    (curves: linear, amdahl:SERIAL, power:EXPONENT, table:TASKS=SPEED,…)."""
 
     def load(self, workload: str, jobs: int | None, seed: int) -> Loaded:
         """Read the log, or draw from the model of that name."""
         from queuewise.workload import load_workload
+        from queuewise.workload.transform import make_elastic, parse_elastic
 
-        return load_workload(workload, format=self.format, jobs=jobs, seed=seed, tables=self.tables, options=self._options())
+        elastic = parse_elastic(self.elastic) if self.elastic is not None else None  # a mistake is told before a long log is read
+        loaded = load_workload(workload, format=self.format, jobs=jobs, seed=seed, tables=self.tables, options=self._options())
+        return replace(loaded, workload=make_elastic(loaded.workload, *elastic, seed)) if elastic is not None else loaded
 
     def load_with_cluster(self, workload: str, cluster: str | None, jobs: int | None, seed: int, tell: Tell) -> tuple[Loaded, Cluster]:
         """The jobs, and the named cluster or that of the log; `tell` hears what the reader skipped and filled in."""

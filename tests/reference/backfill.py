@@ -35,13 +35,14 @@ def start_again_and_again(sim: Simulation, candidates: list[Job], may_start: Cal
     """Start the first candidate that fits and may start, and begin anew at the front, until there is none."""
     waiting = list(candidates)
     while True:
-        too_large: set[tuple[Demand, int]] = set()  # nothing changes until a start: what did not fit need not be tried for an equal job
+        too_large: set[tuple[tuple[Demand, int], ...]] = set()  # until a start; then it need not be tried for an equal job
         for job in waiting:
-            if (job.demand, job.num_tasks) in too_large:
+            demands = tuple((size.demand, size.num_tasks) for size in job.sizes)
+            if demands in too_large:
                 continue
             pieces = sim.placer.place(job, sim.state)
             if pieces is None:
-                too_large.add((job.demand, job.num_tasks))
+                too_large.add(demands)
             if pieces is not None and may_start(job, pieces):
                 sim.start(job, pieces)
                 waiting.remove(job)
@@ -74,7 +75,7 @@ def shadow_time(sim: Simulation, head: Job) -> float:
 
 
 def expected_end_if_started(sim: Simulation, job: Job, pieces: list[Piece]) -> float:
-    return sim.now + job.est * job.factor_on(nodes_of(pieces))
+    return sim.now + job.est * job.sized(pieces).factor_on(nodes_of(pieces))
 
 
 def easy(sim: Simulation, head: Job, candidates: list[Job]) -> None:
@@ -148,22 +149,30 @@ def conservative(sim: Simulation, head: Job, candidates: list[Job]) -> None:
     waiting = [head, *candidates]
     while waiting:
         job = waiting.pop(0)
-        length = job.est * job.worst_factor
-        pieces = sim.placer.place(job, plan.view(sim.now, sim.now + length).least(sim.state))
-        if pieces is not None:
-            sim.start(job, pieces)
-            plan.add(Hold(job, pieces, sim.now, sim.now + length))
+        if (hold := hold_at(sim, plan, job, sim.now, really=True)) is not None:
+            sim.start(job, hold.pieces)
+            plan.add(hold)
             waiting = sim.candidates_again(waiting)
-        elif (reservation := reserve(sim, plan, job, length)) is not None:
+        elif (reservation := reserve(sim, plan, job)) is not None:
             plan.add(reservation)
 
 
-def reserve(sim: Simulation, plan: Plan, job: Job, length: float) -> Hold | None:
-    """The earliest hold for a job that cannot start now; None if closed nodes leave it no place at any time."""
-    for time in sorted({sim.now} | {hold.end for hold in plan.holds} | set(sim.lifts())):
-        pieces = sim.placer.place(job, plan.view(time, time + length))
+def hold_at(sim: Simulation, plan: Plan, job: Job, time: float, *, really: bool = False) -> Hold | None:
+    """The job from this time on, in the greatest size that fits; `really`: on what is free at this moment."""
+    for size in job.sizes:
+        length = job.est * size.worst_factor
+        view = plan.view(time, time + length)
+        pieces = sim.placer.place_size(size, view.least(sim.state) if really else view)
         if pieces is not None:
             return Hold(job, pieces, time, time + length)
+    return None
+
+
+def reserve(sim: Simulation, plan: Plan, job: Job) -> Hold | None:
+    """The earliest hold for a job that cannot start now; None if closed nodes leave it no place at any time."""
+    for time in sorted({sim.now} | {hold.end for hold in plan.holds} | set(sim.lifts())):
+        if (hold := hold_at(sim, plan, job, time)) is not None:
+            return hold
     assert plan.empty.closed or job.demand.bars, "a job that is not rejected fits once everything is gone"
     return None
 

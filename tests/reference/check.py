@@ -23,7 +23,7 @@ from reference import stopping
 from reference.powercap import budget, greatest_draw
 from reference.reservations import is_member
 from reference.sleeping import Sleepers
-from reference.state import WHOLE, Job, Machine, Run, make_jobs
+from reference.state import WHOLE, Job, Machine, Piece, Run, make_jobs
 
 QUEUED, DONE, REJECTED, KILLED, FAILED = 1, 3, 4, 5, 7
 
@@ -79,7 +79,7 @@ def violations(
     for j, job in enumerate(jobs):
         runs = runs_of(job, by_job.get(j, []))
         life = Life(float(workload.submit[j]), float(start[j]), float(end[j]), int(status[j]), int(stops[j]), runs)
-        never = job.fewest is None or greatest_draw(job) > most
+        never = all(greatest_draw(size) > most for size in job.sizes)
         problems += check_rejected(job, life) if never else check_life(job, life, rules, kill_at_limit)
     all_stays = [stay for pieces in by_job.values() for stay in pieces]
     problems += [*check_outages(all_stays, rules), *check_capacity(jobs, cluster, all_stays)]
@@ -120,7 +120,7 @@ def runs_of(job: Job, pieces: list[Stay]) -> list[list[Stay]]:
         run: list[Stay] = []
         for piece in group:
             run.append(piece)
-            if piece.start == piece.end and sum(p.tasks for p in run) == job.num_tasks:
+            if piece.start == piece.end and not job.others and sum(p.tasks for p in run) == job.num_tasks:
                 runs.append(run)
                 run = []
         if run:
@@ -180,8 +180,9 @@ def check_life(job: Job, life: Life, rules: Rules, kill_at_limit: bool) -> Itera
 def check_pieces(job: Job, run: list[Stay]) -> Iterator[str]:
     """A run is whole, and its pieces are of the right shape and on allowed nodes."""
     j = job.index
-    if sum(p.tasks for p in run) != job.num_tasks:
-        yield f"job {j} has {job.num_tasks} tasks, its pieces at {run[0].start} {[p.tasks for p in run]}"
+    allowed = {size.num_tasks for size in job.sizes}
+    if sum(p.tasks for p in run) not in allowed:
+        yield f"job {j} has {allowed} tasks, its pieces at {run[0].start} {[p.tasks for p in run]}"
     for p in run:
         if not job.demand.accepts[p.node]:
             yield f"job {j} stands on node {p.node}, which its kinds or partition exclude"
@@ -199,7 +200,8 @@ def check_work(job: Job, life: Life, rules: Rules) -> Iterator[str]:
     for number, pieces in enumerate(life.runs, start=1):
         nodes, start, end = {p.node for p in pieces}, pieces[0].start, pieces[0].end
         begin = rules.awake[job.index][number - 1] + stopping.overhead(job, nodes, costs)
-        run = Run(start, begin, job.factor_on(nodes), [])
+        size = job.sized(Piece(p.node, p.tasks, ()) for p in pieces)
+        run = Run(start, begin, size.factor_on(nodes), [])
         whole = begin + job.rem * run.factor
         if finished and number == len(life.runs):
             if end != whole:
@@ -235,10 +237,13 @@ def reservation_violations(
 ) -> Iterator[str]:
     """Nobody but members starts on reserved nodes, nor so shortly before that a run would be expected to last into the reservation."""
     jobs = make_jobs(workload, Machine.of(cluster), estimate)
-    for one, stay in itertools.product(conditions.held_on(cluster), list(stays)):
+    all_stays = list(stays)
+    for one, stay in itertools.product(conditions.held_on(cluster), all_stays):
         if stay.node not in one.nodes or is_member(workload, conditions, one, stay.job):
             continue
-        length = jobs[stay.job].estimate * jobs[stay.job].worst_factor
+        run = [Piece(s.node, s.tasks, ()) for s in all_stays if (s.job, s.start, s.end) == (stay.job, stay.start, stay.end)]
+        size = jobs[stay.job].sized(run) if jobs[stay.job].others else jobs[stay.job]
+        length = size.estimate * size.worst_factor
         if one.start <= stay.start < one.end:
             yield f"job {stay.job} starts at {stay.start} on node {stay.node}, reserved from {one.start} to {one.end}"
         if stay.start < one.start < stay.start + length:

@@ -109,14 +109,14 @@ class Owners:
         self.change(job, now, -1)
 
     def change(self, job: Job, now: float, sign: int) -> None:
-        demand = job.demand
+        demand, tasks = job.demand, sum(piece.tasks for piece in job.pieces)
         held = self.held[id(self.owner[job.index])]
         for resource, amount in enumerate((demand.gpu, demand.cpu, demand.mem)):
-            held[resource] += sign * job.num_tasks * amount
+            held[resource] += sign * tasks * amount
         node: Node | None = self.owner[job.index]
         while node is not None:
             node.usage, node.changed = node.usage_at(now, self.fairness.half_life_s), now
-            node.rate += sign * job.num_tasks * (demand.gpu or demand.cpu or 1000)
+            node.rate += sign * tasks * (demand.gpu or demand.cpu or 1000)
             node = node.parent
 
     # --- scores

@@ -31,7 +31,7 @@ class Placer:
 
     def fits(self, job: Job, state: State) -> bool:
         """Whether the rule can place the job in this state, within the power budget."""
-        return self.place(job, state) is not None if self.budget < math.inf else self._has_room(job, state)
+        return self.place(job, state) is not None if self.budget < math.inf else any(self._has_room(size, state) for size in job.sizes)
 
     def _has_room(self, job: Job, state: State) -> bool:
         if self.rule == "tier":
@@ -45,7 +45,14 @@ class Placer:
         return True
 
     def place(self, job: Job, state: State) -> list[Piece] | None:
-        """The pieces of the job where the rule puts it, None if it does not fit. The state stays as it is."""
+        """The pieces of the job where the rule puts it, an elastic one in the greatest size that fits; None if none does.
+
+        The state stays as it is.
+        """
+        return next((pieces for size in job.sizes if (pieces := self.place_size(size, state)) is not None), None)
+
+    def place_size(self, job: Job, state: State) -> list[Piece] | None:
+        """The same with just so many tasks."""
         if not self._has_room(job, state):
             return None
         trial = state.copy()

@@ -15,9 +15,10 @@ def bar(jobs: Iterable[Job], workload: Workload, conditions: Conditions, reserve
     """Tell each job when others have which nodes."""
     for job in jobs:
         foreign = [one for one in reserved if not is_member(workload, conditions, one, job.index)]
-        if foreign and job.fewest is not None:
+        if foreign:
             bars = tuple(tuple((one.start, one.end) for one in foreign if n in one.nodes) for n in range(job.machine.num_nodes))
-            job.demand = replace(job.demand, bars=bars, length=job.estimate * job.worst_factor)
+            for size in job.sizes:
+                size.demand = replace(size.demand, bars=bars, length=job.estimate * size.worst_factor)
 
 
 def is_member(workload: Workload, conditions: Conditions, one: Held, j: int) -> bool:

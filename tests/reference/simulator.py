@@ -122,6 +122,8 @@ class Simulator:
         types = task_types(workload, machine) if self.policy.placement == "fgd" else []
         self.sleepers = Sleepers(conditions.power, cluster.num_nodes, float(workload.submit[0]) if len(workload) else 0.0)
         self.budget = budget(cluster, conditions.power)
+        for job in self.jobs:
+            job.sizes = [size for size in job.sizes if greatest_draw(size) <= self.budget]
         asleep = lambda n: self.sleepers.asleep(n, self.now)  # noqa: E731
         self.placer = Placer(machine, self.policy.placement, self.policy.option, seed, types, asleep, self.budget)
         self.running: dict[int, Job] = {}
@@ -166,7 +168,7 @@ class Simulator:
     # --- arrivals and completions
 
     def arrive(self, job: Job) -> None:
-        if job.fewest is None or (self.quotas and self.quotas.never(job.index)) or greatest_draw(job) > self.budget:
+        if not job.sizes or (self.quotas and self.quotas.never(job.index)):
             self.status[job.index] = REJECTED
             self.waiting.ended(job.index, self.now, well=False)
         elif self.waiting.may_queue(job.index, self.now):
@@ -213,7 +215,7 @@ class Simulator:
         nodes = nodes_of(pieces)
         awake = self.sleepers.placed([piece.node for piece in pieces], self.now)
         begin = awake + stopping.overhead(job, nodes, self.costs)
-        job.run = run = Run(self.now, begin, job.factor_on(nodes), pieces)
+        job.run = run = Run(self.now, begin, job.sized(pieces).factor_on(nodes), pieces)
         job.changes += 1
         self.running[job.index] = job
         self.placer.starts += 1

@@ -9,8 +9,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+import numpy as np
+
 from queuewise.cluster.spec import NO_GPU, Cluster
 from queuewise.workload.jobs import ANY_PARTITION, Workload
+from queuewise.workload.scaling import speed
 
 WHOLE = 1000  # milli of one GPU
 
@@ -199,6 +202,18 @@ class Job:
     worked: float = 0.0  # seconds in all runs that were stopped
     stops: int = 0
     changes: int = 0  # starts, stops and ends so far
+    scale: float = 1.0  # time it takes with so many tasks, relative to the number submitted
+    others: tuple[Job, ...] = ()  # the same job with other numbers of tasks, if it is elastic
+
+    @cached_property
+    def sizes(self) -> list[Job]:
+        """The job in every size in which it fits on the empty cluster, the greatest first."""
+        return sorted((job for job in (self, *self.others) if job.fewest is not None), key=lambda job: -job.num_tasks)
+
+    def sized(self, pieces: Iterable[Piece]) -> Job:
+        """The job in the size of a placement."""
+        tasks = sum(piece.tasks for piece in pieces)
+        return next(job for job in self.sizes if job.num_tasks == tasks)
 
     @cached_property
     def caps(self) -> list[int]:
@@ -223,14 +238,14 @@ class Job:
             penalty += self.machine.cluster.node_penalty
         if len({rack[n] for n in nodes}) > math.ceil(len(nodes) / largest_rack):
             penalty += self.machine.cluster.rack_penalty
-        return penalty / min(self.speed(n) for n in nodes)
+        return penalty / min(self.speed(n) for n in nodes) * self.scale
 
     @cached_property
     def worst_factor(self) -> float:
         """What a conservative reservation assumes of any placement."""
         gang = self.num_tasks > 1
         penalty = 1.0 + self.machine.cluster.node_penalty + self.machine.cluster.rack_penalty if gang else 1.0
-        return penalty / min(self.speed(n) for n, cap in enumerate(self.caps) if cap)
+        return penalty / min(self.speed(n) for n, cap in enumerate(self.caps) if cap) * self.scale
 
     def expected_end(self, now: float) -> float:
         return max(self.stay.begin + self.est * self.stay.factor, now)
@@ -267,7 +282,14 @@ def make_jobs(workload: Workload, machine: Machine, estimate: Iterable[float], *
         demand = Demand(int(workload.gpu_milli[j]), int(workload.cpu_milli[j]), int(workload.mem_mib[j]), accepted[kind_set, p])
         runtime, requested = float(workload.runtime[j]), float(workload.requested[j])
         work = requested if kill_at_limit and runtime > requested else runtime
-        jobs.append(
-            Job(j, runtime, requested, float(expected), int(workload.num_tasks[j]), demand, machine, size[j], work, float(expected))
-        )
+        job = Job(j, runtime, requested, float(expected), int(workload.num_tasks[j]), demand, machine, size[j], work, float(expected))
+        jobs.append(replace(job, others=tuple(other_sizes(workload, job))))
     return jobs
+
+
+def other_sizes(workload: Workload, job: Job) -> Iterable[Job]:
+    for tasks in range(int(workload.min_tasks[job.index]), int(workload.max_tasks[job.index]) + 1):
+        if tasks != job.num_tasks:
+            curve = workload.scalings[workload.scaling[job.index]]
+            submitted, now = speed(curve, np.array([job.num_tasks, tasks])).tolist()
+            yield replace(job, num_tasks=tasks, scale=submitted / now)

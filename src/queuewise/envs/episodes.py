@@ -184,6 +184,8 @@ def make_rules(workload: Workload, settings: TaskSettings, estimate: F64) -> Rul
 
 
 def lay_out_episode(workload: Workload, cluster: Cluster, settings: TaskSettings, layout: Layout, estimate: F64) -> Episode:
+    if workload.is_elastic.any():
+        raise InputError("environments know no elastic jobs", hint="leave out --elastic, or min_tasks and max_tasks in the log")
     empty = len(workload) == 0
     if empty:  # the engine lays out at least one job; with a size of zero nobody ever looks at it
         workload = Workload(submit=np.zeros(1), runtime=np.zeros(1), num_tasks=np.ones(1, np.int32), cpu_milli=np.ones(1, np.int32))

@@ -63,7 +63,7 @@ def breakdown(m: Measurement, key: str) -> list[GroupRow]:
     values, code = np.unique(column[m.rows], return_inverse=True)
     code = code.ravel()
     count = np.bincount(code, minlength=len(values))
-    waits, seconds, workload = wait(m), service(m), m.schedule.workload
+    waits, held, workload = wait(m), _task_seconds(m), m.schedule.workload
 
     def total(x: Floats) -> Floats:
         return np.bincount(code, weights=x, minlength=len(values)).astype(np.float64, copy=False)
@@ -73,10 +73,20 @@ def breakdown(m: Measurement, key: str) -> list[GroupRow]:
         *_quantiles(waits, code, count, (0.5, 0.95)),
         total(jct(m)) / count,
         total(bounded_slowdown(m)) / count,
-        total(seconds * workload.gpus[m.rows]) / 3600,
-        total(seconds * workload.cores[m.rows]) / 3600,
+        total(held * workload.gpu_milli[m.rows]) / 3.6e6,
+        total(held * workload.cpu_milli[m.rows]) / 3.6e6,
     )
     return [GroupRow(label(v), int(count[i]), *(float(c[i]) for c in columns)) for i, v in enumerate(values)]
+
+
+def _task_seconds(m: Measurement) -> Floats:
+    """Of each finished job: tasks × seconds on the machine."""
+    schedule = m.schedule
+    if not schedule.workload.is_elastic.any():
+        return service(m) * schedule.workload.num_tasks[m.rows]
+    seconds = schedule.piece_tasks * (schedule.piece_end - schedule.piece_start)
+    ended = np.isfinite(seconds)
+    return np.bincount(schedule.piece_job[ended], weights=seconds[ended], minlength=len(schedule.workload))[m.rows]
 
 
 def _quantiles(x: Floats, code: Codes, count: Codes, points: tuple[float, ...]) -> list[Floats]:

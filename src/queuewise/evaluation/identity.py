@@ -27,9 +27,9 @@ RULE = ""  # the fingerprint of a policy whose name says all
 
 def digest_workload(workload: Workload) -> str:
     waits = workload.dependencies
-    tables = (workload.kind_sets, workload.partitions, workload.users, workload.groups, workload.qos_names, workload.epoch)
+    names = (workload.kind_sets, workload.partitions, workload.users, workload.groups, workload.qos_names, workload.scalings)
     columns = (np.asarray(getattr(workload, column)) for column in COLUMNS)
-    return digest(*columns, waits.job, waits.on, waits.kind, waits.delay, _as_bytes(tables))
+    return digest(*columns, waits.job, waits.on, waits.kind, waits.delay, _as_bytes((*names, workload.epoch)))
 
 
 def digest_cluster(cluster: Cluster) -> str:

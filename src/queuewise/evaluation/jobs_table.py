@@ -52,6 +52,7 @@ def jobs_table(schedule: Schedule) -> pl.DataFrame:
         "estimate_s": schedule.estimate,
         "requested_s": workload.requested,
         "num_tasks": workload.num_tasks,
+        "tasks_run": _tasks_run(schedule),
         "gpu_milli": workload.gpu_milli,
         "cpu_milli": workload.cpu_milli,
         "mem_mib": workload.mem_mib,
@@ -190,6 +191,16 @@ def _num_nodes(schedule: Schedule) -> NDArray[np.int64]:
     """[J] different nodes that a job ever stood on."""
     pairs = np.unique(schedule.piece_job.astype(np.int64) * schedule.cluster.num_nodes + schedule.piece_node)
     return np.bincount(pairs // schedule.cluster.num_nodes, minlength=len(schedule.workload))
+
+
+def _tasks_run(schedule: Schedule) -> NDArray[np.int64]:
+    """[J] tasks of the last run, 0 if there was none."""
+    begin = np.full(len(schedule.workload), -np.inf)
+    np.maximum.at(begin, schedule.piece_job, schedule.piece_start)
+    last = schedule.piece_start == begin[schedule.piece_job]
+    tasks = np.zeros(len(schedule.workload), np.int64)
+    np.add.at(tasks, schedule.piece_job[last], schedule.piece_tasks[last])
+    return np.where(schedule.workload.is_elastic, tasks, np.minimum(tasks, schedule.workload.num_tasks))
 
 
 def _named(codes: Ints, names: tuple[str | None, ...]) -> pl.Series:

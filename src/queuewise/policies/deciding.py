@@ -201,8 +201,11 @@ class Replay:
         known = range(self.cluster.num_nodes)
         if not isinstance(chosen, Mapping) or not all(n in known and tasks >= 1 for n, tasks in chosen.items()):
             raise self._illegal(f"places job {j} on nodes {chosen!r}", f"give a dict of node (0 to {known[-1]}) to tasks (1 or more)")
-        wanted = int(self._job(j).num_tasks)
-        if sum(chosen.values()) != wanted:
+        c = self.world.job_class[j]
+        fewest = int(self.world.class_tasks[c])
+        most = fewest + int(self.world.class_span[c])
+        if not fewest <= sum(chosen.values()) <= most:
+            wanted = f"{fewest}" if fewest == most else f"{fewest} to {most}"
             raise self._illegal(f"places {sum(chosen.values())} tasks of job {j}, which has {wanted}", "place all tasks of a job")
         ordered = sorted(chosen.items())
         return np.array([n for n, _ in ordered], np.int64), np.array([tasks for _, tasks in ordered], np.int64)

@@ -13,8 +13,9 @@ from queuewise.sim.bars import first_lift_after, is_barred
 from queuewise.sim.compilation import inline, kernel
 from queuewise.sim.keys import estimate_left
 from queuewise.sim.lifecycle import start_placed
-from queuewise.sim.machine import WHOLE, copy_machine, has_room, rebuild, take_exactly
-from queuewise.sim.placement import place, runtime_factor
+from queuewise.sim.machine import WHOLE, copy_machine, rebuild, take_exactly
+from queuewise.sim.pieces import class_as_placed
+from queuewise.sim.placement import might_have_room, place_size, runtime_factor
 from queuewise.sim.power import draw_of, is_capped
 from queuewise.sim.queue import SECONDARY, dequeue, enqueue, first_in_order, shortest_queued
 from queuewise.sim.reserve import order_by_expected_end
@@ -212,9 +213,11 @@ def _earliest(w: World, s: State, c: int, length: float) -> float:
 
 
 @inline
-def _could_start(s: State, length: float, latest: float) -> bool:
-    """Whether a job of this length, started now, ends before its class meets what stood in its way before."""
-    return s.clock[NOW] < latest and s.clock[NOW] + length <= latest
+def _could_start(w: World, s: State, c: int, estimate: float, latest) -> bool:  # type: ignore[no-untyped-def]
+    """Whether a job of this class and estimate, started now, ends before its class meets what stood in its way before."""
+    if w.class_span[c] > 0:
+        return True  # what stands in the way of one size need not be in that of another
+    return s.clock[NOW] < latest[c] and s.clock[NOW] + estimate * w.class_worst[c] <= latest[c]
 
 
 @kernel
@@ -224,12 +227,12 @@ def _somebody_could_start(w: World, m: Machine, s: State, q: int, latest) -> boo
         for i in range(s.count[PENDING_JOBS]):
             j = s.pending[i]
             c = w.job_class[j]
-            if w.class_queue[c] == q and _could_start(s, estimate_left(w, s, j) * w.class_worst[c], latest[c]) and has_room(w, m, c):
+            if w.class_queue[c] == q and _could_start(w, s, c, estimate_left(w, s, j), latest) and might_have_room(w, m, c):
                 return True
         return False
     for slot in range(s.queue_first[q], s.queue_first[q] + s.queue_active[q]):
         c = s.active[slot]
-        if _could_start(s, shortest_queued(w, s, c) * w.class_worst[c], latest[c]) and has_room(w, m, c):
+        if _could_start(w, s, c, shortest_queued(w, s, c), latest) and might_have_room(w, m, c):
             return True
     return False
 
@@ -242,41 +245,56 @@ def _note_obstacle(w: World, c: int, start: int, time: float, latest) -> None:  
 
 
 @kernel
-def _find_start(w: World, z: Machine, s: State, c: int, length: float, times, where, number: int, row, least, latest) -> int:  # type: ignore[no-untyped-def]
-    """The first moment from which class c has a place for `length`; the place is left in State.place_*. -1 if there is none."""
-    start = 0 if _could_start(s, length, latest[c]) else 1
-    earliest = _earliest(w, s, c, length)
+def _fits_from(w: World, z: Machine, s: State, c: int, length: float, start: int, times, where, number: int, row, least, latest) -> int:  # type: ignore[no-untyped-def]
+    """Whether class c has a place for `length` from moment `start` on: `start` then, the place being left in State.place_*.
+
+    Otherwise the next moment worth trying.
+    """
+    time = times[where[start]]
+    if _room(w, c, row, where[start], time) < w.class_tasks[c]:
+        _note_obstacle(w, c, start, time, latest)
+        return start + 1
+    _copy_moment(least, 0, row, where[start])
+    at = start + 1
+    while at < number and (times[where[at]] < time + length or times[where[at]] == time):
+        if _room(w, c, row, where[at], UNRESERVED) < w.class_tasks[c]:
+            _note_obstacle(w, c, start, times[where[at]], latest)
+            return at + 1  # every start up to there meets the same obstacle
+        _keep_least(w, least, row, where[at])
+        at += 1
+        if _room(w, c, least, 0, time) < w.class_tasks[c]:
+            break
+    if _room(w, c, least, 0, time) >= w.class_tasks[c]:
+        _load(w, z, least, 0)
+        z.time[0] = time
+        if place_size(w, z, s, c):
+            return start
+    _note_obstacle(w, c, start, times[where[at - 1]], latest)
+    return start + 1
+
+
+@kernel
+def _find_start(w: World, z: Machine, s: State, c: int, estimate: float, times, where, number: int, row, least, latest) -> int:  # type: ignore[no-untyped-def]
+    """The first moment from which class c has a place for as long as it takes; the place is left in State.place_*. -1 if there is none.
+
+    Of an elastic job all sizes are tried at one moment, the greatest first, before the next moment.
+    """
+    length = estimate * w.class_worst[c]
+    span = w.class_span[c]
+    start = 0 if _could_start(w, s, c, estimate, latest) else 1
+    earliest = _earliest(w, s, c, length) if span == 0 else -np.inf
     while start < number and times[where[start]] < earliest:
         start += 1
+    size = c + span
     while start < number:
-        time = times[where[start]]
-        if _room(w, c, row, where[start], time) < w.class_tasks[c]:
-            _note_obstacle(w, c, start, time, latest)
-            start += 1
-            continue
-        _copy_moment(least, 0, row, where[start])
-        until = time + length
-        blocked = -1
-        at = start + 1
-        while at < number and (times[where[at]] < until or times[where[at]] == time):
-            if _room(w, c, row, where[at], UNRESERVED) < w.class_tasks[c]:
-                blocked = at
-                break
-            _keep_least(w, least, row, where[at])
-            at += 1
-            if _room(w, c, least, 0, time) < w.class_tasks[c]:
-                break
-        if blocked >= 0:
-            _note_obstacle(w, c, start, times[where[blocked]], latest)
-            start = blocked + 1  # every start up to there meets the same obstacle
-            continue
-        if _room(w, c, least, 0, time) >= w.class_tasks[c]:
-            _load(w, z, least, 0)
-            z.time[0] = time
-            if place(w, z, s, c):
-                return start
-        _note_obstacle(w, c, start, times[where[at - 1]], latest)
-        start += 1
+        following = _fits_from(w, z, s, size, estimate * w.class_worst[size], start, times, where, number, row, least, latest)
+        if following == start:
+            return start
+        if size > c:
+            size -= 1
+        else:
+            size = c + span
+            start = following if span == 0 else start + 1
     return -1
 
 
@@ -337,8 +355,9 @@ def plan_queue(w: World, m: Machine, z: Machine, s: State, q: int) -> None:
     j = s.head[q]
     while j >= 0:
         c = w.job_class[j]
-        length = estimate_left(w, s, j) * w.class_worst[c]
-        start = _find_start(w, z, s, c, length, times, where, number, row, least, latest)
+        estimate = estimate_left(w, s, j)
+        start = _find_start(w, z, s, c, estimate, times, where, number, row, least, latest)
+        length = estimate * w.class_worst[class_as_placed(w, s, c)] if start >= 0 else 0.0
         if start == 0:
             for k in range(s.count[PLACED]):
                 take_exactly(w, m, c, s.place_node[k], s.place_tasks[k], s.place_gpus[k])

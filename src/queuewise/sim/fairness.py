@@ -46,10 +46,21 @@ def _usage_at(w: World, s: State, a: int, now: float) -> float:
 
 @inline
 def _rate(w: World, c: int) -> int:
-    """What a job of the class is charged a second, in milli."""
+    """What a task of the class is charged a second, in milli."""
     if w.class_milli[c] > 0:
-        return w.class_tasks[c] * w.class_milli[c]
-    return w.class_tasks[c] * w.class_cpu[c] if w.class_cpu[c] > 0 else w.class_tasks[c] * 1000
+        return w.class_milli[c]
+    return w.class_cpu[c] if w.class_cpu[c] > 0 else 1000
+
+
+@kernel
+def _tasks_held(w: World, s: State, j: int) -> int:
+    """Of a job that runs, or did until now."""
+    if w.class_span[w.job_class[j]] == 0:
+        return w.class_tasks[w.job_class[j]]
+    tasks = 0
+    for k in range(s.first_piece[j], s.first_piece[j] + s.num_pieces[j]):
+        tasks += s.piece_tasks[k]
+    return tasks
 
 
 @kernel
@@ -59,11 +70,12 @@ def charge(w: World, s: State, j: int, sign: int) -> None:
         return
     c = w.job_class[j]
     now = s.clock[NOW]
-    rate = sign * _rate(w, c)
+    tasks = sign * _tasks_held(w, s, j)
+    rate = tasks * _rate(w, c)
     a = w.owner[j]
-    s.held[3 * a] += sign * w.class_tasks[c] * w.class_milli[c]
-    s.held[3 * a + 1] += sign * w.class_tasks[c] * w.class_cpu[c]
-    s.held[3 * a + 2] += sign * w.class_tasks[c] * w.class_mem[c]
+    s.held[3 * a] += tasks * w.class_milli[c]
+    s.held[3 * a + 1] += tasks * w.class_cpu[c]
+    s.held[3 * a + 2] += tasks * w.class_mem[c]
     while a >= ROOT:
         s.usage[a] = _usage_at(w, s, a, now)
         s.usage_time[a] = now

@@ -68,7 +68,8 @@ def initial_state(
     sleepers = num_nodes if world.policy[SLEEPS] else 1
     planted = rules.keys == NOT_PREEMPTIVE and not rules.dynamic
     placed = int(classes.tasks[classes.feasible].max(initial=1)) + 1
-    log = int((layout.pieces_of(classes, pools) * classes.jobs)[classes.feasible].sum()) + 1
+    most_pieces = layout.pieces_of(classes, pools)[np.arange(num_classes) + world.class_span]
+    log = int((most_pieces * classes.jobs)[classes.feasible].sum()) + 1
     log += rules.stops * int(world.sizes[MOST_PIECES])
     world.sizes[LOG_SIZE] = log
     per_queue = np.bincount(world.class_queue, minlength=num_queues)

@@ -11,7 +11,8 @@ from queuewise.cluster.spec import UNLIMITED, Cluster
 from queuewise.sim.reservations import Bars
 from queuewise.sim.state import BY_CPU, BY_GPU, BY_MEM, F64, I32, I64, MAX_LEVELS, Machine
 from queuewise.sim.tenants import Tenants
-from queuewise.workload.jobs import ANY_PARTITION, WHOLE_GPU, Workload
+from queuewise.workload.jobs import ANY_PARTITION, WHOLE_GPU, Workload, constant
+from queuewise.workload.scaling import speed
 from queuewise.workload.sorting import stable_order
 
 FAN_OUT = 16
@@ -52,7 +53,10 @@ class Classes:
     """The distinct demands of a workload, and what the empty cluster offers them."""
 
     of_job: I32  # [J], -1: can never run
-    tasks: I64  # [C]
+    tasks: I64  # [C] of elastic jobs: the fewest
+    base: I64  # [C] the class of an elastic job's fewest tasks; of others the class itself
+    submitted: I64  # [C] tasks for which runtimes are given
+    scaling: I64  # [C] index into Workload.scalings
     milli: I64  # [C]
     cpu: I64  # [C]
     mem: I64  # [C]
@@ -63,7 +67,7 @@ class Classes:
     estimate: F64  # [C] of each job of the class, where something is reserved for others
     allows: NDArray[np.bool_]  # [C, P]
     empty_slots: I64  # [C, P] tasks one empty node of the pool can take
-    jobs: I64  # [C] how many jobs are of the class, rejected or not
+    jobs: I64  # [C] how many jobs are of the class, rejected or not; of elastic jobs that of the fewest tasks
     feasible: NDArray[np.bool_]  # [C]
 
     def __len__(self) -> int:
@@ -84,11 +88,17 @@ class Classes:
 
 def _demand_keys(workload: Workload, tenant: I32, bars: Bars) -> tuple[list[NDArray[np.int32]], I64]:
     """Demand columns and one integer a job that is equal for equal demands."""
-    columns = [workload.num_tasks, workload.gpu_milli, workload.cpu_milli, workload.mem_mib, workload.kind_set, workload.partition]
-    columns += [tenant, bars.crowd, bars.length]
+    elastic = workload.is_elastic
+    scaling = np.where(elastic, workload.scaling, np.int32(0)) if elastic.any() else constant(0, len(workload), np.int32)
+    columns = [
+        workload.num_tasks, workload.min_tasks, workload.max_tasks, scaling, workload.gpu_milli, workload.cpu_milli, workload.mem_mib,
+        workload.kind_set, workload.partition, tenant, bars.crowd, bars.length,
+    ]  # fmt: skip
     key = np.zeros(len(workload), np.int64)
     width = 1
-    for column in columns:
+    for number, column in enumerate(columns):
+        if number in (1, 2) and not elastic.any():
+            continue  # they are num_tasks
         low, high = int(column.min()), int(column.max())
         if low == high:
             continue
@@ -119,7 +129,15 @@ def _number_keys(key: I64) -> tuple[I64, I32]:
 def classify(workload: Workload, cluster: Cluster, pools: Pools, tenants: Tenants, bars: Bars) -> Classes:
     columns, key = _demand_keys(workload, tenants.of_job, bars)
     first, of_job = _number_keys(key)
-    tasks, milli, cpu, mem, kind_set, partition, tenant, crowd, length = (column[first].astype(np.int64) for column in columns)
+    sizes = (columns[2] - columns[1])[first] + 1  # of elastic jobs: a class each, one after the other
+    base = np.cumsum(sizes) - sizes
+    if len(base) < sizes.sum():
+        first, of_job = np.repeat(first, sizes), base[of_job].astype(np.int32)
+    submitted, least, _, scaling, milli, cpu, mem, kind_set, partition, tenant, crowd, length = (
+        column[first].astype(np.int64) for column in columns
+    )
+    base = np.repeat(base, sizes)
+    tasks = least + np.arange(len(first)) - base
     node = pools.example
     allows = _allowed(workload, cluster, pools, kind_set, partition)
     slots = np.full((len(first), len(pools)), UNLIMITED, np.int64)
@@ -136,7 +154,7 @@ def classify(workload: Workload, cluster: Cluster, pools: Pools, tenants: Tenant
     jobs = np.bincount(of_job, minlength=len(first)).astype(np.int64)
     of_job = np.where(feasible[of_job], of_job, np.int32(-1)) if not feasible.all() else of_job
     return Classes(
-        of_job, tasks, milli, cpu, mem, kind_set, partition, tenant, crowd, bars.estimates[length],
+        of_job, tasks, base, submitted, scaling, milli, cpu, mem, kind_set, partition, tenant, crowd, bars.estimates[length],
         allows & (slots > 0), slots, jobs, feasible,
     )  # fmt: skip
 
@@ -188,6 +206,22 @@ def pieces_of(classes: Classes, pools: Pools) -> I64:
     """[C] most pieces a gang of the class can have."""
     nodes: I64 = classes.allows.astype(np.int64) @ np.diff(pools.first)
     return np.where(classes.is_share, classes.tasks, np.minimum(classes.tasks, nodes))
+
+
+def spans(classes: Classes) -> I64:
+    """[C] how many tasks more than the fewest an elastic job may have on the empty cluster; 0 for classes of more tasks."""
+    sizes = np.bincount(classes.base, weights=classes.feasible, minlength=len(classes)).astype(np.int64)
+    return np.where(classes.base == np.arange(len(classes)), np.maximum(sizes - 1, 0), 0)
+
+
+def time_scales(classes: Classes, workload: Workload) -> F64:
+    """[C] how long a job takes with the tasks of the class, relative to the tasks submitted."""
+    scale = np.ones(len(classes))
+    for number, curve in enumerate(workload.scalings):
+        elastic = (classes.scaling == number) & (classes.tasks != classes.submitted)
+        if elastic.any():
+            scale[elastic] = speed(curve, classes.submitted[elastic]) / speed(curve, classes.tasks[elastic])
+    return scale
 
 
 def nodes_in_a_rack(classes: Classes, cluster: Cluster, pools: Pools) -> I64:

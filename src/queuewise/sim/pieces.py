@@ -32,6 +32,17 @@ def put_tasks(w: World, m: Machine, s: State, c: int, n: int, tasks: int, widest
 
 
 @kernel
+def class_as_placed(w: World, s: State, c: int) -> int:
+    """The class with as many tasks as there are in State.place_*: another than c if that is of elastic jobs."""
+    if w.class_span[c] == 0:
+        return c
+    tasks = 0
+    for k in range(s.count[PLACED]):
+        tasks += s.place_tasks[k]
+    return c + tasks - w.class_tasks[c]
+
+
+@kernel
 def unplace(w: World, m: Machine, s: State, c: int) -> None:
     """Take the gang just placed off the machine; the pieces stay noted."""
     for k in range(s.count[PLACED] - 1, -1, -1):

@@ -14,7 +14,7 @@ import numpy as np
 from queuewise.sim.compilation import caller_by_address, inline, kernel, seldom
 from queuewise.sim.fragmentation import place_least_fragmenting
 from queuewise.sim.machine import WHOLE, free_primary, has_room, lowest_in_bucket, slots, total_primary
-from queuewise.sim.pieces import group_by_node, nodes_used, put_tasks, unplace
+from queuewise.sim.pieces import class_as_placed, group_by_node, nodes_used, put_tasks, unplace
 from queuewise.sim.power import is_over_cap
 from queuewise.sim.rules import NODE_SCORING_SIGNATURE
 from queuewise.sim.sleeping import is_asleep, tie_break
@@ -35,6 +35,7 @@ from queuewise.sim.state import (
     PLACED,
     RANDOM,
     REMAINING,
+    RESERVES,
     RULE,
     RULE_OPTION,
     SEED,
@@ -203,7 +204,19 @@ def _next_node(w: World, s: State, m: Machine, rule: int, c: int, remaining: int
 
 @kernel
 def place(w: World, m: Machine, s: State, c: int) -> bool:
-    """Put a gang of class c on machine m by the policy's rule, or leave m as it was and return False."""
+    """Put a gang of class c on machine m by the policy's rule, or leave m as it was and return False.
+
+    An elastic job gets as many tasks as find a place.
+    """
+    size = c + w.class_span[c]
+    while size > c and not place_size(w, m, s, size):
+        size -= 1
+    return size > c or place_size(w, m, s, c)
+
+
+@kernel
+def place_size(w: World, m: Machine, s: State, c: int) -> bool:
+    """The same with just the number of tasks of class c."""
     placed = _place_by_rule(w, m, s, c)
     if placed and is_over_cap(w, m):
         unplace(w, m, s, c)
@@ -250,10 +263,20 @@ def fits(w: World, m: Machine, s: State, c: int) -> bool:
 
 
 @kernel
+def might_have_room(w: World, m: Machine, c: int) -> bool:
+    """Whether a gang of class c, an elastic one in any size, fits, before any wish of the rule. (With fewer tasks it may be barred.)"""
+    size = c + (w.class_span[c] if w.policy[RESERVES] else 0)
+    while size > c and not has_room(w, m, size):
+        size -= 1
+    return has_room(w, m, size)
+
+
+@kernel
 def runtime_factor(w: World, s: State, c: int) -> float:
-    """The factor of the placement in State.place_*: slowest kind and spread penalties."""
+    """The factor of the placement in State.place_*: slowest kind, spread penalties, and the number of tasks of an elastic job."""
     if w.sizes[UNIFORM]:
         return 1.0
+    size = class_as_placed(w, s, c)
     slowest = np.inf
     number = nodes_used(s)
     racks = 0
@@ -269,8 +292,8 @@ def runtime_factor(w: World, s: State, c: int) -> float:
         if not seen:
             racks += 1
     penalty = 1.0
-    if number > w.class_min_nodes[c]:
+    if number > w.class_min_nodes[size]:
         penalty += w.penalty[0]
     if racks > (number + w.class_rack_nodes[c] - 1) // w.class_rack_nodes[c]:
         penalty += w.penalty[1]
-    return penalty / slowest if slowest < np.inf else penalty
+    return (penalty / slowest if slowest < np.inf else penalty) * w.class_scale[size]

@@ -121,6 +121,7 @@ def lay_out(
     conditions: Conditions = PERFECT,
 ) -> tuple[World, Machine, State]:
     """The arrays of a simulation that has not begun."""
+    _check_elastic(workload, rules, conditions)
     pools = Pools.of(cluster)
     held_by = _tenants(workload, cluster, rules) if conditions.quotas else Tenants.none(workload)
     bars = Bars.of(workload, cluster, conditions, rules, estimate)
@@ -150,6 +151,7 @@ def lay_out(
     fields["policy"] = _policy(rules, conditions, bool(fields["class_by_pool"].all()), restarts)
     fields["policy"][DEPENDENCIES] = int(len(waits_for) > 0)
     fields["policy"][POWER_BUDGET] = budget
+    fields["policy"][PICKY] |= bars.are_there and fields["class_span"].any()  # with fewer tasks it takes longer, and may be barred
     fields["task_draw"] = draw.ravel()
     fields["policy"][CUTS] = int(_victims_by_cut(rules, conditions.preemption, fields["sizes"]))
     fields = {name: np.require(array, requirements="C") for name, array in fields.items()}
@@ -161,6 +163,14 @@ def lay_out(
         layout.empty_machine(cluster, pools, world.pool_words, world.pool_bits),
         initial_state(workload, cluster, rules, classes, pools, trees, world, runtime, estimate, waits_for),
     )
+
+
+def _check_elastic(workload: Workload, rules: Rules, conditions: Conditions) -> None:
+    if (rules.keys != NOT_PREEMPTIVE or rules.backfill == DEFRAG or conditions.quotas) and workload.is_elastic.any():
+        what = "quotas" if conditions.quotas else "policies that preempt or migrate"
+        raise InputError(
+            f"{what} know no elastic jobs", hint="for example fcfs+easy without quotas, or jobs without min_tasks and max_tasks"
+        )
 
 
 def _dependencies(workload: Workload) -> Dependencies:
@@ -178,7 +188,8 @@ def _sizes(
     workload: Workload, cluster: Cluster, rules: Rules, pools: Pools, classes: Classes, trees: Trees, fields: dict[str, NDArray[Any]]
 ) -> I64:
     stride = int(cluster.node_gpus.max()) + 1
-    uniform = (layout.node_speed(cluster) == 1.0).all() and cluster.node_penalty == 0.0 and cluster.rack_penalty == 0.0
+    elastic = bool((fields["class_span"] > 0).any() or (fields["class_scale"] != 1.0).any())
+    uniform = not elastic and (layout.node_speed(cluster) == 1.0).all() and cluster.node_penalty == 0.0 and cluster.rack_penalty == 0.0
     sizes = np.zeros(SIZES, np.int64)
     sizes[NUM_JOBS] = len(workload)
     sizes[NUM_NODES] = cluster.num_nodes
@@ -271,10 +282,13 @@ def _nodes(cluster: Cluster, pools: Pools) -> dict[str, NDArray[Any]]:
 def _classes(workload: Workload, cluster: Cluster, pools: Pools, classes: Classes, *, alike: bool) -> dict[str, NDArray[Any]]:
     """`alike`: nothing tells nodes of a pool apart but what is free there."""
     by_pool = layout.answered_by_pool(classes, cluster, pools) & alike
-    worst = layout.worst_factor(classes, cluster, pools)
+    scale = layout.time_scales(classes, workload)
+    worst = layout.worst_factor(classes, cluster, pools) * scale
     counts = classes.allows.sum(axis=1)
     return {
         "class_tasks": classes.tasks,
+        "class_span": layout.spans(classes),
+        "class_scale": scale,
         "class_gpus": classes.whole_gpus,
         "class_milli": classes.milli,
         "class_cpu": classes.cpu,
@@ -354,7 +368,7 @@ def _task_types(workload: Workload, cluster: Cluster, classes: Classes) -> dict[
     demands = np.column_stack([classes.milli, classes.cpu, classes.mem, classes.kind_set])
     types, inverse = np.unique(demands, axis=0, return_inverse=True)
     weight = np.zeros(len(types), np.int64)
-    np.add.at(weight, inverse.ravel(), classes.tasks * classes.jobs)
+    np.add.at(weight, inverse.ravel(), classes.submitted * classes.jobs)
     masks = np.array([_kind_mask(cluster, names) for names in workload.kind_sets], np.int64)
     return {
         "type_gpu": types[:, 0].copy(), "type_cpu": types[:, 1].copy(), "type_mem": types[:, 2].copy(),

@@ -7,7 +7,8 @@ Three structures, passed to every kernel in this order:
 
 Indices: j job, n node, g GPU, c demand class, p pool, q queue, o order. Sizes J N C P Q; GM is the most GPUs a node has.
 A *demand class* is a distinct (num_tasks, gpu, cpu, mem, kinds, partition): jobs of a class are interchangeable to the
-hardware, so "does it fit" is asked once per class and never per job. A *pool* is a set of nodes equal in everything but their index.
+hardware, so "does it fit" is asked once per class and never per job. An elastic job is of the class of its fewest tasks.
+A *pool* is a set of nodes equal in everything but their index.
 """
 
 from __future__ import annotations
@@ -180,7 +181,9 @@ class World(NamedTuple):
     penalty: F64  # [2] added to the factor for more nodes, for more racks than needed
     divide: I64  # [(GM+1)*(GM+1)] divide[f*(GM+1)+g] = f // g
     # demand classes
-    class_tasks: I64  # [C]
+    class_tasks: I64  # [C] of an elastic job: the fewest
+    class_span: I64  # [C] how many more an elastic job may have: classes c+1, c+2, … are the same with one task more each
+    class_scale: F64  # [C] runtime with so many tasks, relative to that with the number submitted
     class_gpus: I64  # [C] whole GPUs a task, 0 if it takes a share or none
     class_milli: I64  # [C] GPU milli a task
     class_cpu: I64  # [C]

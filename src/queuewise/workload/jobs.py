@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from queuewise.errors import InputError
 from queuewise.workload.dependencies import NO_DEPENDENCIES, Dependencies
+from queuewise.workload.scaling import LINEAR, parse_curve
 
 ANY_PARTITION = -1  # in `partition`: may run in every partition
 ANY_KIND = 0  # in `kind_set`: entry 0 of `kind_sets` is the empty tuple, which allows every kind
@@ -52,12 +53,16 @@ class Workload:
     priority: Floats = FILLED_IN  # [J] higher is more urgent, 0 by default
     deadline: Floats = FILLED_IN  # [J] seconds on the log's clock, NaN none
     recorded_wait: Floats = FILLED_IN  # [J] seconds the job really waited, NaN unknown
+    min_tasks: Ints = FILLED_IN  # [J] an elastic job may be started with fewer or more tasks than num_tasks, from this
+    max_tasks: Ints = FILLED_IN  # [J] to this; both are num_tasks by default
+    scaling: Ints = FILLED_IN  # [J] how fast it is then: index into scalings
     job_id: NDArray[Any] = FILLED_IN  # [J] the log's own ids, integers or strings
     kind_sets: tuple[tuple[str, ...], ...] = ((),)  # allowed GPU kinds; entry 0 is () = any
     partitions: tuple[str, ...] = ()
     users: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
     qos_names: tuple[str, ...] = ()
+    scalings: tuple[str, ...] = (LINEAR,)  # curves, see workload.scaling
     name: str = "workload"
     dependencies: Dependencies = NO_DEPENDENCIES  # who waits for whom; replays heed them only if told to
     epoch: float = 0.0  # Unix time of second 0 of the log's clock, 0 if unknown: gives hours of day
@@ -69,10 +74,14 @@ class Workload:
             "requested": (np.nan, np.float64), "kind_set": (ANY_KIND, np.int32), "partition": (ANY_PARTITION, np.int32),
             "user": (UNKNOWN, np.int32), "group": (UNKNOWN, np.int32), "job_name": (UNKNOWN, np.int32), "qos": (UNKNOWN, np.int32),
             "priority": (0.0, np.float64), "deadline": (np.nan, np.float64), "recorded_wait": (np.nan, np.float64),
+            "scaling": (0, np.int32),
         }  # fmt: skip
         for column, (value, dtype) in defaults.items():
             if getattr(self, column) is None:
                 object.__setattr__(self, column, constant(value, num, dtype))
+        for column in ("min_tasks", "max_tasks"):
+            if getattr(self, column) is None:
+                object.__setattr__(self, column, self.num_tasks)
         ids: NDArray[Any] | None = self.job_id
         if ids is None:
             object.__setattr__(self, "job_id", np.arange(num))
@@ -97,6 +106,9 @@ class Workload:
             ("demand", (self.gpu_milli == 0) & (self.cpu_milli == 0) & (self.mem_mib == 0), "asks for no GPU, CPU or memory"),
             ("requested", self.requested < 0, "is negative"),
             ("kind_set", (self.kind_set < 0) | (self.kind_set >= len(self.kind_sets)), "is outside kind_sets"),
+            ("min_tasks", (self.min_tasks < 1) | (self.min_tasks > self.num_tasks), "is below 1 or above num_tasks"),
+            ("max_tasks", self.max_tasks < self.num_tasks, "is below num_tasks"),
+            ("scaling", (self.scaling < 0) | (self.scaling >= len(self.scalings)), "is outside scalings"),
             ("partition", (self.partition < -1) | (self.partition >= len(self.partitions)), "is outside partitions"),
         )  # fmt: skip
         for column, bad, problem in rules:
@@ -106,6 +118,8 @@ class Workload:
                     f"job {self.job_id[first]} (row {first}): {column} {problem}; {int(bad.sum())} such jobs",
                     hint="drop or repair these rows; readers do so and count them",
                 )
+        for curve in self.scalings:
+            parse_curve(curve)
         if num > 1 and (np.diff(self.submit) < 0).any():
             first = int(np.argmax(np.diff(self.submit) < 0)) + 1
             raise InputError(f"job {self.job_id[first]} (row {first}) is submitted before the job above it", hint="use Workload.sorted")
@@ -133,6 +147,11 @@ class Workload:
         return dataclasses.replace(self, **changes)
 
     @property
+    def is_elastic(self) -> NDArray[np.bool_]:
+        """[J] whether the job may be started with other numbers of tasks than num_tasks."""
+        return (self.min_tasks < self.num_tasks) | (self.max_tasks > self.num_tasks)
+
+    @property
     def gpus(self) -> Floats:
         """[J] GPUs of the whole job (may be fractional)."""
         return self.num_tasks.astype(np.float64) * self.gpu_milli / WHOLE_GPU
@@ -150,5 +169,5 @@ class Workload:
 
 COLUMNS = (
     "submit", "runtime", "num_tasks", "gpu_milli", "cpu_milli", "mem_mib", "requested", "kind_set", "partition", "user", "group",
-    "job_name", "qos", "priority", "deadline", "recorded_wait", "job_id",
+    "job_name", "qos", "priority", "deadline", "recorded_wait", "min_tasks", "max_tasks", "scaling", "job_id",
 )  # fmt: skip

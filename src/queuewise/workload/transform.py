@@ -1,4 +1,4 @@
-"""Workloads from workloads: cut, filter, merge, split, and change the load. Nothing here changes a runtime or a demand.
+"""Workloads from workloads: cut, filter, merge, split, change the load, make jobs elastic. Nothing here changes a runtime.
 
 All functions return new workloads. Times stay on the log's clock unless the function's purpose is to change them.
 """
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from queuewise.errors import InputError, unknown_name
 from queuewise.workload.jobs import ANY_PARTITION, COLUMNS, UNKNOWN, Workload
+from queuewise.workload.scaling import parse_curve
 
 
 def window(workload: Workload, start: float, *, stop: float | None = None, num_jobs: int | None = None) -> Workload:
@@ -66,6 +67,34 @@ def thin(workload: Workload, keep: float, seed: int = 0) -> Workload:
     if not 0 < keep <= 1:
         raise InputError(f"cannot keep a share of {keep:g} of the jobs", hint="give a share in (0, 1]")
     return workload.take(np.random.default_rng(seed).random(len(workload)) < keep)
+
+
+def make_elastic(workload: Workload, share: float, least: float, most: float, curve: str, seed: int = 0) -> Workload:
+    """Let a random share of the jobs be elastic: with `least` to `most` times their tasks (at least one), as fast as the curve says."""
+    if not 0 < share <= 1:
+        raise InputError(f"cannot make a share of {share:g} of the jobs elastic", hint="give a share in (0, 1]")
+    if not 0 <= least <= 1 <= most < np.inf:
+        raise InputError(f"elastic jobs from {least:g} to {most:g} times their tasks", hint="the range holds 1, for example 0.5-2")
+    parse_curve(curve)
+    tasks = workload.num_tasks.astype(np.int64)
+    chosen = np.random.default_rng(seed).random(len(workload)) < share
+    greatest = np.minimum(np.floor(tasks * most), np.iinfo(np.int32).max)
+    return workload.replace(
+        min_tasks=np.where(chosen, np.maximum(np.ceil(tasks * least), 1), workload.min_tasks).astype(np.int32),
+        max_tasks=np.where(chosen, greatest, workload.max_tasks).astype(np.int32),
+        scaling=np.where(chosen, len(workload.scalings), workload.scaling).astype(np.int32),
+        scalings=(*workload.scalings, curve),
+    )
+
+
+def parse_elastic(text: str) -> tuple[float, float, float, str]:
+    """`SHARE,LEAST-MOST,CURVE`, for `make_elastic`."""
+    try:
+        share, sizes, curve = text.split(",", 2)
+        least, most = sizes.split("-")
+        return float(share), float(least), float(most), curve
+    except ValueError:
+        raise InputError(f"{text!r} is not SHARE,LEAST-MOST,CURVE", hint="for example 0.3,0.5-2,amdahl:0.05") from None
 
 
 def filter_jobs(
@@ -122,7 +151,7 @@ def merge(workloads: Sequence[Workload], name: str = "merged") -> Workload:
     return Workload.sorted(**joined, **names, name=name, epoch=epoch)
 
 
-_CODED = {"kind_set": "kind_sets", "partition": "partitions", "user": "users", "group": "groups", "qos": "qos_names"}
+_CODED = {"kind_set": "kind_sets", "partition": "partitions", "user": "users", "group": "groups", "qos": "qos_names", "scaling": "scalings"}
 
 
 def _recode(codes: NDArray[np.int32], old: tuple[Any, ...], new: tuple[Any, ...]) -> NDArray[np.int32]:

@@ -73,6 +73,9 @@ def to_frame(workload: Workload) -> pl.DataFrame:
     columns["qos"] = _labels(workload.qos, workload.qos_names)
     columns["job_name"] = pl.Series(np.ascontiguousarray(workload.job_name)).replace(UNKNOWN, None)
     columns["job_id"] = pl.Series(np.ascontiguousarray(workload.job_id))
+    if workload.is_elastic.any():
+        columns |= {"min_tasks": workload.min_tasks, "max_tasks": workload.max_tasks}
+        columns["scaling"] = _labels(workload.scaling, workload.scalings)
     if len(workload.dependencies):
         columns["depends_on"] = pl.Series(to_texts(workload.dependencies, workload.job_id), dtype=pl.String)
     return pl.DataFrame({name: np.ascontiguousarray(v) if isinstance(v, np.ndarray) else v for name, v in columns.items()})
@@ -167,6 +170,7 @@ def _swf_losses(workload: Workload, procs: NDArray[np.float64]) -> list[str]:
         "jobs have a QoS, which SWF cannot hold": workload.qos != UNKNOWN,
         "jobs have a priority, which SWF cannot hold": workload.priority != 0,
         "jobs have a deadline, which SWF cannot hold": ~np.isnan(workload.deadline),
+        "jobs are elastic, which SWF cannot hold": workload.is_elastic,
         "jobs wait for others, which is not written": np.isin(np.arange(len(workload)), workload.dependencies.job),
         "jobs are tied to partitions, which are written as queue numbers": workload.partition != ANY_PARTITION,
     }

@@ -19,17 +19,19 @@ from queuewise.errors import InputError
 from queuewise.workload.dependencies import NO_DEPENDENCIES, Dependencies, resolve
 from queuewise.workload.jobs import UNKNOWN, WHOLE_GPU, Workload
 from queuewise.workload.loaded import ClusterFacts, Loaded, Request, Tally
+from queuewise.workload.scaling import LINEAR, parse_curve
 
 FIELDS: dict[str, pl.DataType] = {
     "submit": pl.Float64(), "runtime": pl.Float64(), "num_tasks": pl.Float64(), "gpu_milli": pl.Float64(), "cpu_milli": pl.Float64(),
     "mem_mib": pl.Float64(), "requested": pl.Float64(), "priority": pl.Float64(), "deadline": pl.Float64(), "recorded_wait": pl.Float64(),
     "kinds": pl.String(), "partition": pl.String(), "user": pl.String(), "group": pl.String(), "qos": pl.String(), "job_name": pl.String(),
-    "job_id": pl.String(), "depends_on": pl.String(),
+    "job_id": pl.String(), "depends_on": pl.String(), "min_tasks": pl.Float64(), "max_tasks": pl.Float64(), "scaling": pl.String(),
 }  # fmt: skip
 KIND_SEPARATOR = "|"  # in `kinds`: "P100|T4" may run on either
 
 _COUNTS = ("num_tasks", "gpu_milli", "cpu_milli", "mem_mib")
-_LABELS = ("kinds", "partition", "user", "group", "qos")
+_LABELS = ("kinds", "partition", "user", "group", "qos", "scaling")
+_RANGE = ("min_tasks", "max_tasks")
 _SUFFIXES = {".gz", ".zst", ".bz2", ".xz", ".tar", ".swf", ".csv", ".log", ".json", ".parquet", ".txt"}
 _MAX_INT = 2**31 - 1
 MAX_SECONDS = 1e12  # 30,000 years: anything beyond is a defect, and sums of times stay exact below it
@@ -51,8 +53,16 @@ def _refusals() -> list[tuple[str, pl.Expr]]:
         ("oversized demand", pl.any_horizontal(c > _MAX_INT for c in counts)),
         ("negative demand", pl.any_horizontal(c < 0 for c in counts)),
         ("GPU demand above 1 that is not a whole number", (gpu > WHOLE_GPU) & (gpu % WHOLE_GPU != 0)),
+        ("min_tasks to max_tasks is no range around num_tasks", ~_is_range()),
         ("asks for nothing", pl.all_horizontal(c == 0 for c in counts[1:])),
     ]
+
+
+def _is_range() -> pl.Expr:
+    """Of whole numbers from 1 on that holds num_tasks; what is not given is num_tasks."""
+    least, tasks, most = pl.col("min_tasks"), pl.col("num_tasks"), pl.col("max_tasks")
+    rules = (least == least.floor(), most == most.floor(), least >= 1, least <= tasks, most >= tasks, most <= _MAX_INT)
+    return pl.all_horizontal(rule.fill_null(True) for rule in rules)
 
 
 class Collector:
@@ -100,6 +110,7 @@ class Collector:
         self._kept.append(
             frame.with_columns(
                 pl.col(*_COUNTS).cast(pl.Int32),
+                *(pl.coalesce(bound, "num_tasks").cast(pl.Int32).alias(bound) for bound in _RANGE),
                 _unless_negative("requested"),
                 _unless_negative("recorded_wait"),
                 pl.when(pl.col("priority").is_finite()).then("priority").otherwise(0.0).alias("priority"),
@@ -135,8 +146,10 @@ class Collector:
     def _workload(self, table: pl.DataFrame, submit: NDArray[np.float64], epoch: float, name: str) -> Workload:
         codes, labels = zip(*(_code(table[name]) for name in _LABELS), strict=True)
         label = dict(zip(_LABELS, labels, strict=True))
+        for curve in label["scaling"]:
+            self._check_curve(curve)
         code = dict(zip(_LABELS, codes, strict=True))
-        columns: dict[str, Any] = {name: table[name].to_numpy() for name in _COUNTS}
+        columns: dict[str, Any] = {name: table[name].to_numpy() for name in (*_COUNTS, *_RANGE)}
         columns |= {name: _numbers(table[name]) for name in ("runtime", "requested", "priority", "deadline", "recorded_wait")}
         columns |= {name: code[name] for name in ("user", "group", "qos", "partition")}  # UNKNOWN is ANY_PARTITION there
         return Workload(
@@ -144,8 +157,15 @@ class Collector:
             dependencies=self._dependencies(table),
             kind_set=code["kinds"] + 1, job_name=_code(table["job_name"])[0], job_id=self._ids(table["job_id"]),
             kind_sets=((), *(tuple(kinds.split(KIND_SEPARATOR)) for kinds in label["kinds"])),
-            partitions=label["partition"], users=label["user"], groups=label["group"], qos_names=label["qos"], name=name, epoch=epoch,
+            partitions=label["partition"], users=label["user"], groups=label["group"], qos_names=label["qos"],
+            scaling=code["scaling"] + 1, scalings=(LINEAR, *label["scaling"]), name=name, epoch=epoch,
         )  # fmt: skip
+
+    def _check_curve(self, curve: str) -> None:
+        try:
+            parse_curve(curve)
+        except InputError as error:
+            raise InputError(error.message, where=str(self.request.path), hint=error.hint) from None
 
     def _dependencies(self, table: pl.DataFrame) -> Dependencies:
         texts, ids = table["depends_on"], table["job_id"]

@@ -25,7 +25,7 @@ METADATA = "queuewise"
 FIELDS = (*collector.FIELDS, "start", "end", "gpus", "cores")
 _DATE = r"^\s*\d{4}-\d{2}-\d{2}"
 _TIMES = ("submit", "start", "end", "deadline")
-_TEXTS = ("kinds", "partition", "user", "group", "qos", "job_name", "job_id", "depends_on")
+_TEXTS = ("kinds", "partition", "user", "group", "qos", "job_name", "job_id", "depends_on", "scaling")
 
 
 def enough(names: Collection[str]) -> bool:
