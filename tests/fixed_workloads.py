@@ -6,7 +6,7 @@ import numpy as np
 
 from queuewise.cluster.spec import NodeGroup, build
 from queuewise.workload.jobs import Workload
-from strategies import KIND_SETS, Case
+from strategies import KIND_SETS, SCALINGS, Case
 
 
 def gangs() -> Case:
@@ -86,3 +86,17 @@ def crowd(seed: int, num: int = 40) -> Case:
     cluster = build("crowd", groups, speeds=speeds, node_penalty=0.3, rack_penalty=0.25)
     known = workload.runtime * rng.choice([0.3, 1.0, 1.0, 3.0], num) if seed % 2 else workload.runtime.copy()
     return Case(workload, cluster, known, seed=seed, kill_at_limit=seed % 5 == 0)
+
+
+def stretchable(case: Case, seed: int) -> Case:
+    """The same with seven in ten jobs elastic, by up to three tasks fewer and four more."""
+    rng = np.random.default_rng(seed)
+    tasks, num = case.workload.num_tasks, len(case.workload)
+    chosen = rng.random(num) < 0.7
+    workload = case.workload.replace(
+        min_tasks=np.where(chosen, np.maximum(tasks - rng.integers(0, 4, num), 1), tasks).astype(np.int32),
+        max_tasks=np.where(chosen, tasks + rng.integers(0, 5, num), tasks).astype(np.int32),
+        scaling=rng.integers(0, len(SCALINGS), num).astype(np.int32),
+        scalings=SCALINGS,
+    )
+    return Case(workload, case.cluster, case.estimate, case.seed, case.kill_at_limit)

@@ -297,4 +297,22 @@ ELASTIC = [
              [(0, 0, 4, (0, 1)), (0, 4, 7, (1,))], outages((0, 4, 50, "fail"), preemption=Preemption(checkpoint_every_s=1))),
 ]  # fmt: skip
 
-HAND_CASES = [*SRTF, *SERVICE, *URGENCY, *MIGRATION, *OUTAGES, *SLEEP, *CAP, *RESERVED, *ELASTIC]
+RESIZED = [
+    # Job 0 has done 4 of its 20 s with four tasks when job 1 comes for three GPUs: with one task the other 16 take until 17.
+    HandCase("shrinks", "fcfs", gpu_nodes(4), elastic(tasks((0, 20, 1), (1, 2, 3)), (1, 4)),
+             [(0, 0, 1, (0,)), (0, 1, 17, (0,)), (1, 1, 3, (0,))], Conditions(resize="shrink")),
+    # At 3 job 1 has gone, and job 0 does the 14 s that are left with four tasks again.
+    HandCase("shrinks and grows", "fcfs", gpu_nodes(4), elastic(tasks((0, 20, 1), (1, 2, 3)), (1, 4)),
+             [(0, 0, 1, (0,)), (0, 1, 3, (0,)), (0, 3, 6.5, (0,)), (1, 1, 3, (0,))], Conditions(resize="both")),
+    # Each change costs a second: 4 s are done by 1, one more from 2 to 3, and the last 15 by four tasks from 4 on.
+    HandCase("resizing with costs", "fcfs", gpu_nodes(4), elastic(tasks((0, 20, 1), (1, 2, 3)), (1, 4)),
+             [(0, 0, 1, (0,)), (0, 1, 3, (0,)), (0, 3, 7.75, (0,)), (1, 1, 3, (0,))],
+             Conditions(resize="both", preemption=Preemption(mode="kill", restart_s=1))),
+    # Job 2 needs two GPUs. Job 1, the last, makes room for one; job 0 must shrink as well. A head of five would let both be.
+    HandCase("the last shrinks first", "fcfs", gpu_nodes(2, 2), elastic(tasks((0, 20, 2), (0, 20, 2), (1, 2, 2)), (1, 2), (1, 2)),
+             [(0, 0, 1, (0,)), (0, 1, 39, (0,)), (1, 0, 1, (1,)), (1, 1, 39, (1,)), (2, 1, 3, (0, 1))], Conditions(resize="shrink")),
+    HandCase("in vain", "fcfs", gpu_nodes(2, 2), elastic(tasks((0, 20, 2), (0, 20, 2), (1, 2, 3)), (1, 2), (1, 2)),
+             [(0, 0, 20, (0,)), (1, 0, 20, (1,)), (2, 20, 22, (0, 1))], Conditions(resize="shrink")),
+]  # fmt: skip
+
+HAND_CASES = [*SRTF, *SERVICE, *URGENCY, *MIGRATION, *OUTAGES, *SLEEP, *CAP, *RESERVED, *ELASTIC, *RESIZED]

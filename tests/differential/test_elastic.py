@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agreement import assert_same_schedule, stays
-from fixed_workloads import crowd, gangs, mixture
+from fixed_workloads import crowd, gangs, mixture, stretchable
 from queuewise.cluster.conditions import Conditions, Power
 from queuewise.cluster.spec import NodeGroup, build
 from queuewise.policies import simulate
@@ -20,19 +20,6 @@ from reference.check import violations
 from strategies import BACKFILLS, DISPATCHES, PLACEMENTS, SCALINGS, Case, caps, elastic, policies, powers, reserved_cases, troubled_cases
 
 often = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
-
-
-def stretchable(case: Case, seed: int) -> Case:
-    rng = np.random.default_rng(seed)
-    tasks, num = case.workload.num_tasks, len(case.workload)
-    chosen = rng.random(num) < 0.7
-    workload = case.workload.replace(
-        min_tasks=np.where(chosen, np.maximum(tasks - rng.integers(0, 4, num), 1), tasks).astype(np.int32),
-        max_tasks=np.where(chosen, tasks + rng.integers(0, 5, num), tasks).astype(np.int32),
-        scaling=rng.integers(0, len(SCALINGS), num).astype(np.int32),
-        scalings=SCALINGS,
-    )
-    return Case(workload, case.cluster, case.estimate, case.seed, case.kill_at_limit)
 
 
 @pytest.mark.parametrize("dispatch", DISPATCHES)

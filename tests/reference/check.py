@@ -101,7 +101,8 @@ class Rules:
 
     @property
     def suspends(self) -> bool:
-        return self.conditions.preemption.mode == "suspend" or self.policy.startswith("defrag")
+        moves = self.policy.startswith("defrag") or self.conditions.resize != "none"  # stopped only to go on at once
+        return self.conditions.preemption.mode == "suspend" or moves
 
     @property
     def starts_before_outages(self) -> bool:

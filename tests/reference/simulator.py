@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from queuewise.cluster.conditions import Conditions, Outage
 from queuewise.cluster.spec import Cluster
 from queuewise.workload.jobs import ANY_PARTITION, Workload
-from reference import backfill, defrag, preemption, reservations, stopping
+from reference import backfill, defrag, preemption, reservations, resizing, stopping
 from reference.dependencies import Waiting
 from reference.fairness import FAIR_ORDERS, Owners
 from reference.orders import Facts, in_order
@@ -318,9 +318,15 @@ class Simulator:
             if self.preemptive:
                 self.preemptive.serve(q)
                 continue
-            head = self.start_from_head(q)
-            if head is not None:
+            while True:
+                head = self.start_from_head(q)
+                if head is None:
+                    break
                 self.backfill(q, head)
+                if self.conditions.resize not in ("shrink", "both") or not resizing.shrink(self, q, head):
+                    break
+        if self.conditions.resize in ("grow", "both") and not any(self.queues):
+            resizing.grow(self)
 
     def start_from_head(self, q: int) -> Job | None:
         """Start jobs in order while they fit; the first that does not is the blocked head."""

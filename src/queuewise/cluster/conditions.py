@@ -108,6 +108,7 @@ class Conditions(Config):
     power: Power = Power()
     fairness: Fairness = Fairness()
     dependencies: bool = False  # jobs wait for those that the log says they wait for
+    resize: Literal["none", "shrink", "grow", "both"] = "none"  # whether running elastic jobs change their number of tasks
     quotas: bool = False  # virtual clusters have what they are guaranteed and no more than their maximum
     requeue: bool = True  # a job hit by a failure is queued again; otherwise it has failed
 

@@ -86,7 +86,8 @@ def _task_seconds(m: Measurement) -> Floats:
         return service(m) * schedule.workload.num_tasks[m.rows]
     seconds = schedule.piece_tasks * (schedule.piece_end - schedule.piece_start)
     ended = np.isfinite(seconds)
-    return np.bincount(schedule.piece_job[ended], weights=seconds[ended], minlength=len(schedule.workload))[m.rows]
+    held: Floats = np.bincount(schedule.piece_job[ended], weights=seconds[ended], minlength=len(schedule.workload)).astype(np.float64)
+    return held[m.rows]
 
 
 def _quantiles(x: Floats, code: Codes, count: Codes, points: tuple[float, ...]) -> list[Floats]:

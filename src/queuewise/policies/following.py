@@ -25,6 +25,7 @@ from queuewise.sim.state import (
     OUTAGES_SEEN,
     PIECES,
     PLACED,
+    RESIZES,
     RUN_ROW,
     RUNNING_JOBS,
     STARTS,
@@ -73,9 +74,8 @@ class Follower:
         self._tables = handle(world), handle(machine), handle(state)
         self._runs = _first_pieces(log)  # and one more, the end of the log
         self._next = int(np.searchsorted(self._runs, state.count[PIECES]))
-        self._stop_time = (
-            _stop_times(log) if world.policy[KEYS] or world.policy[BACKFILL] == DEFRAG else np.full(len(log.piece_job), np.nan)
-        )
+        moves = world.policy[KEYS] or world.policy[BACKFILL] == DEFRAG or world.policy[RESIZES]
+        self._stop_time = _stop_times(log) if moves else np.full(len(log.piece_job), np.nan)
         self._stop_times = set(self._stop_time.tolist())
 
     def run(self) -> State:

@@ -40,6 +40,8 @@ def simulate(
             )
         return play(Replay(workload, cluster, policy, dispatch, known, name, seed))
     parsed = parse_policy(policy)
+    if parsed.decides_in_python and conditions.resize != "none":
+        raise InputError(f"{policy} decides itself who moves: nobody is resized", hint="leave out resize, or use a score function")
     jobs = Jobs(workload, known, seed, cluster, conditions.fairness)
     predicted = jobs.predicted if any(own.uses_predictions for own in parsed.own) else None
     drive = driver(parsed.own[0], cluster, seed) if parsed.decides_in_python else None

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from queuewise.sim.bars import first_lift_after, is_barred
-from queuewise.sim.compilation import inline, kernel
+from queuewise.sim.compilation import inline, kernel, seldom
 from queuewise.sim.keys import estimate_left
 from queuewise.sim.lifecycle import start_placed
 from queuewise.sim.machine import WHOLE, copy_machine, rebuild, take_exactly
@@ -32,6 +32,7 @@ from queuewise.sim.state import (
     PENDING_JOBS,
     PLACED,
     PLAN_BANDS,
+    RESERVES,
     RUNNING_JOBS,
     SHARES,
     Machine,
@@ -39,8 +40,6 @@ from queuewise.sim.state import (
     World,
 )
 from queuewise.sim.tables import view
-
-UNRESERVED = -np.inf  # start of a run that no reservation keeps from any node
 
 
 @inline
@@ -84,35 +83,59 @@ def _copy_moment(row, at: int, others, other: int) -> None:  # type: ignore[no-u
             target[at, i] = source[other, i]
 
 
-@kernel
-def _room(w: World, c: int, row, at: int, start: float) -> int:  # type: ignore[no-untyped-def]
-    """Tasks of class c that fit at one moment of a run that starts at `start`, counted up to the gang's size."""
+@inline
+def _room_on(w: World, c: int, row, at: int, n: int) -> int:  # type: ignore[no-untyped-def]
+    """Tasks of class c that fit on one node at one moment, counted up to the gang's size."""
     mask, share, cpu, mem, _ = row
-    need = w.class_tasks[c]
+    room = w.class_tasks[c]
+    if w.class_gpus[c] > 0:
+        room = min(room, _bits_in(mask[at, n]) // w.class_gpus[c])
+    elif w.class_milli[c] > 0:
+        shares = 0
+        for g in range(w.node_gpus[n]):
+            free = WHOLE if (mask[at, n] >> g) & 1 else share[at, n * w.sizes[GPU_STRIDE] + g]
+            shares += free // w.class_milli[c]
+        room = min(room, shares)
+    if w.class_cpu[c] > 0:
+        room = min(room, cpu[at, n] // w.class_cpu[c])
+    if w.class_mem[c] > 0:
+        room = min(room, mem[at, n] // w.class_mem[c])
+    return room
+
+
+@kernel
+def _room(w: World, c: int, row, at: int) -> int:  # type: ignore[no-untyped-def]
+    """Tasks of class c that fit at one moment, counted up to the gang's size."""
     total = 0
     for i in range(w.class_pool_first[c], w.class_pool_first[c + 1]):
         p = w.class_pools[i]
         for k in range(w.pool_first[p], w.pool_first[p + 1]):
-            n = w.pool_nodes[k]
-            if is_barred(w, c, n, start):
-                continue
-            room = need
-            if w.class_gpus[c] > 0:
-                room = min(room, _bits_in(mask[at, n]) // w.class_gpus[c])
-            elif w.class_milli[c] > 0:
-                shares = 0
-                for g in range(w.node_gpus[n]):
-                    free = WHOLE if (mask[at, n] >> g) & 1 else share[at, n * w.sizes[GPU_STRIDE] + g]
-                    shares += free // w.class_milli[c]
-                room = min(room, shares)
-            if w.class_cpu[c] > 0:
-                room = min(room, cpu[at, n] // w.class_cpu[c])
-            if w.class_mem[c] > 0:
-                room = min(room, mem[at, n] // w.class_mem[c])
-            total += room
-            if total >= need:
+            total += _room_on(w, c, row, at, w.pool_nodes[k])
+            if total >= w.class_tasks[c]:
                 return total
     return total
+
+
+@seldom
+def _room_unbarred(w: World, c: int, row, at: int, start: float) -> int:  # type: ignore[no-untyped-def]
+    """The same for a run that starts at `start`, on nodes that are not reserved for others."""
+    total = 0
+    for i in range(w.class_pool_first[c], w.class_pool_first[c + 1]):
+        p = w.class_pools[i]
+        for k in range(w.pool_first[p], w.pool_first[p + 1]):
+            if not is_barred(w, c, w.pool_nodes[k], start):
+                total += _room_on(w, c, row, at, w.pool_nodes[k])
+            if total >= w.class_tasks[c]:
+                return total
+    return total
+
+
+@inline
+def _has_room(w: World, c: int, row, at: int, start: float) -> bool:  # type: ignore[no-untyped-def]
+    """Whether a gang of class c that starts at `start` fits at one moment."""
+    if w.policy[RESERVES]:
+        return _room_unbarred(w, c, row, at, start) >= w.class_tasks[c]
+    return _room(w, c, row, at) >= w.class_tasks[c]
 
 
 @inline
@@ -244,27 +267,27 @@ def _note_obstacle(w: World, c: int, start: int, time: float, latest) -> None:  
         latest[c] = min(latest[c], time)
 
 
-@kernel
+@inline
 def _fits_from(w: World, z: Machine, s: State, c: int, length: float, start: int, times, where, number: int, row, least, latest) -> int:  # type: ignore[no-untyped-def]
     """Whether class c has a place for `length` from moment `start` on: `start` then, the place being left in State.place_*.
 
     Otherwise the next moment worth trying.
     """
     time = times[where[start]]
-    if _room(w, c, row, where[start], time) < w.class_tasks[c]:
+    if not _has_room(w, c, row, where[start], time):
         _note_obstacle(w, c, start, time, latest)
         return start + 1
     _copy_moment(least, 0, row, where[start])
     at = start + 1
     while at < number and (times[where[at]] < time + length or times[where[at]] == time):
-        if _room(w, c, row, where[at], UNRESERVED) < w.class_tasks[c]:
+        if _room(w, c, row, where[at]) < w.class_tasks[c]:
             _note_obstacle(w, c, start, times[where[at]], latest)
             return at + 1  # every start up to there meets the same obstacle
         _keep_least(w, least, row, where[at])
         at += 1
-        if _room(w, c, least, 0, time) < w.class_tasks[c]:
+        if not _has_room(w, c, least, 0, time):
             break
-    if _room(w, c, least, 0, time) >= w.class_tasks[c]:
+    if _has_room(w, c, least, 0, time):
         _load(w, z, least, 0)
         z.time[0] = time
         if place_size(w, z, s, c):
@@ -298,7 +321,7 @@ def _find_start(w: World, z: Machine, s: State, c: int, estimate: float, times, 
     return -1
 
 
-@kernel
+@inline
 def _note_moment(time: float, first: int, times, where, number: int, row) -> int:  # type: ignore[no-untyped-def]
     """Let `time` be a moment of the profile, at place `first` or later; returns the number of moments."""
     at = first

@@ -22,6 +22,7 @@ from queuewise.sim.preempt import preempt_in_queue, ring_timer
 from queuewise.sim.queue import ANY_LENGTH, FORBIDDEN, PRIMARY, SECONDARY, dequeue, enqueue, first_in_order, note_depth
 from queuewise.sim.quotas import OVER, standing
 from queuewise.sim.reserve import head_keeps_place, note_outliving, reserve_head
+from queuewise.sim.resize import grow_running, grows, shrink_for_head, shrinks
 from queuewise.sim.scoring import score_pending
 from queuewise.sim.state import (
     ARRIVED,
@@ -54,8 +55,10 @@ from queuewise.sim.state import (
     QUOTAS,
     REORDER,
     RESERVES,
+    RESIZES,
     RESTARTS,
     RESTLESS,
+    RUNNING_JOBS,
     STOP_AT,
     Machine,
     State,
@@ -206,13 +209,16 @@ def schedule_queue(w: World, m: Machine, z: Machine, s: State, q: int) -> None:
 def decide(w: World, m: Machine, z: Machine, s: State, scorer, second_scorer) -> None:  # type: ignore[no-untyped-def]
     """The scheduling pass."""
     s.count[DECISIONS] += 1
-    if s.count[PENDING_JOBS] == 0:
-        return
-    if w.policy[DYNAMIC]:
-        score_pending(w, m, s, scorer, second_scorer)
-    for q in range(w.sizes[NUM_QUEUES]):
-        if s.queue_active[q] > 0:
-            schedule_queue(w, m, z, s, q)
+    if s.count[PENDING_JOBS] > 0:
+        if w.policy[DYNAMIC]:
+            score_pending(w, m, s, scorer, second_scorer)
+        for q in range(w.sizes[NUM_QUEUES]):
+            going = s.queue_active[q] > 0
+            while going:
+                schedule_queue(w, m, z, s, q)
+                going = shrinks(w) and s.head[q] >= 0 and shrink_for_head(w, m, s, q)
+    if grows(w) and s.count[PENDING_JOBS] == 0:
+        grow_running(w, m, s)
 
 
 @kernel
@@ -261,7 +267,8 @@ def _log_might_fill(w: World, s: State) -> bool:
     """Whether the next pass, if it starts all that waits, may write more than there is room for. A preemptive pass looks for itself."""
     if not w.policy[RESTARTS] or w.policy[KEYS]:
         return False
-    return s.count[PIECES] + s.count[PENDING_JOBS] * w.sizes[MOST_PIECES] > w.sizes[LOG_SIZE]
+    starts = s.count[PENDING_JOBS] + (s.count[RUNNING_JOBS] if w.policy[RESIZES] else 0)
+    return s.count[PIECES] + starts * w.sizes[MOST_PIECES] > w.sizes[LOG_SIZE]
 
 
 @entry

@@ -129,7 +129,7 @@ def _number_keys(key: I64) -> tuple[I64, I32]:
 def classify(workload: Workload, cluster: Cluster, pools: Pools, tenants: Tenants, bars: Bars) -> Classes:
     columns, key = _demand_keys(workload, tenants.of_job, bars)
     first, of_job = _number_keys(key)
-    sizes = (columns[2] - columns[1])[first] + 1  # of elastic jobs: a class each, one after the other
+    sizes = columns[2][first] - columns[1][first] + 1  # of elastic jobs: a class each, one after the other
     base = np.cumsum(sizes) - sizes
     if len(base) < sizes.sum():
         first, of_job = np.repeat(first, sizes), base[of_job].astype(np.int32)

@@ -41,6 +41,7 @@ from queuewise.sim.state import (
     FICKLE,
     FIXED,
     GPU_STRIDE,
+    GROWS,
     I64,
     JOB_ROW,
     KEYS,
@@ -74,6 +75,7 @@ from queuewise.sim.state import (
     REPAIRED,
     REQUEUES,
     RESERVES,
+    RESIZES,
     RESTART,
     RESTART_PER_GPU,
     RESTARTS,
@@ -83,6 +85,7 @@ from queuewise.sim.state import (
     SECOND_ORDER,
     SEED,
     SHARES,
+    SHRINKS,
     SIZES,
     SLEEP_AFTER,
     SLEEPS,
@@ -103,6 +106,7 @@ from queuewise.workload.dependencies import NO_DEPENDENCIES, Dependencies
 from queuewise.workload.jobs import Workload
 
 NONE = np.zeros(1)
+RESIZING = {"none": 0, "shrink": SHRINKS, "grow": GROWS, "both": SHRINKS | GROWS}
 COSTS = {
     QUANTUM: "quantum_s", CHECKPOINT: "checkpoint_s", CHECKPOINT_PER_GPU: "checkpoint_per_gpu_s", RESTART: "restart_s",
     RESTART_PER_GPU: "restart_per_gpu_s", TRANSFER: "transfer_s", TRANSFER_PER_GPU: "transfer_per_gpu_s",
@@ -145,10 +149,12 @@ def lay_out(
     fields |= dependencies.world_columns(waits_for, len(workload) if len(waits_for) else 0, runtime >= workload.runtime)
     fields |= _task_types(workload, cluster, classes)
     outages = conditions.outages_on(cluster, float(workload.submit[0]), float(workload.submit[-1]))
-    fields |= _stopping(workload, cluster, rules, conditions, bool(outages)) | _timetable(outages, bars)
+    resizes = RESIZING[conditions.resize] if conditions.resize != "none" and workload.is_elastic.any() else 0
+    stops = can_stop(rules, bool(outages) or resizes > 0)
+    fields |= _stopping(workload, cluster, rules, conditions, stops) | _timetable(outages, bars)
     fields["sizes"] = _sizes(workload, cluster, rules, pools, classes, trees, fields)
-    restarts = can_stop(rules, bool(outages)) or conditions.power.nodes_sleep
-    fields["policy"] = _policy(rules, conditions, bool(fields["class_by_pool"].all()), restarts)
+    fields["policy"] = _policy(rules, conditions, bool(fields["class_by_pool"].all()), stops or conditions.power.nodes_sleep)
+    fields["policy"][RESIZES] = resizes
     fields["policy"][DEPENDENCIES] = int(len(waits_for) > 0)
     fields["policy"][POWER_BUDGET] = budget
     fields["policy"][PICKY] |= bars.are_there and fields["class_span"].any()  # with fewer tasks it takes longer, and may be barred
@@ -211,12 +217,12 @@ def _sizes(
     return sizes
 
 
-def can_stop(rules: Rules, outages: bool) -> bool:
-    """Whether a job may be stopped before its end."""
-    return rules.keys != NOT_PREEMPTIVE or rules.backfill == DEFRAG or rules.stops > 0 or outages
+def can_stop(rules: Rules, conditions_stop: bool) -> bool:
+    """Whether a job may be stopped before its end: by the policy, by somebody outside the engine, or under these conditions."""
+    return rules.keys != NOT_PREEMPTIVE or rules.backfill == DEFRAG or rules.stops > 0 or conditions_stop
 
 
-def _stopping(workload: Workload, cluster: Cluster, rules: Rules, conditions: Conditions, outages: bool) -> dict[str, NDArray[Any]]:
+def _stopping(workload: Workload, cluster: Cluster, rules: Rules, conditions: Conditions, stops: bool) -> dict[str, NDArray[Any]]:
     """What stopping costs, and levels of service."""
     costs, kinds = np.zeros(COSTS_SIZE), conditions.preemption.kind_factor
     for slot, name in COSTS.items():
@@ -227,7 +233,7 @@ def _stopping(workload: Workload, cluster: Cluster, rules: Rules, conditions: Co
     return {
         "costs": costs,
         "node_cost": per_kind[cluster.node_kind],
-        "width": workload.size if can_stop(rules, outages) else NONE,
+        "width": workload.size if stops else NONE,
         "level_bound": NONE if levels is None else levels.bound,
         "level_key": NONE if levels is None else levels.key,
     }

@@ -34,8 +34,8 @@ BY_GPU, BY_CPU, BY_MEM = range(3)
 (
     DISPATCH, BACKFILL, RULE, RULE_OPTION, DYNAMIC, DEPTH, SECOND_ORDER, SEED, TRACK_FREE_TIMES, KEYS, RESTARTS, KILLS, REQUEUES, PROMOTES,
     LOOKS_AROUND, NODE_SCORER, QUOTAS, DEPENDENCIES, SLEEPS, POWER_BUDGET, FICKLE,
-    CUTS, RESERVES, RESTLESS, PICKY, POLICY_SIZE,
-) = range(26)  # fmt: skip
+    CUTS, RESERVES, RESTLESS, PICKY, RESIZES, POLICY_SIZE,
+) = range(27)  # fmt: skip
 #   RESTARTS: jobs may be stopped, or wait for nodes to wake (otherwise State.remaining and its kin are not there).
 #   SLEEPS: idle nodes fall asleep. POWER_BUDGET: milliwatts that jobs may draw together, NO_LIMIT without a cap.
 #   FICKLE: what does not fit may fit once more is taken, since the rule then goes elsewhere. KILLS: a policy's stop keeps checkpoints only.
@@ -44,7 +44,9 @@ BY_GPU, BY_CPU, BY_MEM = range(3)
 #   LOOKS_AROUND: a scoring function reads State.outlook. NODE_SCORER: address of the function behind the rule BY_SCORE.
 #   CUTS: victims may be read off State.cut_key (cuts.py). RESERVES: nodes may be barred for a class (bars.py).
 #   RESTLESS: a pass may end otherwise than the last one only because the clock has moved. PICKY: room alone is not enough for the rule.
+#   RESIZES: whether running elastic jobs change their size, SHRINKS or GROWS or both (resize.py).
 REORDER, COMMIT = range(2)
+SHRINKS, GROWS = 1, 2
 NO_BACKFILL, GREEDY, EASY, EASY_STRICT, CONSERVATIVE, DEFRAG = range(6)
 NOT_PREEMPTIVE, BY_REMAINING, BY_FIXED, BY_LEVEL = range(4)  # KEYS: what a preemptive policy sorts by
 FIRST, PACK, SPREAD, RANDOM, FASTEST, CHEAPEST, TIER, FGD, BY_SCORE = range(9)

@@ -19,6 +19,7 @@ from queuewise.sim.state import (
     NUM_NODES,
     NUM_POOLS,
     PLACED,
+    RESIZES,
     Machine,
     State,
     World,
@@ -76,7 +77,7 @@ def _place_as_told(w: World, m: Machine, s: State, c: int, action: int, nodes, t
 @kernel
 def _stop(w: World, m: Machine, s: State, j: int) -> None:
     take_off(w, m, s, j)
-    end_run(w, s, j, policy_saves(w) or w.policy[BACKFILL] == DEFRAG)  # which stops jobs only to move them
+    end_run(w, s, j, policy_saves(w) or w.policy[BACKFILL] == DEFRAG or w.policy[RESIZES] != 0)  # which stop jobs only to move them
     queue_again(w, s, j)
 
 
