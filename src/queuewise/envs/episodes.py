@@ -26,8 +26,9 @@ from queuewise.policies.ordering import Jobs, order_rule
 from queuewise.policies.placing import parse_placement
 from queuewise.policies.replay import simulate
 from queuewise.sim import state as engine
+from queuewise.sim.facts import job_facts
 from queuewise.sim.rules import Rules
-from queuewise.sim.setup import job_facts, lay_out
+from queuewise.sim.setup import lay_out
 from queuewise.sim.state import FACTS, Machine, State, World
 from queuewise.workload.estimates import estimate as estimate_runtimes
 from queuewise.workload.jobs import Workload

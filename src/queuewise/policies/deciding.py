@@ -15,7 +15,7 @@ from queuewise.policies.interface import Migrate, Preempt, Running, Start
 from queuewise.policies.records import Job, Node
 from queuewise.policies.user import Own, find_own
 from queuewise.sim.engine import with_room_in_log
-from queuewise.sim.initial import node_facts
+from queuewise.sim.facts import node_facts
 from queuewise.sim.rules import Order
 from queuewise.sim.schedule import QUEUED, RUNNING, STATUS_NAMES
 from queuewise.sim.state import NOW, PENDING_JOBS, QUANTUM, RUNNING_JOBS, SLEEP_AFTER, SLEEPS, USER_CALLS, Machine, State, World, handle

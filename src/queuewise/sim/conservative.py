@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from queuewise.sim.bars import first_lift_after, is_barred
-from queuewise.sim.compilation import inline, kernel, seldom
+from queuewise.sim.compilation import inline, kernel
 from queuewise.sim.keys import estimate_left
 from queuewise.sim.lifecycle import start_placed
 from queuewise.sim.machine import WHOLE, copy_machine, rebuild, take_exactly
@@ -40,6 +40,8 @@ from queuewise.sim.state import (
     World,
 )
 from queuewise.sim.tables import view
+
+UNRESERVED = -np.inf  # start of a run that no reservation keeps from any node
 
 
 @inline
@@ -83,59 +85,36 @@ def _copy_moment(row, at: int, others, other: int) -> None:  # type: ignore[no-u
             target[at, i] = source[other, i]
 
 
-@inline
-def _room_on(w: World, c: int, row, at: int, n: int) -> int:  # type: ignore[no-untyped-def]
-    """Tasks of class c that fit on one node at one moment, counted up to the gang's size."""
-    mask, share, cpu, mem, _ = row
-    room = w.class_tasks[c]
-    if w.class_gpus[c] > 0:
-        room = min(room, _bits_in(mask[at, n]) // w.class_gpus[c])
-    elif w.class_milli[c] > 0:
-        shares = 0
-        for g in range(w.node_gpus[n]):
-            free = WHOLE if (mask[at, n] >> g) & 1 else share[at, n * w.sizes[GPU_STRIDE] + g]
-            shares += free // w.class_milli[c]
-        room = min(room, shares)
-    if w.class_cpu[c] > 0:
-        room = min(room, cpu[at, n] // w.class_cpu[c])
-    if w.class_mem[c] > 0:
-        room = min(room, mem[at, n] // w.class_mem[c])
-    return room
-
-
 @kernel
-def _room(w: World, c: int, row, at: int) -> int:  # type: ignore[no-untyped-def]
-    """Tasks of class c that fit at one moment, counted up to the gang's size."""
+def _room(w: World, c: int, row, at: int, start: float) -> int:  # type: ignore[no-untyped-def]
+    """Tasks of class c that fit at one moment of a run that starts at `start`, counted up to the gang's size."""
+    mask, share, cpu, mem, _ = row
+    need = w.class_tasks[c]
+    reserved = w.policy[RESERVES] != 0
     total = 0
     for i in range(w.class_pool_first[c], w.class_pool_first[c + 1]):
         p = w.class_pools[i]
         for k in range(w.pool_first[p], w.pool_first[p + 1]):
-            total += _room_on(w, c, row, at, w.pool_nodes[k])
-            if total >= w.class_tasks[c]:
+            n = w.pool_nodes[k]
+            if reserved and is_barred(w, c, n, start):
+                continue
+            room = need
+            if w.class_gpus[c] > 0:
+                room = min(room, _bits_in(mask[at, n]) // w.class_gpus[c])
+            elif w.class_milli[c] > 0:
+                shares = 0
+                for g in range(w.node_gpus[n]):
+                    free = WHOLE if (mask[at, n] >> g) & 1 else share[at, n * w.sizes[GPU_STRIDE] + g]
+                    shares += free // w.class_milli[c]
+                room = min(room, shares)
+            if w.class_cpu[c] > 0:
+                room = min(room, cpu[at, n] // w.class_cpu[c])
+            if w.class_mem[c] > 0:
+                room = min(room, mem[at, n] // w.class_mem[c])
+            total += room
+            if total >= need:
                 return total
     return total
-
-
-@seldom
-def _room_unbarred(w: World, c: int, row, at: int, start: float) -> int:  # type: ignore[no-untyped-def]
-    """The same for a run that starts at `start`, on nodes that are not reserved for others."""
-    total = 0
-    for i in range(w.class_pool_first[c], w.class_pool_first[c + 1]):
-        p = w.class_pools[i]
-        for k in range(w.pool_first[p], w.pool_first[p + 1]):
-            if not is_barred(w, c, w.pool_nodes[k], start):
-                total += _room_on(w, c, row, at, w.pool_nodes[k])
-            if total >= w.class_tasks[c]:
-                return total
-    return total
-
-
-@inline
-def _has_room(w: World, c: int, row, at: int, start: float) -> bool:  # type: ignore[no-untyped-def]
-    """Whether a gang of class c that starts at `start` fits at one moment."""
-    if w.policy[RESERVES]:
-        return _room_unbarred(w, c, row, at, start) >= w.class_tasks[c]
-    return _room(w, c, row, at) >= w.class_tasks[c]
 
 
 @inline
@@ -236,11 +215,11 @@ def _earliest(w: World, s: State, c: int, length: float) -> float:
 
 
 @inline
-def _could_start(w: World, s: State, c: int, estimate: float, latest) -> bool:  # type: ignore[no-untyped-def]
+def _could_start(w: World, s: State, c: int, estimate: float, latest: float) -> bool:
     """Whether a job of this class and estimate, started now, ends before its class meets what stood in its way before."""
     if w.class_span[c] > 0:
         return True  # what stands in the way of one size need not be in that of another
-    return s.clock[NOW] < latest[c] and s.clock[NOW] + estimate * w.class_worst[c] <= latest[c]
+    return s.clock[NOW] < latest and s.clock[NOW] + estimate * w.class_worst[c] <= latest
 
 
 @kernel
@@ -250,12 +229,12 @@ def _somebody_could_start(w: World, m: Machine, s: State, q: int, latest) -> boo
         for i in range(s.count[PENDING_JOBS]):
             j = s.pending[i]
             c = w.job_class[j]
-            if w.class_queue[c] == q and _could_start(w, s, c, estimate_left(w, s, j), latest) and might_have_room(w, m, c):
+            if w.class_queue[c] == q and _could_start(w, s, c, estimate_left(w, s, j), latest[c]) and might_have_room(w, m, c):
                 return True
         return False
     for slot in range(s.queue_first[q], s.queue_first[q] + s.queue_active[q]):
         c = s.active[slot]
-        if _could_start(w, s, c, shortest_queued(w, s, c), latest) and might_have_room(w, m, c):
+        if _could_start(w, s, c, shortest_queued(w, s, c), latest[c]) and might_have_room(w, m, c):
             return True
     return False
 
@@ -267,52 +246,44 @@ def _note_obstacle(w: World, c: int, start: int, time: float, latest) -> None:  
         latest[c] = min(latest[c], time)
 
 
-@inline
-def _fits_from(w: World, z: Machine, s: State, c: int, length: float, start: int, times, where, number: int, row, least, latest) -> int:  # type: ignore[no-untyped-def]
-    """Whether class c has a place for `length` from moment `start` on: `start` then, the place being left in State.place_*.
-
-    Otherwise the next moment worth trying.
-    """
-    time = times[where[start]]
-    if not _has_room(w, c, row, where[start], time):
-        _note_obstacle(w, c, start, time, latest)
-        return start + 1
-    _copy_moment(least, 0, row, where[start])
-    at = start + 1
-    while at < number and (times[where[at]] < time + length or times[where[at]] == time):
-        if _room(w, c, row, where[at]) < w.class_tasks[c]:
-            _note_obstacle(w, c, start, times[where[at]], latest)
-            return at + 1  # every start up to there meets the same obstacle
-        _keep_least(w, least, row, where[at])
-        at += 1
-        if not _has_room(w, c, least, 0, time):
-            break
-    if _has_room(w, c, least, 0, time):
-        _load(w, z, least, 0)
-        z.time[0] = time
-        if place_size(w, z, s, c):
-            return start
-    _note_obstacle(w, c, start, times[where[at - 1]], latest)
-    return start + 1
-
-
 @kernel
 def _find_start(w: World, z: Machine, s: State, c: int, estimate: float, times, where, number: int, row, least, latest) -> int:  # type: ignore[no-untyped-def]
     """The first moment from which class c has a place for as long as it takes; the place is left in State.place_*. -1 if there is none.
 
     Of an elastic job all sizes are tried at one moment, the greatest first, before the next moment.
+    It is one function because arrays are costly to hand over.
     """
-    length = estimate * w.class_worst[c]
     span = w.class_span[c]
-    start = 0 if _could_start(w, s, c, estimate, latest) else 1
-    earliest = _earliest(w, s, c, length) if span == 0 else -np.inf
+    size = c + span
+    start = 0 if _could_start(w, s, c, estimate, latest[c]) else 1
+    earliest = _earliest(w, s, c, estimate * w.class_worst[c]) if span == 0 else -np.inf
     while start < number and times[where[start]] < earliest:
         start += 1
-    size = c + span
     while start < number:
-        following = _fits_from(w, z, s, size, estimate * w.class_worst[size], start, times, where, number, row, least, latest)
-        if following == start:
-            return start
+        time = times[where[start]]
+        until = time + estimate * w.class_worst[size]
+        need = w.class_tasks[size]
+        following = start + 1
+        obstacle = time
+        fitting = _room(w, size, row, where[start], time) >= need
+        if fitting:
+            _copy_moment(least, 0, row, where[start])
+        at = start + 1
+        while fitting and at < number and (times[where[at]] < until or times[where[at]] == time):
+            obstacle = times[where[at]]
+            if _room(w, size, row, where[at], UNRESERVED) < need:
+                following = at + 1  # every start up to there meets the same obstacle
+                fitting = False
+                break
+            _keep_least(w, least, row, where[at])
+            fitting = _room(w, size, least, 0, time) >= need
+            at += 1
+        if fitting:
+            _load(w, z, least, 0)
+            z.time[0] = time
+            if place_size(w, z, s, size):
+                return start
+        _note_obstacle(w, size, start, obstacle, latest)
         if size > c:
             size -= 1
         else:

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from queuewise.cluster.spec import UNLIMITED, Cluster
+from queuewise.cluster.spec import Cluster
 from queuewise.sim import accounts, dependencies, layout
-from queuewise.sim.compilation import JIT_DISABLED
+from queuewise.sim.facts import node_facts
 from queuewise.sim.layout import Classes, Pools, Trees
 from queuewise.sim.rules import Rules
 from queuewise.sim.schedule import NEVER, PENDING
@@ -173,19 +173,3 @@ def _outlook(cluster: Cluster, row: int) -> F64:
         cluster.mem_gib * 1024,
     )
     return rows.ravel()
-
-
-def node_facts(cluster: Cluster) -> NDArray[np.void]:
-    """[N] what a function that scores nodes may know; what is free is filled in when it is asked."""
-    facts = np.zeros(cluster.num_nodes, NODE_FACTS)
-    gpu_watts = np.array([kind.peak_watts - kind.idle_watts for kind in cluster.kinds] + [0.0])
-    columns: dict[str, NDArray[Any]] = {
-        "index": np.arange(cluster.num_nodes), "gpus": cluster.node_gpus,
-        "cores": np.where(cluster.node_cpu_milli == UNLIMITED, np.inf, cluster.node_cpu_milli / 1000),
-        "mem_mib": np.where(cluster.node_mem_mib == UNLIMITED, np.inf, cluster.node_mem_mib), "kind": cluster.node_kind,
-        "speed": layout.node_speed(cluster), "watts": gpu_watts[cluster.node_kind], "core_watts": cluster.node_core_watts,
-        "rack": cluster.node_rack,
-    }  # fmt: skip
-    for name, column in columns.items():
-        facts[name] = column
-    return facts.view(np.recarray) if JIT_DISABLED else facts

@@ -12,7 +12,8 @@ from queuewise.cluster.conditions import PERFECT, Conditions, Outage, Preemption
 from queuewise.cluster.spec import Cluster
 from queuewise.errors import InputError
 from queuewise.sim import accounts, dependencies, layout, tenants, wattage
-from queuewise.sim.compilation import JIT_DISABLED, address_of
+from queuewise.sim.compilation import address_of
+from queuewise.sim.facts import cheapest_watts, job_facts
 from queuewise.sim.initial import initial_state
 from queuewise.sim.layout import Classes, Pools, Trees
 from queuewise.sim.reservations import Bars
@@ -344,29 +345,6 @@ def _padded(params: F64) -> F64:
     padded = np.zeros(PARAMS_SIZE)
     padded[: len(params)] = params
     return padded
-
-
-def job_facts(workload: Workload, estimate: F64, predicted: F64 | None, watts: F64) -> NDArray[np.void]:
-    """[J] what a scoring function may know of each job."""
-    facts = np.zeros(len(workload), FACTS)
-    columns: dict[str, NDArray[Any]] = {
-        "submit": workload.submit, "estimate": estimate, "predicted": estimate if predicted is None else predicted,
-        "width": workload.size, "num_tasks": workload.num_tasks, "gpus": workload.gpus, "cpus": workload.cores,
-        "mem_mib": workload.mem_mib * workload.num_tasks.astype(np.float64), "priority": workload.priority,
-        "deadline": np.where(np.isnan(workload.deadline), np.inf, workload.deadline), "watts": watts,
-        "user": workload.user, "group": workload.group, "index": np.arange(len(workload)),
-    }  # fmt: skip
-    for name, column in columns.items():
-        facts[name] = column
-    return facts.view(np.recarray) if JIT_DISABLED else facts  # plain Python reads job.submit from record arrays only
-
-
-def cheapest_watts(workload: Workload, cluster: Cluster, pools: Pools, classes: Classes) -> F64:
-    """[J] active watts of one GPU of the cheapest kind the job may use, 1 for jobs without GPUs."""
-    per_pool = np.array([kind.peak_watts - kind.idle_watts for kind in cluster.kinds] + [0.0])[cluster.node_kind[pools.example]]
-    per_class = np.where(classes.allows, per_pool[None, :], np.inf).min(axis=1)
-    per_class = np.where(np.isfinite(per_class) & (classes.milli > 0), per_class, 1.0)
-    return per_class[classes.of_job]
 
 
 def _task_types(workload: Workload, cluster: Cluster, classes: Classes) -> dict[str, NDArray[Any]]:
