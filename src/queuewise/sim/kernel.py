@@ -209,14 +209,15 @@ def schedule_queue(w: World, m: Machine, z: Machine, s: State, q: int) -> None:
 def decide(w: World, m: Machine, z: Machine, s: State, scorer, second_scorer) -> None:  # type: ignore[no-untyped-def]
     """The scheduling pass."""
     s.count[DECISIONS] += 1
-    if s.count[PENDING_JOBS] > 0:
-        if w.policy[DYNAMIC]:
-            score_pending(w, m, s, scorer, second_scorer)
-        for q in range(w.sizes[NUM_QUEUES]):
-            going = s.queue_active[q] > 0
-            while going:
-                schedule_queue(w, m, z, s, q)
-                going = shrinks(w) and s.head[q] >= 0 and shrink_for_head(w, m, s, q)
+    unscored = w.policy[DYNAMIC] != 0
+    for q in range(w.sizes[NUM_QUEUES] if s.count[PENDING_JOBS] > 0 else 0):
+        going = s.queue_active[q] > 0
+        while going:
+            if unscored:
+                score_pending(w, m, s, scorer, second_scorer)
+            schedule_queue(w, m, z, s, q)
+            going = shrinks(w) and s.head[q] >= 0 and shrink_for_head(w, m, s, q)
+            unscored = going and w.policy[DYNAMIC] != 0  # scores are lost with the places of jobs that a pass has moved
     if grows(w) and s.count[PENDING_JOBS] == 0:
         grow_running(w, m, s)
 
