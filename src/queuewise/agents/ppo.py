@@ -7,8 +7,10 @@ critic take gradient steps over `epochs` passes, never far from the policy that 
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from queuewise.agents.filtering import window_filter
@@ -33,7 +35,7 @@ from queuewise.agents.schedules import scheduled
 from queuewise.agents.settings import PpoSettings, TrainSettings
 from queuewise.agents.stage import Stage
 from queuewise.agents.warmup import warm_up
-from queuewise.agents.workers import Crew, Worker, twin
+from queuewise.agents.workers import Crew, Worker, shared, twin
 from queuewise.envs.building import Arena
 from queuewise.errors import InputError
 
@@ -48,7 +50,7 @@ class Ppo:
     def __init__(self, arena: Arena, settings: TrainSettings, seed: int) -> None:
         ppo = settings.ppo
         check_split(ppo)
-        torch.set_num_threads(1)  # the workers are the threads
+        torch.set_num_threads(1)  # the workers are what runs side by side
         self.settings, self.total_frames = ppo, settings.frames
         weights, play, sampling, chance, self._lessons = spawn_seeds(seed, 5)
         self._arena = arena
@@ -56,17 +58,21 @@ class Ppo:
         windows = window_filter(arena, settings.filter, settings.score)
         stages = [Stage(arena, share, seed=play, first_env=number * share, draw=windows) for number in range(ppo.workers)]
         self.network = build_network(settings.net, stages[0].spec, settings.network, seed=weights)
+        for parameter in self.network.parameters():
+            parameter.data = shared(parameter.data)
         networks = [self.network, *(twin(self.network) for _ in stages[1:])]
         streams = spawn_seeds(sampling, ppo.workers)
-        self.crew = Crew([Worker(*parts[:2], ppo.steps, parts[2]) for parts in zip(stages, networks, streams, strict=True)])
+        self.crew = Crew([Worker(*parts[:2], ppo.steps, parts[2]) for parts in zip(stages, networks, streams, strict=True)], self)
         self.optimiser = torch.optim.Adam(self.network.parameters(), lr=ppo.learning_rate, eps=ppo.adam_eps, fused=True)
         self.returns = ReturnScale()
+        self.returns.moments = shared(self.returns.moments)
         self.scaling = warm_up(stages, chance)
         self.frames = self.iterations = 0
         self._begin_play()
 
     def rescale(self, scaling: Scaling) -> None:
         self.scaling = scaling
+        self.crew.dismiss()
         self._begin_play()
 
     def _begin_play(self) -> None:
@@ -79,13 +85,14 @@ class Ppo:
     def iterate(self) -> Statistics:
         began = time.perf_counter()
         learnt = self._imitate() if self.iterations == 0 and self.settings.imitate else {}
-        self.crew.each(self._play)
+        tallies = self.crew.each("play", self.temperature)
         self._estimate_returns()
         played = time.perf_counter()
         statistics = self._update()
         self.frames += self.settings.num_envs * self.settings.steps
         self.iterations += 1
-        return statistics | learnt | self._episodes() | {"time/play_s": played - began, "time/learn_s": time.perf_counter() - played}
+        episodes = episode_means([tally for some in tallies for tally in some])
+        return statistics | learnt | episodes | {"time/play_s": played - began, "time/learn_s": time.perf_counter() - played}
 
     def _imitate(self) -> Statistics:
         ppo, policy = self.settings, self.settings.imitate or ""
@@ -102,15 +109,15 @@ class Ppo:
         return 1.0 + (self.settings.temperature - 1.0) * self.settings.temperature_decay**self.iterations
 
     @torch.inference_mode()
-    def _play(self, worker: Worker) -> None:
-        """T steps of the worker's environments by chance, as likely as the policy says."""
+    def play(self, worker: Worker, temperature: float) -> list[dict[str, float]]:
+        """T steps of the worker's environments by chance, as likely as the policy says. Tells of the episodes that ended."""
         rollout, stage, beta = worker.rollout, worker.stage, worker.stage.arena.settings.discount_per_s
-        rollout.tallies.clear()
+        tallies: list[dict[str, float]] = []
         rollout.observations[0].copy_(rollout.observations[-1])
         rollout.masks[0].copy_(rollout.masks[-1])
         for t in range(len(rollout.actions)):
             logits, values = worker.network.policy(rollout.observations[t], rollout.masks[t])
-            log_probs = (logits / self.temperature).log_softmax(1)
+            log_probs = (logits / temperature).log_softmax(1)
             actions = draw(log_probs, rollout.masks[t], worker.random)
             step = stage.step(actions, rollout.observations[t + 1], rollout.masks[t + 1])
             rollout.actions[t] = actions
@@ -122,9 +129,10 @@ class Ppo:
                 rest = self._in_rewards(worker.network.policy(step.cut_observations, step.cut_masks)[1])
                 rollout.rewards[t, step.cut] += discount[step.cut] * rest
             rollout.discounts[t] = discount * torch.from_numpy(~step.ended)
-            rollout.tallies += step.tallies
-        rollout.count_shown(stage.spec.layout)
+            tallies += step.tallies
+        rollout.count_shown()
         rollout.values[-1] = self._in_rewards(worker.network.policy(rollout.observations[-1], rollout.masks[-1])[1])
+        return tallies
 
     def _in_rewards(self, outputs: Tensor) -> Tensor:
         """What the critic says, in the unit of rewards."""
@@ -154,10 +162,9 @@ class Ppo:
             group["lr"] = rate
         sums, norm, steps = torch.zeros(len(LOSSES)), 0.0, 0
         for epoch in range(ppo.epochs):
-            orders = [torch.randperm(worker.rollout.frames, generator=worker.random) for worker in self.crew.workers]
-            pieces = [torch.split(order, ppo.minibatch // ppo.workers) for order in orders]
-            for number in range(len(pieces[0])):
-                losses = self._differentiate([piece[number] for piece in pieces], entropy, epoch, number)
+            self.crew.each("shuffle")
+            for number in range(ppo.num_envs * ppo.steps // ppo.minibatch):
+                losses = self._differentiate(entropy, epoch, number)
                 if ppo.target_kl is not None and losses[3] > KL_SLACK * ppo.target_kl:
                     return self._statistics(sums, norm, steps, rate, entropy)
                 norm += float(nn.utils.clip_grad_norm_(self.crew.workers[0].parameters, ppo.max_gradient))
@@ -166,20 +173,14 @@ class Ppo:
                 steps += 1
         return self._statistics(sums, norm, steps, rate, entropy)
 
-    def _differentiate(self, pieces: list[Tensor], entropy: float, epoch: int, number: int) -> Tensor:
-        """Gradients of one minibatch, of which every worker has a piece; returns LOSSES."""
-        self.crew.forget_gradients()
-        share = dict(zip(map(id, self.crew.workers), pieces, strict=True))
+    def shuffle(self, worker: Worker) -> None:
+        """Divide what the worker has played into minibatches, by chance."""
+        order = torch.randperm(worker.rollout.frames, generator=worker.random)
+        worker.minibatches = torch.split(order, self.settings.minibatch // self.settings.workers)
 
-        def work(worker: Worker) -> Tensor:
-            losses = torch.zeros(len(LOSSES))
-            for part in worker.rollout.by_length(share[id(worker)], self.settings.accumulate):
-                loss, figures = self._loss(worker, part, entropy)
-                (loss / self.settings.accumulate).backward()  # type: ignore[no-untyped-call]
-                losses += figures / self.settings.accumulate
-            return losses
-
-        losses = torch.stack(self.crew.each(work)).mean(0)
+    def _differentiate(self, entropy: float, epoch: int, number: int) -> Tensor:
+        """Gradients of one minibatch, of which every worker has a share; returns LOSSES."""
+        losses = torch.tensor(self.crew.each("differentiate", number, entropy, self.temperature)).mean(0)
         if not losses.isfinite().all():
             raise Diverged(
                 f"the loss is {', '.join(f'{name} {value:g}' for name, value in zip(LOSSES, losses.tolist(), strict=True))} in iteration "
@@ -189,11 +190,22 @@ class Ppo:
         self.crew.add_gradients()
         return losses
 
-    def _loss(self, worker: Worker, chosen: Tensor, entropy_weight: float) -> tuple[Tensor, Tensor]:
+    def differentiate(self, worker: Worker, number: int, entropy: float, temperature: float) -> list[float]:
+        """The worker's gradients of its share of a minibatch; returns LOSSES."""
+        worker.forget_gradients()
+        chosen, losses = worker.minibatches[number], torch.zeros(len(LOSSES))
+        for piece in worker.rollout.by_length(chosen, self.settings.accumulate):
+            loss, figures = self._loss(worker, piece, entropy, temperature)
+            share = len(piece) / len(chosen)
+            (loss * share).backward()  # type: ignore[no-untyped-call]
+            losses += figures * share
+        return losses.tolist()
+
+    def _loss(self, worker: Worker, chosen: Tensor, entropy_weight: float, temperature: float) -> tuple[Tensor, Tensor]:
         ppo = self.settings
         observations, masks, actions, old_log_probs, advantage, targets, old_values = worker.rollout.rows(chosen)
         logits, values = worker.network.policy(observations, masks)
-        log_probs = (logits / self.temperature).log_softmax(1)
+        log_probs = (logits / temperature).log_softmax(1)
         log_ratio = log_probs.gather(1, actions.unsqueeze(1)).squeeze(1) - old_log_probs
         ratio = log_ratio.exp()
         policy_loss = -torch.min(ratio * advantage, ratio.clamp(1.0 - ppo.clip, 1.0 + ppo.clip) * advantage).mean()
@@ -225,9 +237,6 @@ class Ppo:
             "schedule/temperature": self.temperature,
         }
 
-    def _episodes(self) -> Statistics:
-        return episode_means([tally for worker in self.crew.workers for tally in worker.rollout.tallies])
-
     # --- what others need
 
     def act(self, observations: Tensor, mask: Tensor) -> Tensor:
@@ -237,15 +246,21 @@ class Ppo:
     def state(self) -> State:
         tensors = module_tensors(self.network, "network") | optimiser_tensors(self.optimiser, "optimiser")
         tensors |= self.scaling.tensors() | {"returns": self.returns.moments.clone()}
-        for number, worker in enumerate(self.crew.workers):
-            tensors[f"worker.{number}.random"] = worker.random.get_state()
-            tensors |= {f"worker.{number}.stage.{name}": tensor for name, tensor in worker.stage.state().items()}
+        for number, told in enumerate(self.crew.each("tell")):
+            tensors |= {f"worker.{number}.{name}": torch.from_numpy(value) for name, value in told.items()}
         return State(tensors, {"frames": self.frames, "iterations": self.iterations})
 
+    def tell(self, worker: Worker) -> dict[str, NDArray[Any]]:
+        """All that only the worker's process knows."""
+        told = {"random": worker.random.get_state()} | {f"stage.{name}": tensor for name, tensor in worker.stage.state().items()}
+        return {name: tensor.numpy() for name, tensor in told.items()}
+
     def restore(self, state: State) -> None:
+        self.crew.dismiss()
         load_module(self.network, state.tensors, "network")
         load_optimiser(self.optimiser, state.tensors, "optimiser")
-        self.scaling, self.returns.moments = read_scaling(state.tensors), state.tensors["returns"].clone()
+        self.scaling = read_scaling(state.tensors)
+        self.returns.moments.copy_(state.tensors["returns"])
         for number, worker in enumerate(self.crew.workers):
             worker.random.set_state(state.tensors[f"worker.{number}.random"])
             worker.stage.restore(within(state.tensors, f"worker.{number}.stage"))

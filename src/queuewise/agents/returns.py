@@ -45,7 +45,7 @@ class ReturnScale:
         updates = self.moments[2] + 1.0
         weight = torch.clamp(1.0 / updates, min=SLOWEST)
         fresh = torch.stack([values.mean(), values.square().mean()])
-        self.moments = torch.cat([torch.lerp(self.moments[:2], fresh, weight), updates.unsqueeze(0)])
+        self.moments.copy_(torch.cat([torch.lerp(self.moments[:2], fresh, weight), updates.unsqueeze(0)]))
 
     @property
     def mean(self) -> float:

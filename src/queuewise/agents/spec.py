@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from queuewise.envs.features import GLOBAL, Layout
+from queuewise.envs.features import GLOBAL, NUM_GLOBAL, Layout
 from queuewise.errors import InputError
 
 TASK_VERSION = 1  # raise it when the meaning of a feature or of an action changes and its name does not
@@ -34,6 +34,13 @@ class Spec:
     @property
     def observation_size(self) -> int:
         return self.layout.size
+
+    @property
+    def job_columns(self) -> range:
+        """Columns of an observation that tell of the jobs; its step is from a job to the next."""
+        window, features = self.layout.shapes["jobs"]
+        first = NUM_GLOBAL + self.layout.units
+        return range(first, first + window * features, features)
 
     def as_json(self) -> dict[str, Any]:
         layout = self.layout

@@ -33,6 +33,7 @@ _CONTENTS = {  # of the entries of each package: the packages whose kernels can 
     "policies": ("sim", "policies"),
     "evaluation": ("evaluation",),
     "envs": ("sim", "policies", "envs"),
+    "agents": ("agents",),
 }
 
 

@@ -7,7 +7,9 @@ import torch
 
 from agents_setup import small_settings
 from queuewise.agents.grounds import make_grounds
+from queuewise.agents.spec import Spec
 from queuewise.agents.workers import Rollout
+from queuewise.envs.features import Layout
 from queuewise.errors import InputError
 
 
@@ -36,7 +38,7 @@ def test_parameters_that_mean_nothing_are_refused(pair: str) -> None:
 
 
 def test_pieces_of_a_minibatch_hold_frames_of_like_queues() -> None:
-    rollout = Rollout(steps=4, num_envs=2, size=3, num_actions=2)
+    rollout = Rollout(steps=4, num_envs=2, spec=Spec("job", Layout(9, 2, 3, ())))
     rollout.shown = torch.tensor([5, 0, 3, 9, 1, 7, 2, 8], dtype=torch.int16)
     chosen = torch.tensor([7, 3, 2, 0, 4, 1])
     pieces = rollout.by_length(chosen, 3)

@@ -166,14 +166,15 @@ def test_a_model_of_another_version_is_refused(tmp_path: Path, monkeypatch: pyte
 def test_divergence_keeps_the_last_good_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from queuewise.agents.ppo import Ppo
 
-    play = Ppo._play
+    play = Ppo.play
 
-    def spoil(self: Ppo, worker: Any) -> None:
-        play(self, worker)
+    def spoil(self: Ppo, worker: Any, temperature: float) -> Any:
+        tallies = play(self, worker, temperature)
         if self.iterations == 3:
             worker.rollout.rewards[0, 0] = torch.nan
+        return tallies
 
-    monkeypatch.setattr(Ppo, "_play", spoil)
+    monkeypatch.setattr(Ppo, "play", spoil)
     watcher = Silent()
     outcome = run_small(tmp_path / "a", watcher=watcher)
     assert any("iteration 4, epoch 1, minibatch" in note for note in watcher.notes)

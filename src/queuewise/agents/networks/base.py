@@ -56,16 +56,29 @@ class Network(nn.Module, ABC):
     def parts(self, observations: Tensor) -> Parts:
         layout = self.spec.layout
         fj, fh = len(layout.job_features), len(layout.host_features)
-        sizes = [NUM_GLOBAL, layout.units, layout.window * fj, layout.hosts * fh]
-        overall, lookahead, jobs, hosts = torch.split(observations, sizes, dim=1)
-        batch = len(observations)
-        slots = jobs.view(batch, layout.window, fj)
-        return Parts(overall, lookahead, slots[:, : slots_in_use(slots)], hosts.view(batch, layout.hosts, fh))
+        rows = self.without_empty_slots(observations)
+        jobs_at, hosts_at = NUM_GLOBAL + layout.units, rows.shape[1] - layout.hosts * fh
+        return Parts(
+            rows[:, :NUM_GLOBAL],
+            rows[:, NUM_GLOBAL:jobs_at],
+            rows[:, jobs_at:hosts_at].view(len(rows), -1, fj),
+            rows[:, hosts_at:].view(len(rows), -1, fh),
+        )
+
+    def without_empty_slots(self, observations: Tensor) -> Tensor:
+        """The batch without the slots that hold no job in any of it, unless that has been done: queues are mostly shorter."""
+        if observations.shape[1] < self.spec.observation_size:
+            return observations
+        jobs = self.spec.job_columns
+        used = jobs.start + jobs.step * slots_in_use(observations[:, jobs.start : jobs.stop].view(-1, len(jobs), jobs.step))
+        if used == jobs.stop:
+            return observations
+        return torch.cat([observations[:, :used], observations[:, jobs.stop :]], dim=1)
 
 
 def slots_in_use(jobs: Tensor) -> int:
-    """How many of the Q slots of [B, Q, Fj] hold a job in any of the batch, at least 1. Queues are mostly shorter than the window, and what
-    is zero need not be multiplied. Jobs fill the slots from the first on, so that a search finds the last."""
+    """How many of the Q slots of [B, Q, Fj] hold a job in any of the batch, at least 1. Jobs fill the slots from the first on, so that a
+    search finds the last."""
     low, high = 1, jobs.shape[1]
     while low < high:
         middle = (low + high) // 2

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from typing import cast
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from queuewise.agents.networks.base import ILLEGAL, SMALL, Feedforward, Network, linear, slots_in_use
+from queuewise.agents.networks.base import ILLEGAL, SMALL, Feedforward, Network, linear
 from queuewise.agents.settings import NetworkSettings
 from queuewise.agents.spec import Spec
-from queuewise.envs.features import NUM_GLOBAL
 
 
 class Mlp(Network):
@@ -22,9 +22,6 @@ class Mlp(Network):
         self.trunk = Feedforward([spec.observation_size, *[settings.width] * settings.depth], gain=math.sqrt(2.0))
         self.score = linear(settings.width, spec.num_actions * outputs, SMALL)
         self.value = linear(settings.width, outputs, 1.0)
-        window, features = spec.layout.shapes["jobs"]
-        jobs_at = NUM_GLOBAL + spec.layout.units
-        self._places = jobs_at, jobs_at + window * features, window, features
 
     def forward(self, observations: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
         hidden = self._first_layer(observations)
@@ -35,11 +32,11 @@ class Mlp(Network):
         return scores.masked_fill(~mask.unsqueeze(-1), ILLEGAL), self.value(hidden)
 
     def _first_layer(self, observations: Tensor) -> Tensor:
-        """As far as there are jobs: columns that are zero in the whole batch are left out."""
-        layer = cast(nn.Linear, self.trunk[0])
-        jobs_at, hosts_at, window, features = self._places
-        used = jobs_at + features * slots_in_use(observations[:, jobs_at:hosts_at].view(-1, window, features))
-        if used == hosts_at:
+        """As far as there are jobs: slots that nobody of the batch uses are left out."""
+        layer, full = cast(nn.Linear, self.trunk[0]), self.spec.job_columns
+        observations = self.without_empty_slots(observations)
+        left_out = self.spec.observation_size - observations.shape[1]
+        if left_out == 0:
             return functional.linear(observations, layer.weight, layer.bias)
-        before = functional.linear(observations[:, :used], layer.weight[:, :used], layer.bias)
-        return before + functional.linear(observations[:, hosts_at:], layer.weight[:, hosts_at:])
+        weight = torch.cat([layer.weight[:, : full.stop - left_out], layer.weight[:, full.stop :]], dim=1)
+        return functional.linear(observations, weight, layer.bias)

@@ -1,0 +1,96 @@
+"""Processes of PPO's workers: what they share, and what happens when one fails or dies."""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing
+import os
+import signal
+from typing import Any
+
+import pytest
+import torch
+
+from agents_setup import small_settings
+from queuewise.agents.grounds import make_grounds
+from queuewise.agents.ppo import Ppo
+from queuewise.agents.workers import Crew, Rollout, Worker, shared
+from queuewise.errors import InputError
+
+
+def learner(workers: int) -> Ppo:
+    settings = small_settings(ppo={"workers": workers})
+    return Ppo(make_grounds(settings).task_arena("train"), settings, 3)
+
+
+class Answers:
+    """A learner whose workers tell about themselves."""
+
+    def __init__(self) -> None:
+        self.common = shared(torch.zeros(2, 3))
+        self.crew = Crew([self._worker(number) for number in range(3)], self)
+
+    def _worker(self, number: int) -> Any:
+        worker = object.__new__(Worker)
+        worker.minibatches = [torch.tensor(number)]
+        worker.stage = self  # type: ignore[assignment]
+        return worker
+
+    def close(self) -> None:
+        """As a stage does."""
+
+    def write(self, worker: Worker, value: float) -> tuple[int, int]:
+        number = int(worker.minibatches[0])
+        self.common[:, number] = value + number
+        return number, os.getpid()
+
+    def fail(self, worker: Worker) -> None:
+        if int(worker.minibatches[0]) == 2:
+            raise InputError("no such thing", hint="none")
+
+
+def test_workers_are_processes_with_common_memory() -> None:
+    answers = Answers()
+    told = answers.crew.each("write", 5.0)
+    assert [number for number, _ in told] == [0, 1, 2]
+    assert len({process for _, process in told}) == 3
+    assert told[0][1] == os.getpid()
+    assert answers.common.tolist() == [[5.0, 6.0, 7.0]] * 2
+    assert [process for _, process in answers.crew.each("write", 0.0)] == [process for _, process in told]  # they stay
+    answers.crew.close()
+    assert not {process for _, process in told[1:]} & {child.pid for child in multiprocessing.active_children()}
+
+
+def test_what_goes_wrong_in_a_process_is_told() -> None:
+    answers = Answers()
+    with pytest.raises(InputError, match="no such thing"):
+        answers.crew.each("fail")
+    assert [number for number, _ in answers.crew.each("write", 1.0)] == [0, 1, 2]  # and they go on
+    os.kill(answers.crew.each("write", 1.0)[1][1], signal.SIGKILL)
+    with pytest.raises(InputError, match="worker process has died"):
+        answers.crew.each("write", 2.0)
+    answers.crew.close()
+
+
+def test_a_learner_that_nobody_closed_leaves_no_process() -> None:
+    before = len(multiprocessing.active_children())
+    ppo = learner(2)
+    ppo.iterate()
+    assert len(multiprocessing.active_children()) == before + 1
+    del ppo
+    gc.collect()
+    assert len(multiprocessing.active_children()) == before
+
+
+def test_frames_are_gathered_without_empty_slots() -> None:
+    ppo = learner(1)
+    ppo.iterate()
+    rollout: Rollout = ppo.crew.workers[0].rollout
+    columns, rows = ppo.crew.workers[0].stage.spec.job_columns, rollout.observations[:-1].flatten(0, 1)
+    chosen = rollout.shown.argsort()[: rollout.frames // 2]
+    slots = max(int(rollout.shown[chosen].max()), 1)
+    assert slots < len(columns)
+    cut = columns.start + slots * columns.step
+    expected = torch.cat([rows[chosen, :cut], rows[chosen, columns.stop :]], 1)
+    assert torch.equal(rollout.rows(chosen)[0], expected)
+    assert not rows[chosen, cut : columns.stop].any()
