@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as json_text
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,6 +52,7 @@ class Train:
         return tyro.cli(cls, prog=prog, args=arguments, default=cls(settings, seeds=seeds))
 
     def run(self) -> None:
+        os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")  # before torch is loaded: workers are forks, which do not go with threads for GPUs
         from queuewise.agents.display import Display
         from queuewise.agents.train import train
         from queuewise.cli.console import note, tell_compiling
