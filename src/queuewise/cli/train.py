@@ -52,7 +52,7 @@ class Train:
         return tyro.cli(cls, prog=prog, args=arguments, default=cls(settings, seeds=seeds))
 
     def run(self) -> None:
-        os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")  # before torch is loaded: workers are forks, which do not go with threads for GPUs
+        os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")  # before torch is loaded: forks do not go with its threads for GPUs
         from queuewise.agents.display import Display
         from queuewise.agents.train import train
         from queuewise.cli.console import note, tell_compiling
