@@ -177,7 +177,9 @@ def preemption(jobs: int) -> Figures:
     """Preemptive policies: how fast they are replayed, and what they do to completion times on two logs of GPU clusters."""
     cluster = load_cluster(CLUSTER)
     workload = generate("bench", jobs, gpus=NODES * bench.NODE_GPUS, load=bench.LOAD)
-    rows = [bench.replay(workload, cluster, policy, 1, "oracle") for policy in ("fcfs", "sjf+greedy", *PREEMPTIVE, "defrag")]
+    rows = [
+        bench.replay(workload, cluster, policy, bench.FULL_REPEATS, "oracle") for policy in ("fcfs", "sjf+greedy", *PREEMPTIVE, "defrag")
+    ]
     folder = Path(os.environ.get("QUEUEWISE_TRACES") or REPOSITORY.parent / "shared" / "traces")
     logs = []
     for preset, file in GPU_LOGS.items():

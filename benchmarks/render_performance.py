@@ -23,6 +23,7 @@ RESULTS = REPOSITORY / "benchmarks" / "results"
 PAGE = REPOSITORY / "docs" / "performance.md"
 FIGURES = REPOSITORY / "docs" / "figures"
 OTHERS = {"fcfs": "8 – 33,000", "sjf": "–", "fcfs+easy": "61 – 1,540"}  # jobs/s of other public simulators on lublin_256
+IN_PROCESSOR_SECONDS = ("reading", "drawing", "user_policy")  # parts that tell how busy the machine was themselves
 GROWTH = ("µs a job at first", "at last", "growth")
 
 Row = dict[str, Any]
@@ -37,7 +38,7 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, left: int = 
 
 def machine(results: Results) -> str:
     facts = results["rates"]["machine"]
-    busiest = max(part["machine"]["load_average"] for name, part in results.items() if name not in ("reading", "drawing"))
+    busiest = max(part["machine"]["load_average"] for name, part in results.items() if name not in IN_PROCESSOR_SECONDS)
     return (
         f"{facts['cpu']}, {facts['cores']} cores, {facts['system']}, Python {facts['python']}, Numba {facts['numba']}, "
         f"NumPy {facts['numpy']}. Load average at the start of a part: at most {busiest:.1f}."
@@ -129,6 +130,19 @@ def preemption(results: Results) -> str:
     return f"{rates}\n\n{logs}"
 
 
+def user_policy(results: Results) -> str:
+    part = results["user_policy"]
+    rows = [
+        [f"`{row['policy']}`", row["score"], f"{row['jobs']:,}", f"{row['built_in_s']:.2f}", f"{row['own_s']:.2f}", f"{row['ratio']:.2f}"]
+        for row in part["replays"]
+    ]
+    replays = table(["built-in", "own score", "jobs", "built-in, processor s", "own, processor s", "ratio"], rows, left=2)
+    start = part["start"]
+    seconds = f"{start['command_s']:.1f} s ({start['processor_s']:.1f} s of the processor)"
+    usable = f"The whole command took {seconds} from a file just written, {start['compile_s']:.1f} s of it compilation."
+    return f"{replays}\n\n{usable}{_busy(part)}"
+
+
 def snapshots(results: Results) -> str:
     rows = [
         [f"`{row['policy']}`", f"{row['nodes']:,}", f"{row['jobs']:,}", f"{row['best_s'] * 1e6:.0f}", f"{row['median_s'] * 1e6:.0f}"]
@@ -204,6 +218,7 @@ TABLES: dict[str, Callable[[Results], str]] = {
         baselines,
         lublin,
         preemption,
+        user_policy,
         snapshots,
         growth_by_jobs,
         growth_by_queue,

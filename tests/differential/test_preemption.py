@@ -11,9 +11,13 @@ from hypothesis import strategies as st
 
 from agreement import PERFECT, assert_same_schedule
 from fixed_workloads import crowd, gangs, mixture
+from queuewise.cluster import load_cluster
 from queuewise.cluster.conditions import Conditions, Preemption
 from queuewise.cluster.spec import NodeGroup, build
+from queuewise.policies import simulate
+from queuewise.sim import initial
 from queuewise.workload.jobs import Workload
+from queuewise.workload.models import generate
 from strategies import PLACEMENTS, PREEMPTIVE, Case, preemptive_policies, stopping_costs, troubled_cases
 
 COSTLY = Conditions(
@@ -71,3 +75,16 @@ def test_many_nodes(policy: str) -> None:
         case = Case(workload, cluster, workload.runtime, seed=seed, kill_at_limit=False)
         for conditions in (PERFECT, COSTLY):
             assert_same_schedule(case, policy, conditions=conditions)
+
+
+@pytest.mark.parametrize("policy", ["srtf", "las:60", "tiresias:600"])
+def test_a_log_that_fills_changes_nothing(policy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With room for one run a job the engine stops in the midst of passes, and goes on with a longer log."""
+    cluster = load_cluster("4x8:V100-16")
+    workload = generate("bench", 2000, gpus=32, load=1.1)
+    roomy = simulate(workload, cluster, policy, estimates="oracle")
+    monkeypatch.setattr(initial, "RUNS_OF_PREEMPTED", 1)
+    tight = simulate(workload, cluster, policy, estimates="oracle")
+    assert len(tight.piece_job) > 1.5 * workload.num_tasks.sum()
+    for column in ("piece_job", "piece_node", "piece_gpus", "piece_start", "piece_end"):
+        np.testing.assert_array_equal(getattr(tight, column), getattr(roomy, column))

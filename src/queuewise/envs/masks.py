@@ -22,8 +22,9 @@ from queuewise.envs.table import (
     Play,
     Task,
 )
-from queuewise.envs.task import class_fits, room_on, shown_jobs
+from queuewise.envs.task import class_fits, shown_jobs
 from queuewise.sim.compilation import inline, kernel
+from queuewise.sim.machine import slots_on
 from queuewise.sim.state import ARRIVED, EVENTS, NUM_JOBS, NUM_NODES, Machine, State, World
 
 
@@ -67,7 +68,7 @@ def _mark_hosts(w: World, m: Machine, s: State, k: Task, p: Play, mask: I8) -> N
     hosts = k.config[HOST_SLOTS]
     gang = p.number[GANG]
     for n in range(hosts):
-        mask[n] = np.int8(gang != NOBODY and n < w.sizes[NUM_NODES] and room_on(w, m, w.job_class[gang], n) > 0)
+        mask[n] = np.int8(gang != NOBODY and n < w.sizes[NUM_NODES] and slots_on(w, m, w.job_class[gang], n) > 0)
     untouched = gang == NOBODY or p.number[TASKS_LEFT] == w.class_tasks[w.job_class[gang]]
     mask[hosts] = np.int8(gang == NOBODY or (untouched and lies_ahead(w, s)))
 
@@ -82,4 +83,4 @@ def _mark_pairs(w: World, m: Machine, k: Task, p: Play, mask: I8, shown: int) ->
         if q < shown and mask[q]:
             c = w.job_class[p.waiting[q]]
             for n in range(min(hosts, w.sizes[NUM_NODES])):
-                mask[at + n] = np.int8(room_on(w, m, c, n) > 0)
+                mask[at + n] = np.int8(slots_on(w, m, c, n) > 0)

@@ -63,11 +63,12 @@ from queuewise.envs.table import (
     as_play,
     as_task,
 )
-from queuewise.envs.task import class_fits, note_window, observe, room_on, shown_jobs
+from queuewise.envs.task import class_fits, note_window, observe, shown_jobs
 from queuewise.sim.compilation import entry, inline, kernel
 from queuewise.sim.conservative import plan_queue
 from queuewise.sim.kernel import backfill_queue, next_instant, reserve_bound
 from queuewise.sim.lifecycle import start_placed
+from queuewise.sim.machine import slots_on
 from queuewise.sim.pieces import put_tasks
 from queuewise.sim.placement import place, runtime_factor
 from queuewise.sim.schedule import QUEUED, RUNNING
@@ -174,7 +175,7 @@ def _put_on_host(w: World, m: Machine, s: State, k: Task, p: Play, j: int, n: in
         p.number[GANG] = j
         p.number[TASKS_LEFT] = w.class_tasks[c]
         s.count[PLACED] = 0
-    tasks = min(p.number[TASKS_LEFT], room_on(w, m, c, n))
+    tasks = min(p.number[TASKS_LEFT], slots_on(w, m, c, n))
     put_tasks(w, m, s, c, n, tasks, False)
     p.touched[n] = 1
     p.number[TASKS_LEFT] -= tasks

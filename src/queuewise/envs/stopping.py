@@ -9,11 +9,9 @@ from queuewise.envs.features import JOB_FIXED, NUM_JOB_FIXED, NUM_RUNNING
 from queuewise.envs.table import F32, I8, LISTED, MOST_STOPS, MOVE_SLOTS, ON_MACHINE, STOP_SLOTS, STOPS, WAITING, WINDOW, Play, Task
 from queuewise.envs.task import HALF_S, class_fits
 from queuewise.sim.compilation import inline, kernel, seldom
-from queuewise.sim.lifecycle import end_run, queue_again, start_placed, take_off
+from queuewise.sim.lifecycle import end_run, queue_again, start_placed, stop_to_move, take_off
 from queuewise.sim.placement import place, runtime_factor
-from queuewise.sim.queue import enqueue
 from queuewise.sim.restart import policy_saves, run_started
-from queuewise.sim.schedule import QUEUED
 from queuewise.sim.state import NOW, Machine, State, World
 from queuewise.sim.victims import may_be_stopped
 
@@ -124,11 +122,10 @@ def stop_or_move(w: World, m: Machine, s: State, k: Task, p: Play, choice: int) 
     if moves:
         place(w, m, s, c)  # while it still holds its old place
     take_off(w, m, s, j)
-    end_run(w, s, j, moves or policy_saves(w))
     if moves:
-        s.status[j] = QUEUED
-        enqueue(w, s, j)
+        stop_to_move(w, s, j)
     else:
+        end_run(w, s, j, policy_saves(w))
         queue_again(w, s, j)
     note_stop(w, m, s, k, p, j, rate, left)
     if moves:

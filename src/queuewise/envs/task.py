@@ -46,7 +46,7 @@ from queuewise.envs.table import (
 )
 from queuewise.policies.ordering import score_live
 from queuewise.sim.compilation import inline, kernel, seldom
-from queuewise.sim.machine import slots, slots_up_to
+from queuewise.sim.machine import slots_on, slots_up_to
 from queuewise.sim.placement import fits
 from queuewise.sim.state import (
     BY_CPU,
@@ -55,7 +55,6 @@ from queuewise.sim.state import (
     NOW,
     NUM_JOBS,
     NUM_NODES,
-    NUM_POOLS,
     RESTARTS,
     RULE,
     RULE_OPTION,
@@ -272,16 +271,8 @@ def _observe_hosts(w: World, m: Machine, s: State, k: Task, p: Play, out: F32, a
             part = 0.0
             if gang != NOBODY:
                 c = w.job_class[gang]
-                part = min(room_on(w, m, c, n), p.number[TASKS_LEFT]) / w.class_tasks[c]
+                part = min(slots_on(w, m, c, n), p.number[TASKS_LEFT]) / w.class_tasks[c]
             out[at + n * width + NUM_HOST_FIXED + 5] = np.float32(part)
-
-
-@inline
-def room_on(w: World, m: Machine, c: int, n: int) -> int:
-    """Tasks of class c that node n can take now."""
-    if not w.class_allows[c * w.sizes[NUM_POOLS] + w.node_pool[n]]:
-        return 0
-    return slots(w, m, c, n)
 
 
 @kernel

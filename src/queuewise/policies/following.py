@@ -40,7 +40,7 @@ from queuewise.sim.stepwise import NEXT_INSTANT, START_THERE, STOP, act
 NO_NODES = np.zeros(0, np.int64)
 # What the log determines. Not in it: where things lie in heaps and lists, and what is remembered only to decide sooner.
 COLUMNS = (
-    "status", "start", "end", "expected", "first_piece", "num_pieces", *(name for name in RUN_ROW.names or () if name != "timer_slot"),
+    "status", "start", "end", "expected", "first_piece", "num_pieces", *(RUN_ROW.names or ()),
     "class_pending", "unmet", "ready", "standby", "doomed", "usage", "usage_rate", "usage_time", "held", "tenant_used",
     "idle_since", "awake_at", "node_pieces",
 )  # fmt: skip

@@ -1,14 +1,14 @@
 """A user's own score functions, compiled: the wrappers by which the kernels call them.
 
 The engine knows one signature for all functions that score jobs and one for those that score nodes, so a new function costs its own
-compilation, a second or so, and leaves the engine as it is. A function of `job` alone never changes its mind: it is asked once for every
-job and then sorts like a built-in order. Division by zero gives inf, as in NumPy; an index outside `state` is an error.
+compilation, a second or so, and leaves the engine as it is. A function that uses `job` alone never changes its mind: it is asked once for
+every job and then sorts like a built-in order. Division by zero gives inf, as in NumPy; an index outside `state` is an error.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from types import FunctionType, ModuleType
@@ -81,24 +81,28 @@ class OwnScore:
 
     def make(self, jobs: Jobs) -> Order:
         """The order that it gives; see OrderRule.make."""
-        if set(self.own.parameters) <= {"job"}:
+        if self.own.used_parameters <= {"job"}:
             return Order(once=self._score_once)
-        looks_around = "cluster" in self.own.parameters
+        looks_around = "cluster" in self.own.used_parameters
         return Order(function=self.scorer, looks_around=looks_around, memory=self.own.state_size)
 
-    def _score_once(self, facts: Records) -> F64:
-        scores = np.empty(len(facts))
+    def _score_once(self, blocks: Iterator[Records]) -> F64:
+        """The scores of all jobs, whose facts come some at a time."""
         count = np.zeros(COUNT_SIZE, np.int64)
+        outlook, params = np.zeros(OUTLOOK_SIZE + self.own.state_size), np.zeros(PARAMS_SIZE)
 
-        def work() -> None:
+        def score(facts: Records) -> F64:
+            scores = np.empty(len(facts))
             count[USER_CALLS] += 1
+            self.scorer(facts, np.arange(len(facts), dtype=np.int32), len(facts), 0.0, outlook, params, scores)
+            count[USER_CALLS] += 1
+            return scores
+
+        def work() -> F64:
             with np.errstate(all="ignore"):
-                everybody = np.arange(len(facts), dtype=np.int32)
-                self.scorer(facts, everybody, len(facts), 0.0, np.zeros(OUTLOOK_SIZE), np.zeros(PARAMS_SIZE), scores)
-            count[USER_CALLS] += 1
+                return np.concatenate([score(facts) for facts in blocks])
 
-        run_watched(work, count, self.own.time_limit_s)
-        return scores
+        return run_watched(work, count, self.own.time_limit_s)
 
 
 def check_score(reference: str, parameters: Mapping[str, type | None]) -> Own:

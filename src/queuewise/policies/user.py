@@ -8,6 +8,7 @@ is what goes wrong later, when it is compiled (`uncompilable`) or run (`explaine
 from __future__ import annotations
 
 import ast
+import dis
 import hashlib
 import inspect
 import re
@@ -54,6 +55,16 @@ class Own:
     @property
     def parameters(self) -> tuple[str, ...]:
         return tuple(inspect.signature(self.value).parameters)
+
+    @property
+    def used_parameters(self) -> set[str]:
+        """Those that the function's code mentions: what it returns can depend on no other."""
+        code = self.value.__code__
+        mentioned = set(code.co_cellvars)  # by functions within it
+        for instruction in dis.get_instructions(code):
+            names = instruction.argval if isinstance(instruction.argval, tuple) else (instruction.argval,)
+            mentioned.update(name for name in names if isinstance(name, str))
+        return mentioned & set(self.parameters)
 
     @property
     def where(self) -> str:

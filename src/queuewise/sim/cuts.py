@@ -4,22 +4,39 @@ Victims go in one order for everybody: greatest key first, ties by greatest inde
 ones first: with the job at place i (from 0) gone, and all that go before it, i + 1 GPUs of the node are free. A node's k-th task of g GPUs
 has room from the job at place k * g - 1 on, and a gang of T tasks has room from the T-th of these jobs on: the *cut*.
 
-Lists are made anew only where something has changed, and only when somebody asks. They go by the bounds of keys.py, which under `srtf` may
-differ from the keys in the last digits: where that could matter the answer is UNSURE, and the caller looks at one job after the other.
+Lists are made anew only where something has changed, and only when somebody asks. They go by one number a job (`_turn`), so that the
+greatest of many nodes is found several at a time. Under `srtf` that number may differ from the key in the last digits: where that could
+matter the answer is UNSURE, and the caller looks at one job after the other.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from queuewise.sim.compilation import inline, kernel
+from queuewise.sim.compilation import inline, kernel, lowest_bit, reduction
 from queuewise.sim.keys import ROUNDING, bound_of, comes_before, running_key
-from queuewise.sim.machine import WHOLE
-from queuewise.sim.state import BY_REMAINING, CUTS, GPU_STRIDE, KEYS, NOW, NUM_NODES, STALE, Machine, State, World
+from queuewise.sim.state import BY_REMAINING, CUTS, GPU_STRIDE, KEYS, NOW, NUM_JOBS, NUM_NODES, NUM_POOLS, STALE, Machine, State, World
 
 MOST_TASKS = 8  # of gangs for which lists are quicker than looking at as many victims as there are tasks
 NOT_ENOUGH, UNSURE = -1, -2
 NOBODY = -1
+BLOCK = 32  # nodes looked at together
+
+
+@inline
+def _turn(w: World, s: State, j: int) -> float:
+    """When running job j would have to go: greatest first. Keys are ranks (BY_REMAINING times), so this tells apart jobs of equal keys."""
+    if w.policy[KEYS] == BY_REMAINING:
+        return bound_of(w, s, j)
+    return bound_of(w, s, j) * w.sizes[NUM_JOBS] + j
+
+
+@inline
+def _own_turn(w: World, s: State, key: float) -> float:
+    """What the turn of a running job must exceed if its key shall exceed this one."""
+    if w.policy[KEYS] == BY_REMAINING:
+        return key + s.clock[NOW]
+    return key * w.sizes[NUM_JOBS] + (w.sizes[NUM_JOBS] - 1)
 
 
 @inline
@@ -31,48 +48,99 @@ def node_changed(w: World, s: State, n: int) -> None:
 
 
 @inline
-def job_changed(w: World, s: State, j: int) -> None:
-    """Job j has ended, was stopped, or has another key."""
+def job_left(w: World, s: State, j: int) -> None:
+    """Job j has ended or was stopped."""
     for k in range(s.first_piece[j], s.first_piece[j] + s.num_pieces[j]):
         node_changed(w, s, s.piece_node[k])
 
 
+@inline
+def _seat(w: World, s: State, j: int, k: int, turn: float) -> None:
+    """Note whose the GPUs of piece k are, and when job j, whose they are, would have to go."""
+    rest = s.piece_gpus[k]
+    while rest:
+        at = s.piece_node[k] * w.sizes[GPU_STRIDE] + lowest_bit(rest)
+        s.gpu_job[at] = j
+        s.gpu_turn[at] = turn
+        rest &= rest - 1
+
+
 @kernel
 def seat_job(w: World, s: State, j: int) -> None:
-    """Job j has started: note whose its GPUs are."""
+    """Job j has started."""
     if not w.policy[CUTS]:
         return
+    turn = _turn(w, s, j)
     for k in range(s.first_piece[j], s.first_piece[j] + s.num_pieces[j]):
+        node_changed(w, s, s.piece_node[k])
+        _seat(w, s, j, k, turn)
+
+
+@inline
+def _move_up(w: World, s: State, n: int, old: float, turn: float) -> None:
+    """Let the job of turn `old`, if it is in the list of node n, stand where `turn`, which is greater, belongs."""
+    nodes = w.sizes[NUM_NODES]
+    first = w.node_place[n]
+    end = first + w.node_gpus[n] * nodes
+    while first < end and s.cut_turn[first] != old:
+        first += nodes
+    if first == end:  # the node is closed
+        return
+    j = s.cut_job[first]
+    at = first
+    while at + nodes < end and s.cut_turn[at + nodes] == old:
+        at += nodes
+    above = first - nodes
+    while above >= 0 and s.cut_turn[above] < turn:
+        s.cut_turn[at] = s.cut_turn[above]
+        s.cut_job[at] = s.cut_job[above]
+        at -= nodes
+        above -= nodes
+    while at > above:
+        s.cut_turn[at] = turn
+        s.cut_job[at] = j
+        at -= nodes
+
+
+@kernel
+def reseat_job(w: World, s: State, j: int) -> None:
+    """Running job j has another key."""
+    if not w.policy[CUTS]:
+        return
+    turn = _turn(w, s, j)
+    for k in range(s.first_piece[j], s.first_piece[j] + s.num_pieces[j]):
+        if not s.piece_gpus[k]:
+            continue
         n = s.piece_node[k]
-        node_changed(w, s, n)
-        rest = s.piece_gpus[k]
-        at = n * w.sizes[GPU_STRIDE]
-        while rest:
-            if rest & 1:
-                s.gpu_job[at] = j
-            rest >>= 1
-            at += 1
+        old = s.gpu_turn[n * w.sizes[GPU_STRIDE] + lowest_bit(s.piece_gpus[k])]
+        _seat(w, s, j, k, turn)
+        if turn < old:
+            node_changed(w, s, n)
+        elif not s.stale[n]:
+            _move_up(w, s, n, old, turn)
 
 
 @kernel
 def _list_node(w: World, m: Machine, s: State, n: int) -> None:
     nodes = w.sizes[NUM_NODES]
-    place = w.node_place[n]
+    gpus = n * w.sizes[GPU_STRIDE]
+    end = w.node_place[n]
+    for _ in range(m.free_gpus[n]):
+        s.cut_turn[end] = np.inf
+        s.cut_job[end] = NOBODY
+        end += nodes
     for g in range(w.node_gpus[n]):
-        key = -np.inf
-        j = NOBODY
         if (m.free_mask[n] >> g) & 1:
-            key = np.inf
-        elif not m.closed[n]:
-            j = s.gpu_job[n * w.sizes[GPU_STRIDE] + g]
-            key = bound_of(w, s, j)
-        i = g
-        while i > 0 and comes_before(s.cut_key[(i - 1) * nodes + place], s.cut_job[(i - 1) * nodes + place], key, j):
-            s.cut_key[i * nodes + place] = s.cut_key[(i - 1) * nodes + place]
-            s.cut_job[i * nodes + place] = s.cut_job[(i - 1) * nodes + place]
-            i -= 1
-        s.cut_key[i * nodes + place] = key
-        s.cut_job[i * nodes + place] = j
+            continue
+        turn = -np.inf if m.closed[n] else s.gpu_turn[gpus + g]
+        at = end
+        while at >= nodes and s.cut_turn[at - nodes] < turn:
+            s.cut_turn[at] = s.cut_turn[at - nodes]
+            s.cut_job[at] = s.cut_job[at - nodes]
+            at -= nodes
+        s.cut_turn[at] = turn
+        s.cut_job[at] = s.gpu_job[gpus + g]
+        end += nodes
 
 
 @kernel
@@ -84,33 +152,49 @@ def _bring_up_to_date(w: World, m: Machine, s: State) -> None:
     s.count[STALE] = 0
 
 
+@reduction
+def _greatest_turn(s: State, first: int, end: int) -> float:
+    greatest = -np.inf
+    for at in range(first, end):
+        greatest = max(greatest, s.cut_turn[at])
+    return greatest
+
+
+@inline
+def _note_task(s: State, tasks: int, turn: float, place: int) -> None:
+    """Keep the `tasks` greatest turns, in order, in State.scratch, and the places they are from in State.place_node."""
+    i = tasks - 1
+    while i > 0 and s.scratch[i - 1] < turn:
+        s.scratch[i] = s.scratch[i - 1]
+        s.place_node[i] = s.place_node[i - 1]
+        i -= 1
+    s.scratch[i] = turn
+    s.place_node[i] = place
+
+
 @kernel
-def _find_cut(w: World, s: State, c: int) -> None:
-    """Leave the cut of class c in State.scratch and State.place_node, at the place of its last task; before it, those of its others."""
-    tasks = w.class_tasks[c]
+def _find_cut(w: World, s: State, c: int) -> float:
+    """The turn of the cut of class c; State.scratch and State.place_node hold the turns and places of its tasks."""
+    last = w.class_tasks[c] - 1
     per_task = w.class_gpus[c]
     nodes = w.sizes[NUM_NODES]
-    last = tasks - 1
-    for i in range(tasks):
+    for i in range(last + 1):
         s.scratch[i] = -np.inf
-        s.place_node[i] = NOBODY
     for pool in range(w.class_pool_first[c], w.class_pool_first[c + 1]):
         p = w.class_pools[pool]
-        for place in range(w.pool_first[p], w.pool_first[p + 1]):
-            for step in range(per_task - 1, w.pool_gpus[p], per_task):
-                key = s.cut_key[step * nodes + place]
-                if key < s.scratch[last]:
-                    break  # nor do those after it come sooner
-                j = s.cut_job[step * nodes + place]
-                i = tasks
-                while i > 0 and comes_before(s.scratch[i - 1], s.place_node[i - 1], key, j):
-                    i -= 1
-                for to in range(last, i, -1):
-                    s.scratch[to] = s.scratch[to - 1]
-                    s.place_node[to] = s.place_node[to - 1]
-                if i < tasks:
-                    s.scratch[i] = key
-                    s.place_node[i] = j
+        for row in range((per_task - 1) * nodes, w.pool_gpus[p] * nodes, per_task * nodes):
+            found = False
+            row_end = row + w.pool_first[p + 1]
+            for block in range(row + w.pool_first[p], row_end, BLOCK):
+                end = min(block + BLOCK, row_end)
+                if _greatest_turn(s, block, end) > s.scratch[last]:
+                    found = True
+                    for at in range(block, end):
+                        if s.cut_turn[at] > s.scratch[last]:
+                            _note_task(s, last + 1, s.cut_turn[at], at - row)
+            if last == 0 or not found:
+                break  # further down the lists turns are no greater
+    return s.scratch[last]
 
 
 @inline
@@ -136,44 +220,85 @@ def _note_victim(w: World, s: State, number: int, j: int) -> int:
     return number + 1
 
 
+@inline
+def _note_place(s: State, number: int, place: int) -> int:
+    """Put a place into State.scratch_nodes unless it is there; returns how many there are."""
+    for i in range(number):
+        if s.scratch_nodes[i] == place:
+            return number
+    s.scratch_nodes[number] = place
+    return number + 1
+
+
 @kernel
-def _list_victims(w: World, s: State, c: int, cut: float, cut_job: int) -> int:
-    """Put those who go, up to the cut, from nodes that then have room for a task into State.taken; returns their number."""
-    nodes = w.sizes[NUM_NODES]
-    doubt = _doubt(w, s, cut)
-    first = (w.class_gpus[c] - 1) * nodes
+def _note_places(w: World, s: State, c: int, cut: float, cut_job: int) -> int:
+    """List in State.scratch_nodes where class c would have room for a task if all up to the cut went; returns how many places there are."""
     number = 0
+    for i in range(w.class_tasks[c]):
+        number = _note_place(s, number, s.place_node[i])
+    first = (w.class_gpus[c] - 1) * w.sizes[NUM_NODES]
+    for k in range(s.first_piece[cut_job], s.first_piece[cut_job] + s.num_pieces[cut_job]):  # the cut may be at others of its nodes too
+        place = w.node_place[s.piece_node[k]]
+        if s.cut_turn[first + place] == cut and w.class_allows[c * w.sizes[NUM_POOLS] + w.node_pool[s.piece_node[k]]]:
+            number = _note_place(s, number, place)
+    return number
+
+
+@reduction
+def _places_from(w: World, s: State, c: int, turn: float) -> int:
+    """How many places have room for a task of class c if all with this turn or a greater one go."""
+    number = 0
+    row = (w.class_gpus[c] - 1) * w.sizes[NUM_NODES]
     for pool in range(w.class_pool_first[c], w.class_pool_first[c + 1]):
         p = w.class_pools[pool]
-        for place in range(w.pool_first[p], w.pool_first[p + 1]):
-            if s.cut_key[first + place] < cut - doubt:
-                continue
-            chosen = not comes_before(s.cut_key[first + place], s.cut_job[first + place], cut, cut_job)
-            for i in range(w.pool_gpus[p]):
-                key = s.cut_key[i * nodes + place]
-                j = s.cut_job[i * nodes + place]
-                if doubt > 0.0 and j != cut_job and abs(key - cut) <= doubt:
-                    return UNSURE
-                if not chosen or comes_before(key, j, cut, cut_job):
-                    continue
-                if key < np.inf:
-                    number = _note_victim(w, s, number, j)
+        for at in range(row + w.pool_first[p], row + w.pool_first[p + 1]):
+            number += s.cut_turn[at] >= turn
     return number
 
 
 @kernel
-def _note_room(w: World, s: State, c: int, key: float) -> None:
-    """Note the room of class c (room.py): what is free or held by jobs with greater keys."""
+def _list_victims(w: World, s: State, c: int, cut: float) -> int:
+    """Put those who go, up to the cut, from nodes that then have room for a task into State.taken; returns their number."""
     nodes = w.sizes[NUM_NODES]
+    at = s.place_node[w.class_tasks[c] - 1]
+    while s.cut_turn[at] != cut:
+        at += nodes
+    cut_job = s.cut_job[at]
+    doubt = _doubt(w, s, cut)
+    places = _note_places(w, s, c, cut, cut_job)
+    if doubt > 0.0 and _places_from(w, s, c, cut - doubt) > places:
+        return UNSURE
+    number = 0
+    for i in range(places):
+        place = s.scratch_nodes[i]
+        for at in range(place, place + w.node_gpus[w.pool_nodes[place]] * nodes, nodes):
+            turn = s.cut_turn[at]
+            if turn < cut - doubt:
+                break
+            j = s.cut_job[at]
+            if doubt > 0.0 and j != cut_job and abs(turn - cut) <= doubt:
+                return UNSURE
+            if turn < np.inf:
+                number = _note_victim(w, s, number, j)
+    return number
+
+
+@kernel
+def _note_room(w: World, s: State, c: int, turn: float) -> None:
+    """Note the room of class c (room.py): what is free or held by jobs with greater turns."""
+    nodes = w.sizes[NUM_NODES]
+    stride = w.sizes[GPU_STRIDE]
     s.room_slots[c] = 0
     for pool in range(w.class_pool_first[c], w.class_pool_first[c + 1]):
         p = w.class_pools[pool]
-        for place in range(w.pool_first[p], w.pool_first[p + 1]):
-            gpus = 0
-            while gpus < w.pool_gpus[p] and s.cut_key[gpus * nodes + place] > key:
-                gpus += 1
-            s.room[c * nodes + w.pool_nodes[place]] = gpus * WHOLE
-            s.room_slots[c] += gpus // w.class_gpus[c]
+        first, end = w.pool_first[p], w.pool_first[p + 1]
+        for place in range(first, end):
+            s.room[c * nodes + place] = 0
+        for row in range(0, w.pool_gpus[p] * nodes, nodes):
+            for place in range(first, end):
+                s.room[c * nodes + place] += s.cut_turn[row + place] > turn
+        for place in range(first, end):
+            s.room_slots[c] += w.divide[s.room[c * nodes + place] * stride + w.class_gpus[c]]
 
 
 @kernel
@@ -183,13 +308,11 @@ def choose_by_cut(w: World, m: Machine, s: State, c: int, key: float) -> int:
     Victims on nodes that would not have room for a task even so are left out: they do not matter to the placement.
     """
     _bring_up_to_date(w, m, s)
-    _find_cut(w, s, c)
-    cut = s.scratch[w.class_tasks[c] - 1]
-    cut_job = s.place_node[w.class_tasks[c] - 1]
-    own = key + s.clock[NOW] if w.policy[KEYS] == BY_REMAINING else key
+    cut = _find_cut(w, s, c)
+    own = _own_turn(w, s, key)
     doubt = _doubt(w, s, cut)
     if cut > own + doubt:
-        return _list_victims(w, s, c, cut, cut_job)
+        return _list_victims(w, s, c, cut)
     if doubt > 0.0 and cut >= own - doubt:
         return UNSURE
     _note_room(w, s, c, own - _doubt(w, s, own))

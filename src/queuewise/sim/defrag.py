@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from queuewise.sim.compilation import inline, kernel
-from queuewise.sim.lifecycle import end_run, put_back, start_placed, take_off
+from queuewise.sim.lifecycle import put_back, start_placed, stop_to_move, take_off
 from queuewise.sim.machine import amount_for, close_node, free_for, free_primary, give, open_node, total_primary
 from queuewise.sim.outages import jobs_on_node
 from queuewise.sim.placement import fits, place, runtime_factor
-from queuewise.sim.queue import enqueue
-from queuewise.sim.schedule import QUEUED
 from queuewise.sim.state import (
     LOG_FULL,
     LOG_SIZE,
@@ -102,9 +100,7 @@ def _migrate(w: World, m: Machine, s: State, number: int) -> None:
             s.place_node[k] = s.piece_node[first + k]
             s.place_tasks[k] = s.piece_tasks[first + k]
             s.place_gpus[k] = s.piece_gpus[first + k]
-        end_run(w, s, j, True)
-        s.status[j] = QUEUED
-        enqueue(w, s, j)
+        stop_to_move(w, s, j)
         start_placed(w, s, j, runtime_factor(w, s, w.job_class[j]))
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from queuewise.sim.compilation import inline, kernel
-from queuewise.sim.events import RELEASE, push_job_event
+from queuewise.sim.events import RELEASE, set_event
 from queuewise.sim.schedule import CANCELLED, NEVER
 from queuewise.sim.state import DEPENDENCIES, NOW, RESTARTS, State, World
 from queuewise.workload.dependencies import AFTER, AFTEROK, Dependencies
@@ -50,7 +50,7 @@ def _meet(w: World, s: State, k: int, time: float) -> None:
     s.unmet[k] -= 1
     if s.unmet[k] == 0 and s.standby[k]:
         s.standby[k] = 0
-        push_job_event(s, s.ready[k], RELEASE, k)
+        set_event(s, k, RELEASE, s.ready[k])
 
 
 @inline
@@ -105,6 +105,6 @@ def must_wait(w: World, s: State, j: int) -> bool:
         s.standby[j] = 1
         return True
     if s.ready[j] > s.clock[NOW]:
-        push_job_event(s, s.ready[j], RELEASE, j)
+        set_event(s, j, RELEASE, s.ready[j])
         return True
     return False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -11,23 +12,38 @@ from queuewise.cluster.spec import UNLIMITED, Cluster
 from queuewise.sim import layout
 from queuewise.sim.compilation import JIT_DISABLED
 from queuewise.sim.layout import Classes, Pools
-from queuewise.sim.state import F64, FACTS, NODE_FACTS
+from queuewise.sim.state import F64, FACTS, NODE_FACTS, NodeRecords, Records
+from queuewise.workload.dependencies import NO_DEPENDENCIES
 from queuewise.workload.jobs import Workload
 
+FACTS_BLOCK = 8192  # jobs
 
-def job_facts(workload: Workload, estimate: F64, predicted: F64 | None, watts: F64) -> NDArray[np.void]:
-    """[J] what a scoring function may know of each job."""
-    facts = np.zeros(len(workload), FACTS)
+
+def job_facts(
+    workload: Workload, estimate: F64, predicted: F64 | None, watts: F64, *, first: int = 0, rows: Records | None = None
+) -> Records:
+    """[J] what a scoring function may know of each job, written into `rows` if given. `first` is the index of the first job."""
+    facts = np.zeros(len(workload), FACTS) if rows is None else rows[: len(workload)]
     columns: dict[str, NDArray[Any]] = {
         "submit": workload.submit, "estimate": estimate, "predicted": estimate if predicted is None else predicted,
         "width": workload.size, "num_tasks": workload.num_tasks, "gpus": workload.gpus, "cpus": workload.cores,
         "mem_mib": workload.mem_mib * workload.num_tasks.astype(np.float64), "priority": workload.priority,
         "deadline": np.where(np.isnan(workload.deadline), np.inf, workload.deadline), "watts": watts,
-        "user": workload.user, "group": workload.group, "index": np.arange(len(workload)),
+        "user": workload.user, "group": workload.group, "index": np.arange(first, first + len(workload)),
     }  # fmt: skip
     for name, column in columns.items():
         facts[name] = column
     return facts.view(np.recarray) if JIT_DISABLED else facts  # plain Python reads job.submit from record arrays only
+
+
+def fact_blocks(workload: Workload, estimate: F64, predicted: F64 | None, watts: F64) -> Iterator[Records]:
+    """The same, some jobs at a time, in rows that stay in the processor's cache; a block is gone when the next is asked for."""
+    jobs = workload.replace(dependencies=NO_DEPENDENCIES)
+    rows = np.zeros(min(FACTS_BLOCK, len(jobs)), FACTS)
+    for first in range(0, len(jobs), FACTS_BLOCK):
+        part = slice(first, first + FACTS_BLOCK)
+        known = None if predicted is None else predicted[part]
+        yield job_facts(jobs.take(part), estimate[part], known, watts[part], first=first, rows=rows)
 
 
 def cheapest_watts(workload: Workload, cluster: Cluster, pools: Pools, classes: Classes) -> F64:
@@ -38,7 +54,7 @@ def cheapest_watts(workload: Workload, cluster: Cluster, pools: Pools, classes: 
     return per_class[classes.of_job]
 
 
-def node_facts(cluster: Cluster) -> NDArray[np.void]:
+def node_facts(cluster: Cluster) -> NodeRecords:
     """[N] what a function that scores nodes may know; what is free is filled in when it is asked."""
     facts = np.zeros(cluster.num_nodes, NODE_FACTS)
     gpu_watts = np.array([kind.peak_watts - kind.idle_watts for kind in cluster.kinds] + [0.0])

@@ -46,6 +46,8 @@ from queuewise.sim.state import (
 from queuewise.workload.dependencies import Dependencies
 from queuewise.workload.jobs import Workload
 
+RUNS_OF_PREEMPTED = 5  # a job, for which the log has room before it must be copied; memory that is not written to costs nothing
+
 
 def initial_state(
     workload: Workload,
@@ -71,6 +73,7 @@ def initial_state(
     most_pieces = layout.pieces_of(classes, pools)[np.arange(num_classes) + world.class_span]
     log = int((most_pieces * classes.jobs)[classes.feasible].sum()) + 1
     log += rules.stops * int(world.sizes[MOST_PIECES])
+    log *= RUNS_OF_PREEMPTED if keyed > 1 else 1
     world.sizes[LOG_SIZE] = log
     per_queue = np.bincount(world.class_queue, minlength=num_queues)
     gpus = int(world.sizes[GPU_STRIDE]) - 1
@@ -85,8 +88,8 @@ def initial_state(
         **accounts.state_columns(rules.accounts, float(workload.submit[0])),
         **dependencies.state_columns(waits_for, num_jobs if len(waits_for) else 1),
         tenant_used=np.zeros(len(world.tenant_most), np.int64),
-        event_time=np.empty(num_jobs + stoppable),
-        event_code=np.empty(num_jobs + stoppable, np.int64),
+        event_time=np.empty(num_jobs),
+        event_code=np.empty(num_jobs, np.int64),
         tree=np.full(trees.size * len(rules.orders) if planted else 1, np.inf),
         head_leaf=np.full(num_classes * len(rules.orders), -1, np.int64),
         head_rank=np.zeros(num_classes * len(rules.orders), np.int64),
@@ -150,7 +153,7 @@ def _life_rows(num_jobs: int) -> dict[str, NDArray[Any]]:
 
 def _run_rows(number: int, runtime: F64, estimate: F64) -> dict[str, NDArray[Any]]:
     rows = np.zeros(number, RUN_ROW)
-    rows["remaining"], rows["remaining_estimate"], rows["timer_slot"] = runtime[:number], estimate[:number], -1
+    rows["remaining"], rows["remaining_estimate"] = runtime[:number], estimate[:number]
     return {name: rows[name] for name in RUN_ROW.names or ()}
 
 
@@ -158,7 +161,8 @@ def _cut_columns(nodes: int, gpus: int, used: bool) -> dict[str, NDArray[Any]]:
     listed = nodes if used else 1
     return {
         "gpu_job": np.full(listed * (gpus + 1), -1, np.int32),
-        "cut_key": np.full(listed * max(gpus, 1), -np.inf), "cut_job": np.full(listed * max(gpus, 1), -1, np.int32),
+        "gpu_turn": np.full(listed * (gpus + 1), -np.inf),
+        "cut_turn": np.full(listed * max(gpus, 1), -np.inf), "cut_job": np.full(listed * max(gpus, 1), -1, np.int32),
         "stale": np.ones(listed, np.int8), "stale_nodes": np.arange(listed),
     }  # fmt: skip
 

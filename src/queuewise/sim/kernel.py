@@ -12,7 +12,7 @@ import numpy as np
 from queuewise.sim.compilation import entry, inline, kernel
 from queuewise.sim.conservative import plan_queue
 from queuewise.sim.defrag import make_room_by_migration
-from queuewise.sim.events import completion_is_next, pop_event, release_is_next
+from queuewise.sim.events import COMPLETION, RELEASE, first_job, is_next, pop_event
 from queuewise.sim.keys import estimate_left
 from queuewise.sim.lifecycle import arrive, finish, release, start_placed
 from queuewise.sim.outages import handle_outages
@@ -241,21 +241,21 @@ def next_instant(w: World, m: Machine, s: State) -> bool:
         if arrival == time:
             arrive(w, s, arrived)
             s.count[ARRIVED] = arrived + 1
-        elif completion_is_next(s, time):
+        elif is_next(s, time, COMPLETION):
             finish(w, m, s, pop_event(s))
         elif seen < w.sizes[NUM_OUTAGES] and w.outage_time[seen] == time:
             handle_outages(w, m, s, time, 1)
         else:
             release(w, s, pop_event(s))
         return True
-    while completion_is_next(s, time):
+    while is_next(s, time, COMPLETION):
         finish(w, m, s, pop_event(s))
     handle_outages(w, m, s, time, w.sizes[NUM_OUTAGES])
     while s.count[EVENTS] > 0 and s.event_time[0] == time:
-        if release_is_next(s):
+        if is_next(s, time, RELEASE):
             release(w, s, pop_event(s))
         else:
-            ring_timer(w, s, pop_event(s))
+            ring_timer(w, s, first_job(s))
     while arrived < w.sizes[NUM_JOBS] and w.submit[arrived] == time:
         arrive(w, s, arrived)
         arrived += 1

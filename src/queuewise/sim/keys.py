@@ -1,6 +1,7 @@
 """Keys of preemptive policies, and jobs sorted by them.
 
-Queued jobs stand in one heap for each class, since only the first of a class can matter; running jobs in one heap, the greatest key first.
+Queued jobs stand in one heap for each class, since only the first of a class can matter; running jobs, where victims must be searched for
+(World.policy[RANKED]), in one heap, the greatest key first.
 All heaps lie in State.heap_key and heap_job: class c's from class_first[c] on, that of running jobs from NUM_JOBS on. A job is in one of
 them at most, and `heap_slot` tells its place from the heap's first slot.
 """
@@ -10,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from queuewise.sim.compilation import inline, kernel
-from queuewise.sim.state import BY_FIXED, BY_REMAINING, KEYS, NOW, NUM_JOBS, RESTARTS, RUNNING_JOBS, UNIFORM, State, World
+from queuewise.sim.state import BY_FIXED, BY_REMAINING, KEYS, NOW, NUM_JOBS, RANKED, RESTARTS, RUNNING_JOBS, UNIFORM, State, World
 
 ROUNDING = 1e-14  # more than the relative error of a sum of three times
 
@@ -132,18 +133,22 @@ def leave_heap(w: World, s: State, c: int, j: int) -> None:
 @kernel
 def rank_running(w: World, s: State, j: int) -> None:
     """The job is already counted as running."""
-    _sift_up(w, s, w.sizes[NUM_JOBS], s.count[RUNNING_JOBS] - 1, -bound_of(w, s, j), j)
+    if w.policy[RANKED]:
+        _sift_up(w, s, w.sizes[NUM_JOBS], s.count[RUNNING_JOBS] - 1, -bound_of(w, s, j), j)
 
 
 @kernel
 def unrank_running(w: World, s: State, j: int) -> None:
     """The job is no longer counted as running."""
-    _remove(w, s, w.sizes[NUM_JOBS], s.count[RUNNING_JOBS], j)
+    if w.policy[RANKED]:
+        _remove(w, s, w.sizes[NUM_JOBS], s.count[RUNNING_JOBS], j)
 
 
 @kernel
 def rerank_running(w: World, s: State, j: int) -> None:
     """The key of a running job has changed."""
+    if not w.policy[RANKED]:
+        return
     base = w.sizes[NUM_JOBS]
     key = -bound_of(w, s, j)
     _sift_down(w, s, base, s.heap_slot[j], s.count[RUNNING_JOBS], key, j)

@@ -5,22 +5,21 @@ from __future__ import annotations
 import numpy as np
 
 from queuewise.sim.compilation import inline, kernel
-from queuewise.sim.cuts import job_changed, seat_job
+from queuewise.sim.cuts import job_left, seat_job
 from queuewise.sim.dependencies import ENDED_BADLY, ENDED_WELL, STARTED, must_wait, tell_successors, was_placed
-from queuewise.sim.events import cancel_completion, cancel_timer, push_event
+from queuewise.sim.events import cancel_event
 from queuewise.sim.fairness import charge
 from queuewise.sim.keys import rank_running, running_key, unrank_running
 from queuewise.sim.machine import give, take_exactly
 from queuewise.sim.queue import dequeue, enqueue
 from queuewise.sim.quotas import use_quota
 from queuewise.sim.reserve import book_gpus, unbook_gpus
-from queuewise.sim.restart import await_promotion, begin_run, set_next_timer, settle_run
+from queuewise.sim.restart import await_promotion, begin_run, set_next_event, settle_run
 from queuewise.sim.room import room_released, room_taken
 from queuewise.sim.schedule import DONE, NEVER, QUEUED, REJECTED, RUNNING
 from queuewise.sim.sleeping import leave_nodes
 from queuewise.sim.state import (
     BACKFILL,
-    DEFRAG,
     DEPENDENCIES,
     DISPATCH,
     DYNAMIC,
@@ -83,7 +82,6 @@ def start_placed(w: World, s: State, j: int, factor: float) -> None:
     dequeue(w, s, j)
     s.status[j] = RUNNING
     if w.policy[RESTARTS]:
-        cancel_timer(s, j)
         begin_run(w, s, j, factor)
     else:
         s.start[j] = now
@@ -107,13 +105,11 @@ def start_placed(w: World, s: State, j: int, factor: float) -> None:
     s.running[s.count[RUNNING_JOBS]] = j
     s.count[RUNNING_JOBS] += 1
     s.count[STARTS] += 1
-    push_event(s, s.end[j], j)
+    set_next_event(w, s, j)
     if w.policy[KEYS]:
         rank_running(w, s, j)
         room_taken(w, s, j, running_key(w, s, j))
         seat_job(w, s, j)
-    if w.policy[KEYS] or w.policy[BACKFILL] == DEFRAG:
-        set_next_timer(w, s, j)
     if first_run:
         tell_successors(w, s, j, STARTED)
     charge(w, s, j, +1)
@@ -128,8 +124,6 @@ def finish(w: World, m: Machine, s: State, j: int) -> None:
     s.status[j] = DONE
     if w.policy[DEPENDENCIES]:
         tell_successors(w, s, j, ENDED_WELL if w.ends_well[j] else ENDED_BADLY)
-    if w.policy[RESTARTS]:
-        cancel_timer(s, j)
     if w.policy[KEYS]:
         room_released(w, s, j)
     for k in range(s.first_piece[j], s.first_piece[j] + s.num_pieces[j]):
@@ -157,7 +151,7 @@ def _leave_running(w: World, s: State, j: int) -> None:
     s.running_slot[last] = slot
     if w.policy[KEYS]:
         unrank_running(w, s, j)
-        job_changed(w, s, j)
+        job_left(w, s, j)
 
 
 @kernel
@@ -177,8 +171,7 @@ def put_back(w: World, m: Machine, s: State, j: int) -> None:
 @kernel
 def end_run(w: World, s: State, j: int, saves: bool) -> None:
     """Job j, already taken off the machine, stops unfinished."""
-    cancel_completion(s, j)
-    cancel_timer(s, j)
+    cancel_event(s, j)
     settle_run(w, s, j, saves)
     for k in range(s.first_piece[j], s.first_piece[j] + s.num_pieces[j]):
         s.piece_end[k] = s.clock[NOW]
@@ -197,3 +190,11 @@ def queue_again(w: World, s: State, j: int) -> None:
     enqueue(w, s, j)
     note_arrival(w, s, j)
     await_promotion(w, s, j)
+
+
+@kernel
+def stop_to_move(w: World, s: State, j: int) -> None:
+    """Job j, already taken off the machine, is stopped as by `suspend` to start in another place at once: no pass is needed for it."""
+    end_run(w, s, j, True)
+    s.status[j] = QUEUED
+    enqueue(w, s, j)

@@ -60,6 +60,12 @@ def _free_slots(w: World, m: Machine, c: int, n: int) -> int:
     return room
 
 
+@inline
+def slots_on(w: World, m: Machine, c: int, n: int) -> int:
+    """Tasks of class c that any node can take now."""
+    return slots(w, m, c, n) if w.class_allows[c * w.sizes[NUM_POOLS] + w.node_pool[n]] else 0
+
+
 @kernel
 def slots_up_to(w: World, m: Machine, c: int, enough: int) -> int:
     """Tasks of class c that all nodes together can take; counting stops at `enough`."""

@@ -9,13 +9,14 @@ from __future__ import annotations
 import numpy as np
 
 from queuewise.sim.compilation import inline, kernel
-from queuewise.sim.cuts import MOST_TASKS, UNSURE, choose_by_cut, job_changed
+from queuewise.sim.cuts import MOST_TASKS, UNSURE, choose_by_cut, reseat_job
+from queuewise.sim.events import cancel_event
 from queuewise.sim.keys import comes_before, rerank_running, running_key
 from queuewise.sim.lifecycle import end_run, put_back, queue_again, start_placed, take_off
 from queuewise.sim.machine import give, piece_is_free, slots_up_to, take_exactly
 from queuewise.sim.placement import fits, place, runtime_factor
 from queuewise.sim.queue import dequeue, enqueue
-from queuewise.sim.restart import is_running, pass_levels, policy_saves, set_next_timer
+from queuewise.sim.restart import is_running, pass_levels, policy_saves, set_next_event
 from queuewise.sim.room import count_free_room, count_held_room, lacks_room, room_offered, room_vacated
 from queuewise.sim.state import (
     CUTS,
@@ -246,13 +247,14 @@ def ring_timer(w: World, s: State, j: int) -> None:
             old_key = running_key(w, s, j) if w.costs[QUANTUM] == 0.0 else -np.inf  # young jobs are counted nowhere
             pass_levels(w, s, j)
             rerank_running(w, s, j)
-            job_changed(w, s, j)
+            reseat_job(w, s, j)
             key = running_key(w, s, j)
             room_offered(w, s, j, old_key, key)
             if _somebody_waits_before(w, s, q, key):
                 s.dirty[q] = 1
-        set_next_timer(w, s, j)
+        set_next_event(w, s, j)
     else:
+        cancel_event(s, j)
         s.dirty[q] = 1
         dequeue(w, s, j)
         s.level[j] = 0

@@ -6,13 +6,11 @@ A change of size is a stop and a start at one instant. Only runs that are old en
 from __future__ import annotations
 
 from queuewise.sim.compilation import inline, kernel, seldom
-from queuewise.sim.lifecycle import end_run, put_back, start_placed, take_off
+from queuewise.sim.lifecycle import put_back, start_placed, stop_to_move, take_off
 from queuewise.sim.machine import give, lowest_bits, take_exactly
 from queuewise.sim.pieces import class_as_placed, note_piece, unplace
 from queuewise.sim.placement import fits, place, runtime_factor
-from queuewise.sim.queue import enqueue
 from queuewise.sim.restart import run_started
-from queuewise.sim.schedule import QUEUED
 from queuewise.sim.state import GROWS, NOW, PLACED, RESIZES, RUNNING_JOBS, SHRINKS, Machine, State, World
 from queuewise.sim.tables import view
 from queuewise.sim.victims import may_be_stopped
@@ -87,9 +85,7 @@ def _go_through(w: World, m: Machine, s: State, j: int, action: int) -> None:
 @kernel
 def _start_anew(w: World, s: State, j: int) -> None:
     """Job j goes on as placed in State.place_*."""
-    end_run(w, s, j, True)
-    s.status[j] = QUEUED
-    enqueue(w, s, j)
+    stop_to_move(w, s, j)
     start_placed(w, s, j, runtime_factor(w, s, w.job_class[j]))
 
 

@@ -5,14 +5,17 @@ from __future__ import annotations
 import numpy as np
 
 from queuewise.sim.compilation import inline, kernel
-from queuewise.sim.events import set_timer
+from queuewise.sim.events import COMPLETION, TIMER, set_event
 from queuewise.sim.schedule import NEVER, RUNNING
 from queuewise.sim.sleeping import wake_nodes
 from queuewise.sim.state import (
+    BACKFILL,
     BY_LEVEL,
     CHECKPOINT,
     CHECKPOINT_EVERY,
     CHECKPOINT_PER_GPU,
+    COSTLY,
+    DEFRAG,
     KEYS,
     KILLS,
     NOW,
@@ -74,7 +77,7 @@ def _overhead(w: World, s: State, j: int) -> float:
 def begin_run(w: World, s: State, j: int, factor: float) -> None:
     """Job j starts now as placed in State.place_*: set its times. Its pieces are still those of the run before."""
     awake = wake_nodes(w, s) if w.policy[SLEEPS] else s.clock[NOW]
-    s.begin[j] = awake + (_overhead(w, s, j) if s.stops[j] > 0 else 0.0)
+    s.begin[j] = awake + (_overhead(w, s, j) if w.policy[COSTLY] and s.stops[j] > 0 else 0.0)
     s.factor[j] = factor
     s.end[j] = s.begin[j] + s.remaining[j] * factor
     s.expected[j] = s.begin[j] + s.remaining_estimate[j] * factor
@@ -96,15 +99,26 @@ def run_started(s: State, j: int) -> float:
     return s.piece_start[s.first_piece[j]]
 
 
-@kernel
-def set_next_timer(w: World, s: State, j: int) -> None:
-    """Wait for what comes first: the end of the running job's quantum or of its level."""
+@inline
+def _next_timer(w: World, s: State, j: int) -> float:
+    """When the running job reaches the end of its level or of its quantum, whichever is first; inf: neither."""
     time = level_passes_at(w, s, j)
-    quantum_ends = run_started(s, j) + w.costs[QUANTUM]
-    if w.costs[QUANTUM] > 0.0 and quantum_ends > s.clock[NOW]:
-        time = min(time, quantum_ends)
-    if time < s.end[j]:  # what comes later never happens
-        set_timer(s, j, time)
+    if w.costs[QUANTUM] > 0.0:
+        quantum_ends = run_started(s, j) + w.costs[QUANTUM]
+        if quantum_ends > s.clock[NOW]:
+            time = min(time, quantum_ends)
+    return time
+
+
+@kernel
+def set_next_event(w: World, s: State, j: int) -> None:
+    """Wait for what happens next to running job j: a timer, or its end."""
+    if w.policy[KEYS] or w.policy[BACKFILL] == DEFRAG:
+        time = _next_timer(w, s, j)
+        if time < s.end[j]:
+            set_event(s, j, TIMER, time)
+            return
+    set_event(s, j, COMPLETION, s.end[j])
 
 
 @kernel
@@ -134,7 +148,7 @@ def policy_saves(w: World) -> bool:
 def await_promotion(w: World, s: State, j: int) -> None:
     """A job stopped at a low level is not left there for ever."""
     if w.policy[PROMOTES] and s.level[j] > 0:
-        set_timer(s, j, s.clock[NOW] + PATIENCE * s.worked[j])
+        set_event(s, j, TIMER, s.clock[NOW] + PATIENCE * s.worked[j])
 
 
 @inline

@@ -1,7 +1,8 @@
 """How much room a class could have at most, so that a class that cannot start is not tried again and again.
 
 When the first job of class c, with key k, could not start even in the place of all running jobs with greater keys, `room` holds for each
-node how much of the class's primary resource is free or held by those jobs, `room_slots` how many tasks that would be, and `room_key` is k.
+node (by its place) how much of the class's primary resource is free or held by those jobs (where only whole GPUs matter: how many of
+these), `room_slots` how many tasks that would be, and `room_key` is k.
 From then on both are kept at or above the truth while jobs start, end and change their keys. As long as room_slots is below the gang's
 size, no job of the class with a key of at least k can start, and looking at one number says so. room_key = inf: nothing is known.
 """
@@ -12,12 +13,14 @@ import numpy as np
 
 from queuewise.sim.compilation import inline, kernel
 from queuewise.sim.machine import free_primary, total_primary
-from queuewise.sim.state import BY_CPU, BY_GPU, NUM_NODES, NUM_POOLS, Machine, State, World
+from queuewise.sim.state import BY_CPU, BY_GPU, GPU_STRIDE, NUM_NODES, NUM_POOLS, Machine, State, World
 
 
 @inline
 def _units(w: World, held: int, c: int) -> int:
-    """How much of the primary resource of class c a task of class `held` takes."""
+    """How much of what counts for class c a task of class `held` takes."""
+    if w.class_by_pool[c]:
+        return w.class_gpus[held]
     if w.class_primary[c] == BY_GPU:
         return w.class_milli[held]
     if w.class_primary[c] == BY_CPU:
@@ -26,14 +29,22 @@ def _units(w: World, held: int, c: int) -> int:
 
 
 @inline
-def add_room(w: World, s: State, c: int, n: int, amount: int) -> None:
-    """Note that so much more (or less) may be used on node n by class c, which allows it."""
-    at = c * w.sizes[NUM_NODES] + n
-    unit = _units(w, c, c)
+def _slots_in(w: World, c: int, amount: int) -> int:
+    if w.class_by_pool[c]:
+        return w.divide[amount * w.sizes[GPU_STRIDE] + w.class_gpus[c]]
+    return amount // _units(w, c, c)
+
+
+@inline
+def _add_room(w: World, s: State, c: int, n: int, amount: int) -> None:
+    """Note that so much more (or less) may be used on node n by class c, if it allows the node."""
+    if not w.class_allows[c * w.sizes[NUM_POOLS] + w.node_pool[n]]:
+        return
+    at = c * w.sizes[NUM_NODES] + w.node_place[n]
     old = s.room[at]
-    new = min(old + amount, total_primary(w, c, n))
+    new = min(old + amount, w.node_gpus[n] if w.class_by_pool[c] else total_primary(w, c, n))
     s.room[at] = new
-    s.room_slots[c] += new // unit - old // unit
+    s.room_slots[c] += _slots_in(w, c, new) - _slots_in(w, c, old)
 
 
 @kernel
@@ -41,15 +52,12 @@ def _change_rooms(w: World, s: State, j: int, sign: int, above: float, up_to: fl
     """Add what job j holds to the room of classes (sign 1) or take it (sign -1): those with above <= room_key < up_to."""
     held = w.job_class[j]
     q = w.class_queue[held]
-    for slot in range(s.queue_first[q], s.queue_first[q] + s.queue_active[q]):
-        c = s.active[slot]
-        if s.room_key[c] == np.inf or s.room_key[c] < above or s.room_key[c] >= up_to:
-            continue
-        units = sign * _units(w, held, c)
-        for k in range(s.first_piece[j], s.first_piece[j] + s.num_pieces[j]):
-            n = s.piece_node[k]
-            if w.class_allows[c * w.sizes[NUM_POOLS] + w.node_pool[n]]:
-                add_room(w, s, c, n, s.piece_tasks[k] * units)
+    for k in range(s.first_piece[j], s.first_piece[j] + s.num_pieces[j]):
+        n = s.piece_node[k]
+        for slot in range(s.queue_first[q], s.queue_first[q] + s.queue_active[q]):
+            c = s.active[slot]
+            if above <= s.room_key[c] < up_to:  # not where nothing is known
+                _add_room(w, s, c, n, sign * s.piece_tasks[k] * _units(w, held, c))
 
 
 @inline
@@ -81,14 +89,13 @@ def count_free_room(w: World, m: Machine, s: State, c: int, key: float) -> None:
     """Begin anew with what is free."""
     s.room_key[c] = key
     total = 0
-    unit = _units(w, c, c)
     for i in range(w.class_pool_first[c], w.class_pool_first[c + 1]):
         p = w.class_pools[i]
         for k in range(w.pool_first[p], w.pool_first[p + 1]):
             n = w.pool_nodes[k]
-            free = free_primary(w, m, c, n)
-            s.room[c * w.sizes[NUM_NODES] + n] = free
-            total += free // unit
+            free = m.free_gpus[n] if w.class_by_pool[c] else free_primary(w, m, c, n)
+            s.room[c * w.sizes[NUM_NODES] + k] = free
+            total += _slots_in(w, c, free)
     s.room_slots[c] = total
 
 
@@ -97,9 +104,7 @@ def count_held_room(w: World, s: State, c: int, j: int) -> None:
     """Count what running job j holds as room for class c."""
     units = _units(w, w.job_class[j], c)
     for k in range(s.first_piece[j], s.first_piece[j] + s.num_pieces[j]):
-        n = s.piece_node[k]
-        if w.class_allows[c * w.sizes[NUM_POOLS] + w.node_pool[n]]:
-            add_room(w, s, c, n, s.piece_tasks[k] * units)
+        _add_room(w, s, c, s.piece_node[k], s.piece_tasks[k] * units)
 
 
 @inline

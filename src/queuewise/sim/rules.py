@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -35,7 +35,7 @@ class Order:
     """How jobs are sorted: by a score that never changes (given, or taken at the start), or by a function asked at every decision."""
 
     fixed: F64 | None = None  # [J] least first
-    once: Callable[[Records], F64] | None = None  # makes `fixed` from what may be known of the jobs
+    once: Callable[[Iterator[Records]], F64] | None = None  # makes `fixed` from what may be known of the jobs, some at a time
     function: Callable[..., None] | None = None  # a scoring_function
     params: F64 = field(default_factory=lambda: np.zeros(1))
     looks_around: bool = False  # the function reads the outlook
@@ -90,10 +90,10 @@ class Rules:
     def needs_facts(self) -> bool:
         return self.dynamic or any(order.once is not None for order in self.orders)
 
-    def settled(self, facts: Records) -> Rules:
-        """With the scores of orders that are asked once."""
+    def settled(self, facts: Callable[[], Iterator[Records]]) -> Rules:
+        """With the scores of orders that are asked once. `facts` begins to tell what may be known of all jobs, some at a time."""
 
         def settle(order: Order) -> Order:
-            return order if order.once is None else Order(fixed=order.once(facts))
+            return order if order.once is None else Order(fixed=order.once(facts()))
 
         return replace(self, order=settle(self.order), backfill_order=None if self.backfill_order is None else settle(self.backfill_order))

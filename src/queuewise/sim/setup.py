@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,8 @@ from queuewise.cluster.spec import Cluster
 from queuewise.errors import InputError
 from queuewise.sim import accounts, dependencies, layout, tenants, wattage
 from queuewise.sim.compilation import address_of
-from queuewise.sim.facts import cheapest_watts, job_facts
+from queuewise.sim.cuts import MOST_TASKS
+from queuewise.sim.facts import cheapest_watts, fact_blocks, job_facts
 from queuewise.sim.initial import initial_state
 from queuewise.sim.layout import Classes, Pools, Trees
 from queuewise.sim.reservations import Bars
@@ -26,6 +28,7 @@ from queuewise.sim.state import (
     CHECKPOINT_EVERY,
     CHECKPOINT_PER_GPU,
     CONSERVATIVE,
+    COSTLY,
     COSTS_SIZE,
     CUTS,
     DEFRAG,
@@ -73,6 +76,7 @@ from queuewise.sim.state import (
     PROMOTES,
     QUANTUM,
     QUOTAS,
+    RANKED,
     REPAIRED,
     REQUEUES,
     RESERVES,
@@ -113,6 +117,7 @@ COSTS = {
     RESTART_PER_GPU: "restart_per_gpu_s", TRANSFER: "transfer_s", TRANSFER_PER_GPU: "transfer_per_gpu_s",
     CHECKPOINT_EVERY: "checkpoint_every_s",
 }  # fmt: skip
+OVERHEADS = COSTS.keys() - {QUANTUM, CHECKPOINT_EVERY}
 
 
 def lay_out(
@@ -138,8 +143,9 @@ def lay_out(
     trees = Trees.of(classes)
     facts = np.zeros(1, FACTS)
     if rules.needs_facts:
-        facts = job_facts(workload, estimate, predicted, cheapest_watts(workload, cluster, pools, classes))
-        rules = rules.settled(facts)
+        known = workload, estimate, predicted, cheapest_watts(workload, cluster, pools, classes)
+        rules = rules.settled(partial(fact_blocks, *known))
+        facts = job_facts(*known) if rules.dynamic else facts
     fields: dict[str, NDArray[Any]] = {}
     fields |= _nodes(cluster, pools)
     fields |= _classes(workload, cluster, pools, classes, alike=not conditions.power.nodes_sleep and not bars.are_there)
@@ -160,7 +166,9 @@ def lay_out(
     fields["policy"][POWER_BUDGET] = budget
     fields["policy"][PICKY] |= bars.are_there and fields["class_span"].any()  # with fewer tasks it takes longer, and may be barred
     fields["task_draw"] = draw.ravel()
-    fields["policy"][CUTS] = int(_victims_by_cut(rules, conditions.preemption, fields["sizes"]))
+    fields["policy"][CUTS] = int(_victims_by_cut(rules, conditions.preemption, fields["sizes"], fields["policy"]))
+    all_by_cut = fields["policy"][CUTS] and (fields["class_by_pool"] & (fields["class_tasks"] <= MOST_TASKS)).all()
+    fields["policy"][RANKED] = int(not all_by_cut or rules.keys == BY_REMAINING)
     fields = {name: np.require(array, requirements="C") for name, array in fields.items()}
     fields["submit"] = np.require(workload.submit, np.float64, "C")
     fields |= _job_rows(runtime, estimate, classes)
@@ -236,7 +244,7 @@ def _stopping(workload: Workload, cluster: Cluster, rules: Rules, conditions: Co
         "node_cost": per_kind[cluster.node_kind],
         "width": workload.size if stops else NONE,
         "level_bound": NONE if levels is None else levels.bound,
-        "level_key": NONE if levels is None else levels.key,
+        "level_key": NONE if levels is None else _ranks(levels.key),
     }
 
 
@@ -330,15 +338,20 @@ def _orders(rules: Rules, classes: Classes, trees: Trees) -> dict[str, NDArray[A
 
 def _scores(num_jobs: int, rules: Rules, facts: Records) -> dict[str, NDArray[Any]]:
     fields: dict[str, NDArray[Any]] = {
-        "facts": facts if rules.dynamic else facts[:1], "fixed_score": NONE,
+        "facts": facts, "fixed_score": NONE,
         "params": _padded(rules.orders[0].params), "second_params": _padded(rules.orders[-1].params),
         "scored_by": np.array([order.fair or int(order.fixed is None) for order in rules.orders] + [FIXED]),
     }  # fmt: skip
     if rules.keys == BY_FIXED and rules.order.fixed is not None:
-        fields["fixed_score"] = rules.order.fixed
+        fields["fixed_score"] = _ranks(rules.order.fixed)
     if rules.dynamic:
         fields["fixed_score"] = np.concatenate([np.full(num_jobs, np.nan) if o.fixed is None else o.fixed for o in rules.orders])
     return fields
+
+
+def _ranks(keys: F64) -> F64:
+    """The place of each key among the distinct ones."""
+    return np.unique(keys, return_inverse=True)[1].astype(np.float64)
 
 
 def _padded(params: F64) -> F64:
@@ -388,6 +401,7 @@ def _policy(rules: Rules, conditions: Conditions, all_by_pool: bool, restarts: b
     policy[KEYS] = rules.keys
     policy[RESTARTS] = int(restarts)
     policy[KILLS] = int(conditions.preemption.mode == "kill")
+    policy[COSTLY] = int(any(getattr(conditions.preemption, COSTS[slot]) for slot in OVERHEADS))
     policy[REQUEUES] = int(conditions.requeue)
     policy[PROMOTES] = int(rules.levels is not None and rules.levels.promotes)
     policy[LOOKS_AROUND] = int(any(order.looks_around for order in rules.orders))
@@ -395,9 +409,8 @@ def _policy(rules: Rules, conditions: Conditions, all_by_pool: bool, restarts: b
     return policy
 
 
-def _victims_by_cut(rules: Rules, costs: Preemption, sizes: I64) -> bool:
+def _victims_by_cut(rules: Rules, costs: Preemption, sizes: I64, policy: I64) -> bool:
     """Whether victims go in an order that time does not change, and whole GPUs are all that counts (cuts.py)."""
     if rules.keys == NOT_PREEMPTIVE or rules.rule == TIER or rules.rule_option != NO_LIMIT or sizes[SHARES] or costs.quantum_s > 0:
         return False
-    overheads = [getattr(costs, name) for slot, name in COSTS.items() if slot not in (QUANTUM, CHECKPOINT_EVERY)]
-    return rules.keys != BY_REMAINING or (bool(sizes[UNIFORM]) and not any(overheads))
+    return rules.keys != BY_REMAINING or bool(sizes[UNIFORM] and not policy[COSTLY])

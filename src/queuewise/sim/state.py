@@ -34,16 +34,18 @@ BY_GPU, BY_CPU, BY_MEM = range(3)
 (
     DISPATCH, BACKFILL, RULE, RULE_OPTION, DYNAMIC, DEPTH, SECOND_ORDER, SEED, TRACK_FREE_TIMES, KEYS, RESTARTS, KILLS, REQUEUES, PROMOTES,
     LOOKS_AROUND, NODE_SCORER, QUOTAS, DEPENDENCIES, SLEEPS, POWER_BUDGET, FICKLE,
-    CUTS, RESERVES, RESTLESS, PICKY, RESIZES, POLICY_SIZE,
-) = range(27)  # fmt: skip
+    CUTS, RANKED, COSTLY, RESERVES, RESTLESS, PICKY, RESIZES, POLICY_SIZE,
+) = range(29)  # fmt: skip
 #   RESTARTS: jobs may be stopped, or wait for nodes to wake (otherwise State.remaining and its kin are not there).
 #   SLEEPS: idle nodes fall asleep. POWER_BUDGET: milliwatts that jobs may draw together, NO_LIMIT without a cap.
 #   FICKLE: what does not fit may fit once more is taken, since the rule then goes elsewhere. KILLS: a policy's stop keeps checkpoints only.
 #   REQUEUES: a job hit by a failure is queued again. PROMOTES: waiting lowers a job's level to 0 in the end.
 #   DYNAMIC: queues are lists that are scored and scanned, not trees. TRACK_FREE_TIMES: EASY may use State.free_times.
 #   LOOKS_AROUND: a scoring function reads State.outlook. NODE_SCORER: address of the function behind the rule BY_SCORE.
-#   CUTS: victims may be read off State.cut_key (cuts.py). RESERVES: nodes may be barred for a class (bars.py).
-#   RESTLESS: a pass may end otherwise than the last one only because the clock has moved. PICKY: room alone is not enough for the rule.
+#   CUTS: victims may be read off State.cut_turn (cuts.py). RANKED: not all of them, so running jobs stand in a heap by key (keys.py).
+#   COSTLY: a restart may take time.
+#   RESERVES: nodes may be barred for a class (bars.py). PICKY: room alone is not enough for the rule.
+#   RESTLESS: a pass may end otherwise than the last one only because the clock has moved.
 #   RESIZES: whether running elastic jobs change their size, SHRINKS or GROWS or both (resize.py).
 REORDER, COMMIT = range(2)
 SHRINKS, GROWS = 1, 2
@@ -153,7 +155,6 @@ RUN_ROW = np.dtype(  # of State, where jobs may be stopped
         ("attained", np.float64),
         ("worked", np.float64),
         ("level", np.int32),
-        ("timer_slot", np.int32),
         ("stops", np.int32),
         ("saved", np.int8),
     ],
@@ -214,7 +215,7 @@ class World(NamedTuple):
     tree_level: I64  # [C*MAX_LEVELS] offset in State.tree of each level, leaves first (of order o: + o * tree_size)
     # scores (dynamic queues only)
     facts: Records  # [J] what a scoring function may know of a job
-    fixed_score: F64  # [O*J] scores of orders that never change; NaN: ask the order's function
+    fixed_score: F64  # [O*J] scores of orders that never change; NaN: ask the order's function. BY_FIXED [J]: ranks of keys
     scored_by: I64  # [2] of each order
     params: F64  # [PARAMS_SIZE] numbers for the scoring function of the first order
     second_params: F64  # [PARAMS_SIZE] and of the second
@@ -253,7 +254,7 @@ class World(NamedTuple):
     node_cost: F64  # [N] factor of the costs on the node
     width: F64  # [J or 1] the job's size
     level_bound: F64  # [NUM_LEVELS] attained service at which a level ends
-    level_key: F64  # [NUM_LEVELS+1]
+    level_key: F64  # [NUM_LEVELS+1] by rank: only their order matters
     outage_time: F64  # [NUM_OUTAGES] in the order of events
     outage_node: I64
     outage_kind: I64
@@ -292,13 +293,12 @@ class State(NamedTuple):
     attained: F64  # service at the run's start, for levels
     worked: F64  # seconds worked in earlier runs
     level: I32
-    timer_slot: I32  # heap position of the job's timer, -1 none
     stops: I32
     saved: I8  # 1: the last stop took a checkpoint
-    # events: indexed binary heap by (time, code); codes are job indices for completions
+    # events: a heap, see events.py
     event_time: F64
     event_code: I64
-    event_slot: I32  # [J] heap position of the job's completion, -1 none
+    event_slot: I32  # [J] heap position of the job's event, -1 none
     # queue
     tree: F64  # min-estimate trees of all orders and classes
     head_leaf: I64  # [O*C] first queued job of each class, -1 to be found
@@ -320,7 +320,7 @@ class State(NamedTuple):
     heap_key: F64
     heap_slot: I32  # [J or 1]
     aside: I64  # [C] 1: the class's first job was tried in this pass and cannot start
-    room: I64  # [C*N or 1] see room.py
+    room: I64  # [C*N or 1] [c*N + node_place]: see room.py
     room_slots: I64  # [C]
     room_key: F64  # [C]
     victim_key: F64  # [J+1 or 2] running jobs that may be stopped: see victims.py
@@ -334,7 +334,8 @@ class State(NamedTuple):
     node_pieces: I64  # pieces of running jobs
     # GPUs of each node by who would have to go first, [GM*N or 1]: see cuts.py
     gpu_job: I32  # [N*(GM+1) or 1] who runs, or ran last, on each GPU
-    cut_key: F64  # [i*N + node_place]
+    gpu_turn: F64  # [N*(GM+1) or 1] and when it would have to go
+    cut_turn: F64  # [i*N + node_place]
     cut_job: I32
     stale: I8  # [N or 1] 1: the node's list is not up to date
     stale_nodes: I64  # [N or 1] the STALE nodes of which that is so

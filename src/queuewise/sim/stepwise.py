@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from queuewise.sim.compilation import entry, kernel
 from queuewise.sim.kernel import next_instant
-from queuewise.sim.lifecycle import end_run, put_back, queue_again, start_placed, take_off
-from queuewise.sim.machine import give, piece_is_free, slots, take_exactly
+from queuewise.sim.lifecycle import end_run, put_back, queue_again, start_placed, stop_to_move, take_off
+from queuewise.sim.machine import give, piece_is_free, slots_on, take_exactly
 from queuewise.sim.pieces import put_tasks, unplace
 from queuewise.sim.placement import fits, place, runtime_factor
 from queuewise.sim.power import is_over_cap
-from queuewise.sim.queue import enqueue
 from queuewise.sim.restart import policy_saves
-from queuewise.sim.schedule import QUEUED
 from queuewise.sim.state import (
     BACKFILL,
     DECISIONS,
     DEFRAG,
     NUM_NODES,
-    NUM_POOLS,
     PLACED,
     RESIZES,
     Machine,
@@ -33,17 +30,11 @@ NEXT_INSTANT, ASK_FIT, ASK_SLOTS, START, START_ON, START_THERE, STOP, MOVE, MOVE
 
 
 @kernel
-def _slots_on(w: World, m: Machine, c: int, n: int) -> int:
-    """Tasks of class c that any node can take now."""
-    return slots(w, m, c, n) if w.class_allows[c * w.sizes[NUM_POOLS] + w.node_pool[n]] else 0
-
-
-@kernel
 def _place_on(w: World, m: Machine, s: State, c: int, nodes, tasks) -> bool:  # type: ignore[no-untyped-def]
     """Put tasks[i] tasks on nodes[i], each node once, or leave m as it was and return False."""
     s.count[PLACED] = 0
     for i in range(len(nodes)):
-        if _slots_on(w, m, c, nodes[i]) < tasks[i]:
+        if slots_on(w, m, c, nodes[i]) < tasks[i]:
             unplace(w, m, s, c)
             return False
         put_tasks(w, m, s, c, nodes[i], tasks[i], False)
@@ -102,7 +93,7 @@ def act(world, machine, state, action: int, j: int, nodes, tasks) -> bool:  # ty
         return fits(w, m, s, c)
     if action == ASK_SLOTS:
         for n in range(w.sizes[NUM_NODES]):
-            tasks[n] = _slots_on(w, m, c, n)
+            tasks[n] = slots_on(w, m, c, n)
         return True
     moves = action in (MOVE, MOVE_TO)
     if (moves or action == STOP) and not may_be_stopped(w, s, j):
@@ -116,9 +107,7 @@ def act(world, machine, state, action: int, j: int, nodes, tasks) -> bool:  # ty
     if moves and not placed:
         put_back(w, m, s, j)
     elif moves:
-        end_run(w, s, j, True)
-        s.status[j] = QUEUED
-        enqueue(w, s, j)
+        stop_to_move(w, s, j)
     if placed:
         start_placed(w, s, j, runtime_factor(w, s, c))
     return placed

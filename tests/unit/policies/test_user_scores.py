@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +13,9 @@ from queuewise.cluster import load_cluster
 from queuewise.cluster.spec import Cluster, NodeGroup, build
 from queuewise.errors import InputError
 from queuewise.policies import parse_policy, simulate
+from queuewise.policies.replay import known_estimates
+from queuewise.policies.user import find_own
+from queuewise.sim.facts import FACTS_BLOCK
 from queuewise.sim.schedule import Schedule
 from queuewise.workload.jobs import Workload
 from queuewise.workload.models import generate
@@ -30,6 +34,10 @@ def f1(job):
 
 def by_index(job, now):
     return job.index
+
+def by_age(job, now, queue, state):
+    elapsed = [now - submit for submit in (job.submit, 0.0)]
+    return -elapsed[0]
 
 def wfp3(now, job):
     return -cube(waiting(job, now) / max(job.estimate, ONE)) * job.width
@@ -101,6 +109,23 @@ def test_a_function_of_the_job_alone_is_asked_once(mine: str, workload: Workload
     score = parse_policy(f"{mine}:sjf").compile()[0]
     assert score.make(None).function is None  # type: ignore[arg-type]  # it needs nothing of the jobs to say so
     assert parse_policy(f"{mine}:wfp3").compile()[0].make(None).function is not None  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("name", "used"), [("by_index", {"job"}), ("by_age", {"job", "now"}), ("last_come", {"job", "state"})])
+def test_only_parameters_that_are_used_count(mine: str, workload: Workload, cluster: Cluster, name: str, used: set[str]) -> None:
+    assert find_own(f"{mine}:{name}").used_parameters == used
+    order = parse_policy(f"{mine}:{name}").compile()[0].make(None)  # type: ignore[arg-type]
+    assert (order.function is None) == (used == {"job"})
+
+
+def test_a_function_that_is_asked_once_is_asked_for_every_job(tmp_path: Path, cluster: Cluster) -> None:
+    """Jobs are told of in blocks: here there are several, and a part of one."""
+    workload = generate("bench", 5 * FACTS_BLOCK // 2, gpus=32, load=0.95)
+    path = tmp_path / "mine.py"
+    path.write_text("def f3(job):\n    return job.estimate * job.width + job.index * 1e-3\n", encoding="utf-8")
+    scores = workload.size * known_estimates(workload, "requested", 0)[1] + np.arange(len(workload)) * 1e-3
+    ranked = dataclasses.replace(workload, priority=-scores)
+    assert_same(simulate(workload, cluster, f"{path}:f3"), simulate(ranked, cluster, "priority"))
 
 
 def test_a_relative_path_is_one_from_the_working_folder(
