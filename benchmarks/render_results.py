@@ -136,13 +136,14 @@ def _noise(runs: Sequence[Row]) -> str:
     published = {f"{net} {mode}": value for net, modes in PUBLISHED.items() for mode, value in modes.items()}
     pairs = list(combinations(sorted(published, key=lambda name: published[name]), 2))
     beyond = [f"{a} – {b}" for a, b in pairs if published[b] - published[a] >= single]
-    apart = [f"{a} – {b}" for a, b in pairs if a.split()[0] == b.split()[0] and abs(returns[a].mean() - returns[b].mean()) >= of_means]
+    alike = [(a, b) for a, b in pairs if a.split()[0] == b.split()[0]]
+    apart = [f"{a} – {b}" for a, b in alike if abs(returns[a].mean() - returns[b].mean()) >= of_means]
     return (
         f"Two runs that differ in nothing but the seed differ by {single:.3f} or less in 95 of 100 cases (1.96 √2 × {pooled:.3f}, the "
         f"pooled deviation over seeds). Of the {len(pairs)} differences between the {len(published)} published figures, which are of one "
         f"seed each, {len(pairs) - len(beyond)} are smaller than that and so within noise; larger are: {', '.join(beyond) or 'none'}. "
-        f"Between our means of {seeds} seeds, lookaheads of one network differ by more than noise ({of_means:.3f}) in: "
-        f"{', '.join(apart) or 'no pair'}."
+        f"Between our means of {seeds} seeds, lookaheads of one network differ by more than {of_means:.3f} in {len(apart)} of {len(alike)} "
+        f"pairs ({', '.join(apart) or 'none'}), where chance alone makes one in twenty."
     )
 
 
