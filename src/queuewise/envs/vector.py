@@ -89,9 +89,8 @@ class QueuewiseVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
         final_obs = np.empty(self.num_envs, object)
         for e in ended:
             final_obs[e] = self._one(rows[e].copy())
-        tallies = np.zeros_like(self.batch.tallies)
-        tallies[:, ended] = self.batch.tallies[:, ended]
-        final_info: dict[str, Any] = {"episode_tally": dict(zip(TALLY, tallies, strict=True)), "_episode_tally": over}
+        tallies = dict(zip(TALLY, self.batch.tallies * over, strict=True))
+        final_info: dict[str, Any] = {"episode_tally": tallies, "_episode_tally": over}
         if self._metrics:
             final_info |= {"metrics": self._final_metrics(ended), "_metrics": over}
         self.batch.begin(ended, [self.arena.draw(self._generators[e]) for e in ended], out)
