@@ -15,7 +15,7 @@ from queuewise.sim.keys import estimate_left
 from queuewise.sim.lifecycle import start_placed
 from queuewise.sim.machine import WHOLE, copy_machine, rebuild, take_exactly
 from queuewise.sim.pieces import class_as_placed
-from queuewise.sim.placement import might_have_room, place_size, runtime_factor
+from queuewise.sim.placement import might_have_room, place_one_of, runtime_factor
 from queuewise.sim.power import draw_of, is_capped
 from queuewise.sim.queue import SECONDARY, dequeue, enqueue, first_in_order, shortest_queued
 from queuewise.sim.reserve import order_by_expected_end
@@ -281,7 +281,7 @@ def _find_start(w: World, z: Machine, s: State, c: int, estimate: float, times, 
         if fitting:
             _load(w, z, least, 0)
             z.time[0] = time
-            if place_size(w, z, s, size):
+            if place_one_of(w, z, s, size, size):
                 return start
         _note_obstacle(w, size, start, obstacle, latest)
         if size > c:

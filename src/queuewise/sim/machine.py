@@ -41,12 +41,12 @@ def share_slots(w: World, m: Machine, n: int, milli: int) -> int:
 @inline
 def slots(w: World, m: Machine, c: int, n: int) -> int:
     """Tasks of class c that node n, which must be in an allowed pool, can take now."""
-    room = _free_slots(w, m, c, n)
+    room = free_slots(w, m, c, n)
     return 0 if room > 0 and is_barred(w, c, n, m.time[0]) else room
 
 
 @inline
-def _free_slots(w: World, m: Machine, c: int, n: int) -> int:
+def free_slots(w: World, m: Machine, c: int, n: int) -> int:
     """The same, whoever has reserved the node."""
     room = MANY
     if w.class_gpus[c] > 0:
@@ -79,7 +79,7 @@ def slots_up_to(w: World, m: Machine, c: int, enough: int) -> int:
     for i in range(w.class_pool_first[c], w.class_pool_first[c + 1]):
         p = w.class_pools[i]
         for k in range(w.pool_first[p], w.pool_first[p + 1]):
-            total += _free_slots(w, m, c, w.pool_nodes[k])
+            total += free_slots(w, m, c, w.pool_nodes[k])
             if total >= enough:
                 return total
     return total

@@ -13,7 +13,7 @@ import numpy as np
 
 from queuewise.sim.compilation import caller_by_address, inline, kernel, seldom
 from queuewise.sim.fragmentation import place_least_fragmenting
-from queuewise.sim.machine import WHOLE, free_primary, has_room, lowest_in_bucket, slots, total_primary
+from queuewise.sim.machine import WHOLE, free_primary, free_slots, has_room, lowest_in_bucket, slots, total_primary
 from queuewise.sim.pieces import class_as_placed, group_by_node, nodes_used, put_tasks, unplace
 from queuewise.sim.power import is_over_cap
 from queuewise.sim.rules import NODE_SCORING_SIGNATURE
@@ -202,26 +202,27 @@ def _next_node(w: World, s: State, m: Machine, rule: int, c: int, remaining: int
     return _choose(w, s, m, rule, c, remaining)
 
 
-@kernel
+@inline
 def place(w: World, m: Machine, s: State, c: int) -> bool:
     """Put a gang of class c on machine m by the policy's rule, or leave m as it was and return False.
 
     An elastic job gets as many tasks as find a place.
     """
-    size = c + w.class_span[c]
-    while size > c and not place_size(w, m, s, size):
-        size -= 1
-    return size > c or place_size(w, m, s, c)
+    return place_one_of(w, m, s, c, c + w.class_span[c])
 
 
 @kernel
-def place_size(w: World, m: Machine, s: State, c: int) -> bool:
-    """The same with just the number of tasks of class c."""
-    placed = _place_by_rule(w, m, s, c)
-    if placed and is_over_cap(w, m):
-        unplace(w, m, s, c)
-        return False
-    return placed
+def place_one_of(w: World, m: Machine, s: State, least: int, greatest: int) -> bool:
+    """The same for the first class, from the greatest number of tasks down to the least, that finds a place."""
+    c = greatest
+    while True:
+        placed = _place_by_rule(w, m, s, c)
+        if placed and is_over_cap(w, m):
+            unplace(w, m, s, c)
+            placed = False
+        if placed or c == least:
+            return placed
+        c -= 1
 
 
 @kernel
@@ -239,7 +240,7 @@ def _place_by_rule(w: World, m: Machine, s: State, c: int) -> bool:
     draw = 0
     while remaining > 0:
         n = _next_node(w, s, m, rule, c, remaining, draw)
-        tasks = 1 if rule == SPREAD else min(remaining, slots(w, m, c, n))
+        tasks = 1 if rule == SPREAD else min(remaining, free_slots(w, m, c, n))
         put_tasks(w, m, s, c, n, tasks, rule == SPREAD)
         remaining -= tasks
         draw += 1
