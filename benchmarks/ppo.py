@@ -1,7 +1,10 @@
-"""Speed of PPO end to end: play and 4 epochs of learning, 64-job window, 16 nodes × 8 GPUs; best of several iterations.
+"""Speed of PPO end to end, written to benchmarks/results/ppo.json: play and 4 epochs of learning, 64-job window, 16 nodes × 8 GPUs.
 
-Beside it sb3-contrib's MaskablePPO on the same batch of environments, with the same width, epochs and minibatch.
-`python benchmarks/ppo.py --help` lists the options.
+    python benchmarks/ppo.py                                       all networks, about three minutes
+    python benchmarks/ppo.py --nets mlp-64 --results /tmp          one of them, and the page stays as it is
+
+Beside it sb3-contrib's MaskablePPO on the same batch of environments, with the same width, epochs and minibatch. The best of several
+iterations counts. `python benchmarks/render_performance.py` then brings docs/performance.md up to date.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ import json
 import resource
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,8 +23,13 @@ from stable_baselines3.common.vec_env.base_vec_env import VecEnv
 
 from queuewise.agents.ppo import Ppo
 from queuewise.agents.settings import layered
+from queuewise.cli import bench
+from queuewise.cli.console import note
 from queuewise.envs import QueuewiseVectorEnv
 from queuewise.envs.building import build_arena
+from queuewise.runs import write_text
+
+RESULTS = Path(__file__).resolve().parent / "results"
 
 TASK: dict[str, Any] = {"workload": "bench", "cluster": "16x8:V100-16", "jobs": 256, "window": 64, "pool": 256}
 # network, width, minibatch: networks of tokens like small ones
@@ -116,13 +125,27 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--envs", type=int, default=256)
     parser.add_argument("--iterations", type=int, default=5)
     parser.add_argument("--without-others", action="store_true", help="measure our own only")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="folder for the JSON file")
     options = parser.parse_args(arguments)
+    machine = bench.describe_machine()
+    rows, memory = [], {}
     for name in options.nets:
-        print(json.dumps(measure(name, options.envs, options.iterations)), flush=True)
+        rows.append(measure(name, options.envs, options.iterations))
+        note(json.dumps(rows[-1]))
+        memory[name] = peak_memory_mib()
         net, width, minibatch = CASES[name]
         if net == "mlp" and not options.without_others:
-            print(json.dumps(measure_maskable(width, minibatch, options.envs, options.iterations)), flush=True)
-    print(json.dumps({"peak_memory_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}))
+            rows.append(measure_maskable(width, minibatch, options.envs, options.iterations))
+            note(json.dumps(rows[-1]))
+    options.results.mkdir(parents=True, exist_ok=True)
+    figures = {"machine": machine, "cases": rows, "peak_memory_mib": memory[options.nets[0]]}
+    write_text(options.results / "ppo.json", json.dumps(figures, indent=1) + "\n")
+
+
+def peak_memory_mib() -> float:
+    """Of this process and of the largest of the workers beside it: most of theirs is common to them, so that the sum is an upper bound."""
+    users = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    return sum(resource.getrusage(user).ru_maxrss for user in users) / 1024
 
 
 if __name__ == "__main__":

@@ -159,6 +159,19 @@ def environments(results: Results) -> str:
     return table(["nodes × 8 GPUs", "load", "jobs waiting", "threads", "steps/s", "KiB an env"], rows, left=0)
 
 
+def ppo(results: Results) -> str:
+    """One row a network; MaskablePPO's figure stands beside ours where it has the network."""
+    others = {row["net"]: row["frames_per_s"] for row in results["ppo"]["cases"] if row["program"] == "MaskablePPO"}
+    rows = []
+    for row in results["ppo"]["cases"]:
+        if row["program"] == "queuewise":
+            net, rate = row["net"], row["frames_per_s"]
+            beside = [f"{others[net]:,.0f}", f"{rate / others[net]:.1f}"] if net in others else ["", ""]
+            rows.append([f"`{net}`", f"{row['minibatch']:,}", f"{rate:,.0f}", f"{row['play_s']:.2f}", f"{row['learn_s']:.2f}", *beside])
+    text = table(["network", "minibatch", "frames/s", "play, s", "learn, s", "MaskablePPO, frames/s", "times"], rows)
+    return f"{text}\n\nPeak memory of the first, the learner and its worker added: {results['ppo']['peak_memory_mib'] / 1024:.1f} GiB."
+
+
 def growth_by_jobs(results: Results) -> str:
     """The first and the last point of each line, beside what n log n would have made of the first."""
     rows = []
@@ -225,6 +238,7 @@ TABLES: dict[str, Callable[[Results], str]] = {
         reading,
         drawing,
         environments,
+        ppo,
     )
 }
 
