@@ -201,7 +201,7 @@ def check_work(job: Job, life: Life, rules: Rules) -> Iterator[str]:
     for number, pieces in enumerate(life.runs, start=1):
         nodes, start, end = {p.node for p in pieces}, pieces[0].start, pieces[0].end
         begin = rules.awake[job.index][number - 1] + stopping.overhead(job, nodes, costs)
-        size = job.sized(Piece(p.node, p.tasks, ()) for p in pieces)
+        size = job.sized(Piece(p.node, p.tasks, ()) for p in pieces) if job.others else job
         run = Run(start, begin, size.factor_on(nodes), [])
         whole = begin + job.rem * run.factor
         if finished and number == len(life.runs):
