@@ -39,7 +39,7 @@ class Bounds:
 def lower_bounds(workload: Workload, cluster: Cluster, jobs: NDArray[np.bool_] | slice = slice(None)) -> Bounds:
     """Bounds on the means over `jobs` (those that finish; others only make the true schedules worse)."""
     subset = workload.take(jobs)
-    if not len(subset):
+    if not len(subset) or subset.is_elastic.any():  # an elastic job's work depends on the size it is started in
         return Bounds(None, None, None, None)
     size, capacity, alone = _relaxed(subset, cluster)
     if not 0 < capacity < np.inf:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 
 import numpy as np
@@ -13,6 +14,7 @@ from queuewise.evaluation.fluid import serve
 from queuewise.evaluation.measure import measure
 from queuewise.evaluation.scores import score_values
 from queuewise.workload.jobs import Workload
+from queuewise.workload.transform import make_elastic
 from stand_in import busy_days, line_up, small_cluster
 
 
@@ -103,3 +105,10 @@ def test_nothing_to_bound() -> None:
     open_cores = build("open", [NodeGroup(count=1, gpus=1, kind="T4")])
     assert lower_bounds(one_core_jobs([0], [5], [1]), open_cores).jct is None
     assert lower_bounds(one_core_jobs([], [], []), open_cores).jct is None
+
+
+def test_elastic_jobs_have_no_bounds() -> None:
+    jobs = busy_days(20)
+    assert lower_bounds(jobs, small_cluster()).jct is not None
+    elastic = make_elastic(jobs, 0.5, 1.0, 2.0, "linear", 0)
+    assert set(dataclasses.astuple(lower_bounds(elastic, small_cluster()))) == {None}
