@@ -92,10 +92,12 @@ SRTF = [
 ]  # fmt: skip
 
 SERVICE = [
-    # Job 0 has had 4 GPU-seconds at 4 and must let job 1 go first, which ends before it has had as many.
+    # Job 0 has run for 4 seconds at 4 and must let job 1 go first, which ends before it has had as many.
     HandCase("las", "las:4", gpu_nodes(1), tasks((0, 10, 1), (1, 3, 1)), [(0, 0, 4, (0,)), (0, 7, 13, (0,)), (1, 4, 7, (0,))]),
-    # On two GPUs the same service is reached at 2. Job 1 takes one GPU, job 0 needs both.
-    HandCase("las of a gang", "las:4", gpu_nodes(2), tasks((0, 10, 2), (1, 3, 1)), [(0, 0, 2, (0,)), (0, 5, 13, (0,)), (1, 2, 5, (0,))]),
+    # In GPU-seconds the same service is reached at 2 on two GPUs. Job 1 takes one GPU, job 0 needs both.
+    HandCase("las2d, gang", "las2d:4", gpu_nodes(2), tasks((0, 10, 2), (1, 3, 1)), [(0, 0, 2, (0,)), (0, 5, 13, (0,)), (1, 2, 5, (0,))]),
+    # By time it is reached at 4 as before.
+    HandCase("las, gang", "las:4", gpu_nodes(2), tasks((0, 10, 2), (1, 3, 1)), [(0, 0, 4, (0,)), (0, 7, 13, (0,)), (1, 4, 7, (0,))]),
     # Thresholds 2 4 8: job 0 to 2; job 1 to its second threshold (4 GPU-seconds, at 6); job 0 to its third (2 + 6 = 8, at 12);
     # job 1 has 6 s left and at its third threshold, 16, is no worse than job 0: it ends at 18.
     HandCase("las over several levels", "las:2", gpu_nodes(1), tasks((0, 10, 1), (0, 10, 1)),

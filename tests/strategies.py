@@ -31,8 +31,8 @@ ORDERS = (
 BACKFILLS = ("none", "greedy", "easy", "easy-strict", "conservative")
 PLACEMENTS = ("first", "pack", "best", "pack:0", "pack:1", "spread", "random", "fastest", "cheapest", "tier", "tier:balance", "fgd")
 DISPATCHES = ("reorder", "commit")
-PREEMPTIVE = ("srtf", "las:4", "tiresias:2", "gittins:1", "priority-preempt", "defrag", "defrag:sjf")
-ALSO_PREEMPTIVE = ("las", "las:0.7", "tiresias", "tiresias:6.5", "gittins", "gittins:2.5", "defrag:random", "defrag:hrrn")
+PREEMPTIVE = ("srtf", "las:4", "las2d:4", "tiresias:2", "gittins:1", "priority-preempt", "defrag", "defrag:sjf")
+ALSO_PREEMPTIVE = ("las", "las:0.7", "las2d", "tiresias", "tiresias:6.5", "gittins", "gittins:2.5", "defrag:random", "defrag:hrrn")
 
 INTEGER_GAPS = (0.0, 0.0, 0.0, 1.0, 2.0, 5.0)
 FRACTIONAL_GAPS = (0.0, 0.0, 0.1, 0.3, 1 / 3, 2.5)

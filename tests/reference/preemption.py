@@ -14,9 +14,9 @@ from reference.placement import Placer
 from reference.state import Job, Piece, State
 
 LEVELS = 40  # thresholds of las and gittins
-DEFAULT_THRESHOLD = {"las": 60.0, "gittins": 60.0, "tiresias": 3600.0}  # GPU-seconds
+DEFAULT_THRESHOLD = {"las": 60.0, "las2d": 60.0, "gittins": 60.0, "tiresias": 3600.0}  # GPU-seconds; seconds of las
 PROMOTE_AFTER = 8.0  # times the time worked
-NAMES = ("srtf", "priority-preempt", "las", "tiresias", "gittins")
+NAMES = ("srtf", "priority-preempt", "las", "las2d", "tiresias", "gittins")
 
 
 class Simulation(Protocol):
@@ -72,11 +72,15 @@ class Preemptive:
 
     # --- levels
 
+    def pace(self, job: Job) -> float:
+        """Service attained in a second of running."""
+        return 1.0 if self.name == "las" else job.size
+
     def started(self, job: Job) -> None:
         """Set the timer of the level that the present run passes next."""
         j, level = job.index, self.level[job.index]
         if level < len(self.thresholds):
-            passes_at = job.stay.begin + max(self.thresholds[level] - self.attained[j], 0.0) / job.size
+            passes_at = job.stay.begin + max(self.thresholds[level] - self.attained[j], 0.0) / self.pace(job)
             self.sim.set_timer(passes_at, job, lambda: self.next_level(job))
 
     def next_level(self, job: Job) -> None:
@@ -84,7 +88,7 @@ class Preemptive:
         self.started(job)
 
     def stopped(self, job: Job, worked: float) -> None:
-        self.attained[job.index] += job.size * worked
+        self.attained[job.index] += self.pace(job) * worked
         if self.name == "tiresias" and self.level[job.index] == 1:
             self.sim.set_timer(self.sim.now + PROMOTE_AFTER * job.worked, job, lambda: self.promote(job))
 

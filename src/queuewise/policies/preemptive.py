@@ -14,7 +14,7 @@ from queuewise.sim.state import BY_FIXED, BY_LEVEL, BY_REMAINING
 from queuewise.workload.jobs import Floats
 
 DOUBLINGS = 40  # levels of las and gittins
-FIRST_LEVEL = 60.0  # GPU-seconds
+FIRST_LEVEL = 60.0  # GPU-seconds; seconds of las
 TIRESIAS_LEVEL = 3600.0  # GPU-seconds
 
 
@@ -23,7 +23,7 @@ class PreemptiveRule:
     summary: str
     source: str
     make: Callable[[Jobs, float], Rules]  # from the jobs and the option
-    option: float = 0.0  # GPU-seconds that may be given after a colon; 0: nothing may
+    option: float = 0.0  # of service, that may be given after a colon; 0: nothing may
 
 
 def _doubling(first: float) -> Floats:
@@ -35,6 +35,10 @@ def _by_level(levels: Levels) -> Rules:
 
 
 def _las(jobs: Jobs, first: float) -> Rules:
+    return _by_level(Levels(_doubling(first), np.arange(DOUBLINGS + 1, dtype=np.float64), by_time=True))
+
+
+def _las2d(jobs: Jobs, first: float) -> Rules:
     return _by_level(Levels(_doubling(first), np.arange(DOUBLINGS + 1, dtype=np.float64)))
 
 
@@ -64,7 +68,10 @@ PREEMPTIVE: dict[str, PreemptiveRule] = {
         "shortest remaining time first, by estimate", "Schrage 1968", lambda jobs, _: Rules(order=Order(), keys=BY_REMAINING)
     ),
     "las": PreemptiveRule(
-        "least attained service (GPUs × time) first; levels that double from Q GPU-seconds on", "Nuyens & Wierman 2008", _las, FIRST_LEVEL
+        "least time of running so far first; levels that double from Q seconds on", "Nuyens & Wierman 2008", _las, FIRST_LEVEL
+    ),
+    "las2d": PreemptiveRule(
+        "the same of GPUs × time; levels that double from Q GPU-seconds on", "Gu et al., NSDI 2019", _las2d, FIRST_LEVEL
     ),
     "tiresias": PreemptiveRule(
         "two levels of attained service, promotion of those who wait long", "Gu et al., NSDI 2019", _tiresias, TIRESIAS_LEVEL

@@ -26,6 +26,7 @@ from queuewise.sim.state import (
     RESTART,
     RESTART_PER_GPU,
     SLEEPS,
+    TIMED,
     TRANSFER,
     TRANSFER_PER_GPU,
     State,
@@ -86,12 +87,18 @@ def begin_run(w: World, s: State, j: int, factor: float) -> None:
 
 
 @inline
+def _pace(w: World, j: int) -> float:
+    """Service that the running job attains in a second."""
+    return 1.0 if w.policy[TIMED] else w.width[j]
+
+
+@inline
 def level_passes_at(w: World, s: State, j: int) -> float:
     """When the running job reaches the end of its level, inf if it is the last."""
     level = s.level[j]
     if w.policy[KEYS] != BY_LEVEL or level >= w.sizes[NUM_LEVELS]:
         return np.inf
-    return s.begin[j] + max(w.level_bound[level] - s.attained[j], 0.0) / w.width[j]
+    return s.begin[j] + max(w.level_bound[level] - s.attained[j], 0.0) / _pace(w, j)
 
 
 @inline
@@ -136,7 +143,7 @@ def settle_run(w: World, s: State, j: int, saves: bool) -> None:
     s.saved[j] = saves
     s.stops[j] += 1
     if w.policy[KEYS] == BY_LEVEL:
-        s.attained[j] += w.width[j] * worked
+        s.attained[j] += _pace(w, j) * worked
 
 
 @inline

@@ -50,6 +50,7 @@ class Levels:
 
     bound: F64  # [L] service at which each level but the last ends
     key: F64  # [L+1]
+    by_time: bool = False  # service is seconds of running, not GPUs × seconds
     promotes: bool = False  # jobs that wait long at a low level return to the first
 
 

@@ -95,6 +95,7 @@ from queuewise.sim.state import (
     SLEEP_AFTER,
     SLEEPS,
     TIER,
+    TIMED,
     TRACK_FREE_TIMES,
     TRANSFER,
     TRANSFER_PER_GPU,
@@ -403,6 +404,7 @@ def _policy(rules: Rules, conditions: Conditions, all_by_pool: bool, restarts: b
     policy[KILLS] = int(conditions.preemption.mode == "kill")
     policy[COSTLY] = int(any(getattr(conditions.preemption, COSTS[slot]) for slot in OVERHEADS))
     policy[REQUEUES] = int(conditions.requeue)
+    policy[TIMED] = int(rules.levels is not None and rules.levels.by_time)
     policy[PROMOTES] = int(rules.levels is not None and rules.levels.promotes)
     policy[LOOKS_AROUND] = int(any(order.looks_around for order in rules.orders))
     policy[NODE_SCORER] = 0 if rules.node_scorer is None else address_of(rules.node_scorer)
