@@ -19,6 +19,7 @@ from queuewise.cluster.spec import Cluster
 from queuewise.config import Config, read_toml
 from queuewise.errors import InputError
 
+MOST_OUTAGES = 5_000_000  # random ones
 HOUR = 3600.0
 YEAR = 365 * 24 * HOUR
 HOURS_OF_DAY = 24
@@ -153,6 +154,12 @@ def _maintained(window: Maintenance, n: int) -> list[Outage]:
 
 
 def _random_failures(failures: Failures, num_nodes: int, first: float, last: float) -> list[Outage]:
+    expected = num_nodes * (last - first) / ((failures.mtbf_h + failures.mttr_h) * HOUR)
+    if expected > MOST_OUTAGES:
+        raise InputError(
+            f"failures every {failures.mtbf_h:g} h make some {expected:.0g} outages in this workload",
+            hint=f"give a greater mtbf_h: at most {MOST_OUTAGES:,} outages are drawn",
+        )
     found = []
     for n, seed in enumerate(np.random.SeedSequence(failures.seed).spawn(num_nodes)):
         rng = np.random.default_rng(seed)

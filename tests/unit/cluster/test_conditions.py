@@ -83,3 +83,8 @@ def test_random_failures_follow_seed_and_rates() -> None:
     expected_failures = 4 * 365 * 24 / 25  # a node fails once in mtbf + mttr hours
     assert len(found) == pytest.approx(expected_failures, rel=0.1)
     assert down / len(found) == pytest.approx(3600, rel=0.1)
+
+
+def test_failures_without_end_are_refused() -> None:
+    with pytest.raises(InputError, match=r"failures every 1e-09 h make some 2e\+13 outages"):
+        on_cluster(Conditions(failures=Failures(mtbf_h=1e-9, mttr_h=1e-9)))
