@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -13,6 +14,10 @@ from queuewise.agents.runs import read_config
 from queuewise.envs.table import F64
 from queuewise.errors import InputError, MissingExtraError
 from queuewise.runs import replacing
+
+VAL = "val/agent"
+DASHES: tuple[Any, ...] = ("--", ":", "-.", (0, (1, 4)), (0, (6, 3)), (0, (3, 1, 1, 1)))  # of baselines
+WIDE = 5.0  # greatest ÷ least value from which on the scale is logarithmic
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,11 +70,16 @@ def draw_curves(runs: Sequence[Path], metric: str, path: Path) -> list[Curve]:
             curve.frames, curve.mean, label=f"{curve.run} ({len(curve.values)} seeds)" if len(curve.values) > 1 else str(curve.run)
         )
         axes.fill_between(curve.frames, curve.values.min(axis=0), curve.values.max(axis=0), color=line.get_color(), alpha=0.2, linewidth=0)
-    if metric == "val/agent":
-        for name, value in _baselines(runs[0]).items():
-            axes.axhline(value, linestyle="--", linewidth=0.8, color="grey")
-            axes.annotate(name, (1.0, value), xycoords=("axes fraction", "data"), ha="right", va="bottom", fontsize="small", color="grey")
-    axes.set(xlabel="frames", ylabel=metric)
+    values = np.concatenate([curve.values.ravel() for curve in curves])
+    if metric == VAL:
+        baselines = _baselines(runs[0])
+        for number, (name, value) in enumerate(sorted(baselines.items(), key=lambda item: item[1])):
+            style = DASHES[number % len(DASHES)]
+            axes.axhline(value, linestyle=style, linewidth=1.0, color="grey", label=f"{name} {value:.4g}")
+        values = np.append(values, list(baselines.values()))
+    if values.min() > 0 and values.max() > WIDE * values.min():  # one bad baseline shall not flatten the rest
+        axes.set_yscale("log")
+    axes.set(xlabel="frames", ylabel=f"{read_config(runs[0])[0]['score']} on VAL" if metric == VAL else metric)
     axes.legend(fontsize="small")
     with replacing(path) as temporary:
         figure.savefig(temporary, format=path.suffix.removeprefix(".") or "png")

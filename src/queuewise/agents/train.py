@@ -91,12 +91,17 @@ def train(
     contents = {"workload": digest_workload(grounds.workload), "cluster": digest_cluster(grounds.cluster)}
     if resume:
         check_contents(run, contents)
+    score = parse_score(settings.score)
+    examiner = Examiner(grounds, score)
     facts = {"command": "train", "seeds": list(seeds), "contents": contents, "settings": settings.model_dump(mode="json")}
     write_text(run / CONFIG, to_toml(facts))
     write_cluster(run, grounds.cluster)
-    score = parse_score(settings.score)
-    examiner = Examiner(grounds, score)
-    ends = [_train_seed(Seed(seed, run, settings, grounds, examiner), watcher, resume, init_from) for seed in seeds]
+    try:
+        ends = [_train_seed(Seed(seed, run, settings, grounds, examiner), watcher, resume, init_from) for seed in seeds]
+    except InputError:
+        if not any(run.glob("seed-*/checkpoints/*")):  # nothing to go on with: the folder may be used again
+            (run / CONFIG).unlink()
+        raise
     best = _best_seed(ends, score, seeds)
     _publish(run, run / f"seed-{seeds[best]}")
     result = _report(run, settings, grounds, score, watcher)

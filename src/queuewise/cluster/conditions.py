@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from queuewise.cluster.accounts import Fairness
 from queuewise.cluster.reservations import Held, Reservation, held_on
 from queuewise.cluster.spec import Cluster
 from queuewise.config import Config, read_toml
-from queuewise.errors import InputError
+from queuewise.errors import InputError, unknown_name
 
 MOST_OUTAGES = 5_000_000  # random ones
 HOUR = 3600.0
@@ -38,6 +39,14 @@ class Preemption(Config):
     transfer_per_gpu_s: float = Field(default=0.0, ge=0, allow_inf_nan=False)
     kind_factor: dict[str, float] = Field(default_factory=dict)  # multiplies the costs on nodes with this GPU kind
     checkpoint_every_s: float = Field(default=float("inf"), ge=0)  # of work; what a kill or a failure leaves
+
+    def factors_on(self, cluster: Cluster) -> NDArray[np.float64]:
+        """[kinds + 1] what multiplies the costs on nodes of each kind, and last on nodes without GPUs."""
+        kinds = [kind.name for kind in cluster.kinds]
+        for name in self.kind_factor:
+            if name not in kinds:
+                raise unknown_name("GPU kind in kind_factor", name, kinds)
+        return np.array([self.kind_factor.get(kind, 1.0) for kind in kinds] + [1.0])
 
 
 class Outage(Config):
@@ -66,10 +75,16 @@ class Failures(Config):
 class Maintenance(Config):
     """Nodes that are drained for `notice_s` seconds and then down."""
 
-    nodes: tuple[int, ...]
+    nodes: tuple[int, ...] = Field(min_length=1)
     start: float = Field(allow_inf_nan=False)
     end: float
     notice_s: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+
+    @model_validator(mode="after")
+    def _ends_after_start(self) -> Maintenance:
+        if not self.end > self.start:
+            raise ValueError(f"maintenance ends at {self.end:g}, not after its start at {self.start:g}")
+        return self
 
 
 class Power(Config):
@@ -108,10 +123,10 @@ class Conditions(Config):
     reservations: tuple[Reservation, ...] = ()
     power: Power = Power()
     fairness: Fairness = Fairness()
-    dependencies: bool = False  # jobs wait for those that the log says they wait for
+    dependencies: bool = Field(default=False, strict=True)  # jobs wait for those that the log says they wait for
     resize: Literal["none", "shrink", "grow", "both"] = "none"  # whether running elastic jobs change their number of tasks
-    quotas: bool = False  # virtual clusters have what they are guaranteed and no more than their maximum
-    requeue: bool = True  # a job hit by a failure is queued again; otherwise it has failed
+    quotas: bool = Field(default=False, strict=True)  # virtual clusters have what they are guaranteed and no more than their maximum
+    requeue: bool = Field(default=True, strict=True)  # a job hit by a failure is queued again; otherwise it has failed
 
     def outages_on(self, cluster: Cluster, first: float, last: float) -> tuple[Outage, ...]:
         """All outages of a log that is submitted between `first` and `last`, by (start, node), disjoint on every node."""

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from queuewise.envs.building import build_arena
 from queuewise.envs.table import F32, TALLY
+from queuewise.errors import InputError
 from queuewise.evaluation.measure import measure
 from queuewise.evaluation.metrics import all_metrics
 
@@ -43,6 +44,9 @@ class QueuewiseVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
         render_mode: str | None = None,
         **arguments: Any,
     ) -> None:
+        for name, number in (("num_envs", num_envs), ("threads", threads)):
+            if number is not None and (not isinstance(number, int) or number < 1):
+                raise InputError(f"{name} is {number!r}", hint=f"give a whole number of {name}, 1 or more")
         self.num_envs, self.render_mode = num_envs, render_mode
         self._copy, self._metrics = copy, metrics
         self.arena = build_arena(problem, **arguments)

@@ -89,8 +89,8 @@ def draw_starts(jobs: range, num_windows: int, window_jobs: int, seed: int) -> l
     room = len(jobs) - window_jobs + 1
     if room < 1:
         raise InputError(
-            f"a window of {window_jobs} jobs does not fit into {len(jobs)} jobs",
-            hint="give a smaller --window-jobs, or --protocol replay",
+            f"a window of {window_jobs} jobs does not fit into the {len(jobs)} jobs of this part of the log",
+            hint="give smaller windows (--window-jobs; --jobs of train), a longer log, or --protocol replay",
         )
     if num_windows > room:
         raise InputError(

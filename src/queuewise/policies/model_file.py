@@ -70,4 +70,4 @@ def read_model(path: Path) -> tuple[Arrays, dict[str, Any]]:
 
 
 def damaged(path: Path, error: Exception) -> InputError:
-    return InputError(f"is damaged or truncated: {error}", where=str(path), hint="give another checkpoint, or train again")
+    return InputError(f"is damaged or truncated: {error}", where=str(path), hint="delete it to go on from the one before, or train again")

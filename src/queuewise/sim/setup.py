@@ -234,15 +234,14 @@ def can_stop(rules: Rules, conditions_stop: bool) -> bool:
 
 def _stopping(workload: Workload, cluster: Cluster, rules: Rules, conditions: Conditions, stops: bool) -> dict[str, NDArray[Any]]:
     """What stopping costs, and levels of service."""
-    costs, kinds = np.zeros(COSTS_SIZE), conditions.preemption.kind_factor
+    costs = np.zeros(COSTS_SIZE)
     for slot, name in COSTS.items():
         costs[slot] = getattr(conditions.preemption, name)
     costs[SLEEP_AFTER], costs[WAKE] = conditions.power.sleep_after_s, conditions.power.wake_s
-    per_kind = np.array([kinds.get(kind.name, 1.0) for kind in cluster.kinds] + [1.0])
     levels = rules.levels
     return {
         "costs": costs,
-        "node_cost": per_kind[cluster.node_kind],
+        "node_cost": conditions.preemption.factors_on(cluster)[cluster.node_kind],
         "width": workload.size if stops else NONE,
         "level_bound": NONE if levels is None else levels.bound,
         "level_key": NONE if levels is None else _ranks(levels.key),

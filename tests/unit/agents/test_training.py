@@ -87,6 +87,12 @@ def test_a_finished_or_begun_run_is_not_written_over(tmp_path: Path) -> None:
         run_small(tmp_path / "a")
 
 
+def test_settings_that_cannot_be_leave_the_folder_free(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="minibatches of 7 frames"):
+        run_small(tmp_path / "a", ppo={"minibatch": 7})
+    assert run_small(tmp_path / "a", frames=64).frames == 64
+
+
 def test_a_model_read_back_scores_as_it_did(tmp_path: Path) -> None:
     """VAL of the best iteration, and a second run that starts from its weights and learns nothing (a learning rate of nearly 0)."""
     first = run_small(tmp_path / "a")

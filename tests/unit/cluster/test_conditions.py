@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from queuewise.cluster import load_cluster
-from queuewise.cluster.conditions import Conditions, Failures, Maintenance, Outage, load_conditions
+from queuewise.cluster.conditions import Conditions, Failures, Maintenance, Outage, Preemption, load_conditions
 from queuewise.errors import InputError
 
 CLUSTER = load_cluster("4x8:V100-16")
@@ -88,3 +88,25 @@ def test_random_failures_follow_seed_and_rates() -> None:
 def test_failures_without_end_are_refused() -> None:
     with pytest.raises(InputError, match=r"failures every 1e-09 h make some 2e\+13 outages"):
         on_cluster(Conditions(failures=Failures(mtbf_h=1e-9, mttr_h=1e-9)))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[[maintenance]]\nnodes = [0]\nstart = 100\nend = 50", "maintenance ends at 50, not after its start at 100"),
+        ("[[maintenance]]\nnodes = []\nstart = 1\nend = 50", "nodes"),
+        ('requeue = "yes"', "requeue"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "conditions.toml"
+    path.write_text(text)
+    with pytest.raises(InputError, match=message):
+        load_conditions(path)
+
+
+def test_costs_of_an_unknown_kind_are_refused() -> None:
+    cluster = load_cluster("2x4:V100-16")
+    assert Preemption(kind_factor={"V100-16": 1.5}).factors_on(cluster).tolist() == [1.5, 1.0]
+    with pytest.raises(InputError, match="V10"):
+        Preemption(kind_factor={"V10": 1.5}).factors_on(cluster)

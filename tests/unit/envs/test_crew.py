@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 
 from queuewise.envs import QueuewiseVectorEnv
 from queuewise.envs.crew import Crew
+from queuewise.errors import InputError
 from queuewise.sim.compilation import JIT_DISABLED
 
 STEPS = 60
@@ -46,3 +48,9 @@ def test_threads_that_are_late_or_gone_change_nothing(threads: int, meanwhile: C
             meanwhile(together)
     assert ended > 0
     together.close()
+
+
+@pytest.mark.parametrize("arguments", [{"num_envs": 0}, {"threads": 0}, {"threads": "x"}])
+def test_numbers_that_cannot_be_are_refused(arguments: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match=f"{next(iter(arguments))} is"):
+        QueuewiseVectorEnv(**{"problem": "job", "jobs": 5, **arguments})

@@ -51,7 +51,7 @@ def test_explicit_starts_are_the_windows(tmp_path: Path, capsys: pytest.CaptureF
     [
         (["--starts", "5,x"], "is not a list of job numbers"),
         (["--starts", "301"], "leaves the log"),
-        (["--window-jobs", "401"], "does not fit into 400 jobs"),
+        (["--window-jobs", "401"], "does not fit into the 400 jobs"),
         (["--score", "speed"], "unknown score"),
         (["--warmup", "0.6", "--cooldown", "0.4"], "leave no jobs to count"),
         (["--protocol", "rlscheduler", "--starts", "0", "--window-jobs", "10"], "leaves the log"),

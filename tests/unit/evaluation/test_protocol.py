@@ -21,7 +21,7 @@ def test_random_windows_lie_inside_the_log_and_follow_the_seed() -> None:
 
 def test_a_window_may_be_the_whole_log_but_not_longer() -> None:
     assert make_plan("windows", JOBS, num_windows=1, window_jobs=3000).windows[0].start == 0
-    with pytest.raises(InputError, match="a window of 3001 jobs does not fit into 3000 jobs"):
+    with pytest.raises(InputError, match="a window of 3001 jobs does not fit into the 3000 jobs"):
         make_plan("windows", JOBS, window_jobs=3001)
     with pytest.raises(InputError, match="only 2 different windows"):
         make_plan("windows", JOBS, num_windows=3, window_jobs=2999)
