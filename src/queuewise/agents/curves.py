@@ -17,7 +17,7 @@ from queuewise.runs import replacing
 
 VAL = "val/agent"
 DASHES: tuple[Any, ...] = ("--", ":", "-.", (0, (1, 4)), (0, (6, 3)), (0, (3, 1, 1, 1)))  # of baselines
-WIDE = 5.0  # greatest ÷ least value from which on the scale is logarithmic
+WIDE = 2.0  # greatest ÷ least value from which on the scale is logarithmic
 
 
 @dataclass(frozen=True, eq=False)
