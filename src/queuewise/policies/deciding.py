@@ -22,6 +22,7 @@ from queuewise.sim.state import NOW, PENDING_JOBS, QUANTUM, RUNNING_JOBS, SLEEP_
 from queuewise.sim.stepwise import ASK_FIT, ASK_SLOTS, MOVE, MOVE_TO, NEXT_INSTANT, START, START_ON, STOP, act
 
 NO_NODES = np.zeros(0, np.int64)
+NO_MORE = object()  # where decisions end; None is a wrong one
 
 
 def check_class(reference: str) -> Own:
@@ -36,7 +37,25 @@ def check_class(reference: str) -> Own:
     ]
     if needed:
         raise InputError(f"{own.name} cannot be made without {', '.join(needed)}", where=own.where, hint="give its __init__ defaults")
+    _check_method(own, "decide", "view")
+    if hasattr(own.value, "reset"):
+        _check_method(own, "reset", "cluster", "seed")
     return own
+
+
+def _check_method(own: Own, name: str, *arguments: str) -> None:
+    """Check that a method can be called with these arguments."""
+    method = inspect.getattr_static(own.value, name)
+    if hasattr(method, "__get__"):
+        method = method.__get__(object(), own.value)  # as an instance would see it: without self, if it takes that
+    try:
+        inspect.signature(method).bind(*arguments)
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            f"{own.name}.{name} cannot be called with {' and '.join(arguments)}: {error}",
+            where=own.where_of(method),
+            hint=f"write def {name}(self, {', '.join(arguments)}): see docs/policies.md",
+        ) from None
 
 
 def listed_order() -> Order:
@@ -66,9 +85,11 @@ class Replay:
         self._nodes = node_facts(cluster)
 
     def run(self, seed: int) -> None:
-        policy = self.own.value()
+        with self._thinking():
+            policy = self.own.value()
         if hasattr(policy, "reset"):
-            policy.reset(self.cluster, seed)
+            with self._thinking():
+                policy.reset(self.cluster, seed)
         while self._act(NEXT_INSTANT):
             for decision in self._decisions(policy):
                 self._make_room_in_log()
@@ -144,8 +165,8 @@ class Replay:
         decisions = iter(decided)
         while True:
             with self._thinking():
-                decision = next(decisions, None)
-            if decision is None:
+                decision = next(decisions, NO_MORE)
+            if decision is NO_MORE:
                 return
             yield decision
 
@@ -199,7 +220,7 @@ class Replay:
     def _checked_nodes(self, j: int, chosen: Mapping[int, int]) -> tuple[Any, Any]:
         """Nodes and tasks as arrays; numbers that make no sense are told."""
         known = range(self.cluster.num_nodes)
-        if not isinstance(chosen, Mapping) or not all(n in known and tasks >= 1 for n, tasks in chosen.items()):
+        if not isinstance(chosen, Mapping) or not all(_is_whole(n, tasks) and n in known and tasks >= 1 for n, tasks in chosen.items()):
             raise self._illegal(f"places job {j} on nodes {chosen!r}", f"give a dict of node (0 to {known[-1]}) to tasks (1 or more)")
         c = self.world.job_class[j]
         fewest = int(self.world.class_tasks[c])
@@ -224,3 +245,7 @@ class Replay:
         self.state.count[USER_CALLS] += 1
         yield
         self.state.count[USER_CALLS] += 1
+
+
+def _is_whole(*numbers: Any) -> bool:
+    return all(isinstance(number, int | np.integer) for number in numbers)

@@ -49,6 +49,11 @@ class Policy:
         rule, option = (BY_SCORE, NO_LIMIT) if own_placement else parse_placement(self.placement)
         node_scorer = node_score(self.placement).scorer if own_placement else None
         limit = min((own.time_limit_s for own in self.own), default=np.inf)
+        if (self.order in PREEMPTIVE or self.backfill == "defrag") and jobs.workload.is_elastic.any():
+            raise InputError(
+                "policies that preempt or migrate know no elastic jobs",
+                hint="for example fcfs+easy; or leave out --elastic, or min_tasks and max_tasks in the log",
+            )
         if self.order in PREEMPTIVE:
             if parse_dispatch(dispatch) == COMMIT:
                 raise InputError(f"{self.order} cannot commit to a job: it sorts the queue anew", hint="use --dispatch reorder")
@@ -117,16 +122,18 @@ def parse_policy(name: str) -> Policy:
     first, _, option = scheduling.partition(":")
     if first in PREEMPTIVE:
         return Policy(first, placement=placement or "pack", level=parse_option(first, option))
-    if first.partition("+")[0] in PREEMPTIVE:
-        raise InputError(f"policy {name!r}: a preemptive policy leaves nothing to backfill", hint=f"write {order}, or {order}@pack")
     if first == "defrag":
         _check_order(option or "fcfs")
         return Policy(option or "fcfs", "defrag", placement=placement or "pack")
+    if order in (*PREEMPTIVE, "defrag"):
+        raise InputError(f"policy {name!r}: {order} leaves nothing to backfill", hint=f"write {order}, or {order}@pack")
     if is_reference(order) and find_own(order).is_class:
         check_class(order)
         if plus:
             raise InputError(f"policy {name!r}: a class decides itself what to backfill", hint=f"write {order}, or {order}@pack")
         return Policy(order, placement=placement or "pack")
+    if not is_reference(order) and order not in ORDERS:
+        raise unknown_name("order", order, (*policy_names(), "defrag"))
     _check_order(order)
     filling, _, second = filling.partition(":")
     backfill, slash, depth = filling.partition("/")

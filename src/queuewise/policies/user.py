@@ -18,14 +18,19 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from types import FunctionType, ModuleType
+from types import FrameType, FunctionType, ModuleType
 from typing import Any
+
+import numpy as np
 
 from queuewise.errors import InputError, unknown_name
 from queuewise.policies.records import Cluster, Demand, Job, Node, Queue
+from queuewise.sim.state import COUNT_SIZE, USER_CALLS
+from queuewise.sim.watch import run_watched
 
 SUFFIX = ".py"
-TIME_LIMIT_S = 20.0  # for one scoring of the queue; a file may set its own TIME_LIMIT_S
+TIME_LIMIT_S = 20.0  # for one scoring of the queue, and for loading the file; a file may set its own TIME_LIMIT_S
+IF_IT_IS_SLOW = "does it loop for ever? If it only is slow, set TIME_LIMIT_S in the file"
 JOB_PARAMETERS: Mapping[str, type | None] = {"job": Job, "now": None, "queue": Queue, "cluster": Cluster, "state": None}
 NODE_PARAMETERS: Mapping[str, type | None] = {"node": Node, "job": Demand}
 
@@ -72,6 +77,11 @@ class Own:
         line = self.definition.lineno if self.definition is not None else self.value.__code__.co_firstlineno
         return f"{self.path}:{line}"
 
+    def where_of(self, method: Any) -> str:
+        """The line at which a method is defined, or that of its class if it is not in the file."""
+        code = getattr(inspect.unwrap(method), "__code__", None) if callable(method) else None
+        return f"{self.path}:{code.co_firstlineno}" if code is not None and code.co_filename == self.path else self.where
+
     @property
     def definition(self) -> ast.FunctionDef | ast.ClassDef | None:
         named = (node for node in self.tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name == self.name)
@@ -117,34 +127,61 @@ def find_own(reference: str) -> Own:
         ) from None
     module, tree = _load(file, source)
     public = [key for key, value in vars(module).items() if isinstance(value, type | FunctionType) and value.__module__ == module.__name__]
+    hint = unknown_name("name", name, public).hint if public else "the file defines no function or class"
     if not hasattr(module, name):
-        raise InputError(f"has no {name!r}", where=file, hint=unknown_name("name", name, public).hint)
+        raise InputError(f"has no {name!r}", where=file, hint=hint)
     value = getattr(module, name)
     value = getattr(value, "py_func", value)  # a function that is compiled already
     if not isinstance(value, type | FunctionType):
-        raise InputError(f"{name} is a {type(value).__name__}, neither a function nor a class", where=file, hint=f"known: {public}")
+        raise InputError(f"{name} is a {type(value).__name__}, neither a function nor a class", where=file, hint=hint)
     return Own(reference, file, module, value, tree)
 
 
 @lru_cache(maxsize=64)
 def _load(file: str, source: str) -> tuple[ModuleType, ast.Module]:
-    """Run the file, once for each text it has had."""
+    """Run the file, once for each text it has had; it has as long as its functions have."""
     module = ModuleType("queuewise_own_" + hashlib.sha256(f"{file}\n{source}".encode()).hexdigest()[:16])
     module.__file__ = file
     sys.modules[module.__name__] = module  # where pickle and dataclasses look for it
     sys.path.insert(0, str(Path(file).resolve().parent))  # it may import its neighbours
     try:
         tree = ast.parse(source, file)
-        exec(compile(tree, file, "exec"), vars(module))
+        code = compile(tree, file, "exec")
+        in_the_file = np.zeros(COUNT_SIZE, np.int64)
+        in_the_file[USER_CALLS] = 1
+        run_watched(lambda: exec(code, vars(module)), in_the_file, _stated_limit(tree))
+    except TimeoutError:
+        raise InputError(f"is not loaded within {_stated_limit(tree):g} s", where=_line_now(file) or file, hint=IF_IT_IS_SLOW) from None
     except SyntaxError as error:
         raise InputError(f"is no Python: {error.msg}", where=f"{file}:{error.lineno}", hint="mend the line") from None
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise InputError(
             f"cannot be loaded: {type(error).__name__}: {error}", where=_place(error, file) or file, hint="run it with python to see more"
         ) from None
     finally:
         sys.path.pop(0)
     return module, tree
+
+
+def _stated_limit(tree: ast.Module) -> float:
+    """The TIME_LIMIT_S of a file that has not been run yet, if it sets a plain number (Own.setting checks it later)."""
+    for node in tree.body:
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+        if any(isinstance(target, ast.Name) and target.id == "TIME_LIMIT_S" for target in targets):
+            value = getattr(node.value, "value", None)  # type: ignore[attr-defined]
+            return float(value) if isinstance(value, int | float) and value > 0 else TIME_LIMIT_S
+    return TIME_LIMIT_S
+
+
+def _line_now(file: str) -> str | None:
+    """FILE:LINE at which a thread that loads the file is now."""
+    for frame in sys._current_frames().values():
+        caller: FrameType | None = frame
+        while caller is not None:
+            if caller.f_code.co_filename == file and caller.f_code.co_name == "<module>":
+                return f"{file}:{caller.f_lineno}"
+            caller = caller.f_back
+    return None
 
 
 # --- checks
@@ -198,7 +235,7 @@ def explained(own: Sequence[Own]) -> Iterator[None]:
         raise InputError(
             f"{names} has not returned within {min(o.time_limit_s for o in own):g} s",
             where=own[0].where,
-            hint="does it loop for ever? If it only is slow, set TIME_LIMIT_S in the file",
+            hint=IF_IT_IS_SLOW,
         ) from None
     except NotANumber as error:
         reference, index = error.args
@@ -209,7 +246,7 @@ def explained(own: Sequence[Own]) -> Iterator[None]:
             where=culprit.where,
             hint="return a number, or inf to go last; 0/0 and inf−inf are NaN",
         ) from None
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         places = [place for o in own if (place := _place(error, o.path))]
         if not places and isinstance(error, IndexError) and own:
             places = [own[0].where]  # compiled code does not tell the line of an index out of bounds

@@ -5,7 +5,7 @@ import pytest
 
 from queuewise.cluster.load import load_cluster
 from queuewise.errors import InputError
-from queuewise.policies import Policy, parse_policy, simulate
+from queuewise.policies import Policy, parse_policy, policy_names, simulate
 from queuewise.sim.state import NO_LIMIT
 from queuewise.workload.jobs import Workload
 
@@ -30,6 +30,11 @@ def test_names_are_taken_apart(name: str, policy: Policy) -> None:
     ("name", "message"),
     [
         ("fcsf", "did you mean 'fcfs'"),
+        ("gitins", "did you mean 'gittins'"),
+        ("srft", "did you mean 'srtf'"),
+        ("defrg", "did you mean 'defrag'"),
+        ("srtf+easy", "srtf leaves nothing to backfill"),
+        ("defrag+easy", "defrag leaves nothing to backfill"),
         ("sjf+eesy", "did you mean 'easy'"),
         ("sjf+easy:fsfc", "unknown order"),
         ("sjf@sprea", "did you mean 'spread'"),
@@ -45,6 +50,23 @@ def test_names_are_taken_apart(name: str, policy: Policy) -> None:
 def test_bad_names_say_what_is_wrong(name: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
         parse_policy(name)
+
+
+def test_an_unknown_policy_is_told_all_there_are() -> None:
+    with pytest.raises(InputError) as caught:
+        parse_policy("xyz")
+    known = caught.value.hint.partition("known: ")[2].split(", ")
+    assert known == sorted([*policy_names(), "defrag"])
+    assert all(parse_policy(name) for name in known)
+
+
+@pytest.mark.parametrize("policy", ["srtf", "defrag"])
+def test_a_policy_that_stops_jobs_names_the_way_to_take_elastic_ones(policy: str) -> None:
+    elastic = one_job().replace(max_tasks=np.full(1, 2, np.int32), scalings=("linear",), scaling=np.zeros(1, np.int32))
+    with pytest.raises(InputError, match="preempt or migrate know no elastic jobs") as caught:
+        simulate(elastic, load_cluster("flat:2"), policy, estimates="oracle")
+    assert "--elastic" in caught.value.hint
+    assert "quotas" not in caught.value.hint
 
 
 def one_job() -> Workload:

@@ -69,6 +69,7 @@ def test_jobs_hit_by_an_outage_come_back(gangs: Workload) -> None:
 
 
 SOURCE = """
+import time
 from queuewise.policies.interface import Start
 
 class Base:
@@ -97,6 +98,22 @@ class Nowhere(Base):
     def late(self, view):
         return [Start(view.queue[0], {7: 2})]
 
+class PlacesWords(Base):
+    def late(self, view):
+        return [Start(view.queue[0], {0: "x"})]
+
+class PlacesHalves(Base):
+    def late(self, view):
+        return [Start(view.queue[0], {0: 1.5, 1: 0.5})]
+
+class OnANamedNode(Base):
+    def late(self, view):
+        return [Start(view.queue[0], {"0": 2})]
+
+class OnAFractionalNode(Base):
+    def late(self, view):
+        return [Start(view.queue[0], {0.0: 2})]
+
 class NoJob(Base):
     def late(self, view):
         return [Start("job")]
@@ -117,6 +134,19 @@ class Raises(Base):
     def late(self, view):
         return [1 / 0]
 
+class Leaves(Base):
+    def late(self, view):
+        raise SystemExit
+
+class LeavesWithAWord(Base):
+    def late(self, view):
+        yield Start(view.queue[0]) if view.fits(view.queue[0]) else exit("enough")
+
+class YieldsNothing(Base):
+    def late(self, view):
+        while True:
+            yield None
+
 class Sees(Base):
     def late(self, view):
         running = view.running[0]
@@ -127,6 +157,16 @@ class Slow:
     def decide(self, view):
         while True:
             pass
+
+class SlowToBeMade(Base):
+    def __init__(self):
+        while True:
+            time.sleep(1)
+
+class SlowToReset(Base):
+    def reset(self, cluster, seed):
+        while True:
+            time.sleep(1)
 
 class NeedsMore:
     def __init__(self, size):
@@ -167,12 +207,20 @@ def two_gangs() -> Workload:
         ("Elsewhere", "starts job 1 on nodes {1: 2}, where it does not fit"),
         ("Partly", "places 1 tasks of job 1, which has 2"),
         ("Nowhere", "places job 1 on nodes {7: 2}"),
+        ("PlacesWords", "places job 1 on nodes {0: 'x'}"),
+        ("PlacesHalves", "places job 1 on nodes {0: 1.5, 1: 0.5}"),
+        ("OnANamedNode", "places job 1 on nodes {'0': 2}"),
+        ("OnAFractionalNode", "places job 1 on nodes {0.0: 2}"),
         ("NoJob", "names 'job', which is no job"),
         ("NoDecision", "decided Job.*, which is no decision"),
         ("NoList", "decide returned 3"),
         ("Idle", "left 1 jobs waiting for ever, job 1 first"),
         ("Raises", "ZeroDivisionError: division by zero"),
+        ("LeavesWithAWord", "SystemExit: enough"),
+        ("YieldsNothing", "decided None, which is no decision"),
         ("Slow", "has not returned within 0.5 s"),
+        ("SlowToBeMade", "has not returned within 0.5 s"),
+        ("SlowToReset", "has not returned within 0.5 s"),
         ("NeedsMore", "cannot be made without size"),
         ("Mute", "has no method decide"),
         ("Sees", r"\(0, 0.0, 40.0, {0: 2, 1: 1}, \[0.0, 1.0\], \[0.0, 0.0\], False\)"),
@@ -183,6 +231,48 @@ def test_illegal_decisions_are_told(mine: str, name: str, message: str) -> None:
         simulate(two_gangs(), load_cluster("2x2:V100-16"), f"{mine}:{name}")
     assert caught.value.where.startswith(f"{mine}:")
     assert caught.value.hint
+
+
+def test_an_exit_is_told_with_its_line(mine: str) -> None:
+    with pytest.raises(InputError, match="SystemExit") as caught:
+        simulate(two_gangs(), load_cluster("2x2:V100-16"), f"{mine}:Leaves")
+    assert caught.value.where == f"{mine}:{SOURCE[: SOURCE.index('raise SystemExit')].count(chr(10)) + 1}"
+
+
+@pytest.mark.parametrize(
+    ("method", "message"),
+    [
+        ("def decide(self): return []", "Mine.decide cannot be called with view: too many positional arguments"),
+        ("def decide(self, view, extra): return []", "Mine.decide cannot be called with view: missing a required argument: 'extra'"),
+        ("def decide(self, view, *, extra): return []", "Mine.decide cannot be called with view: missing a required .*argument: 'extra'"),
+        ("def decide(): return []", "Mine.decide cannot be called with view: invalid method signature"),
+        ("def reset(self): pass", "Mine.reset cannot be called with cluster and seed: too many positional arguments"),
+        ("reset = 3", "Mine.reset cannot be called with cluster and seed: 3 is not a callable object"),
+    ],
+)
+def test_methods_that_take_other_parameters_are_told_when_the_name_is_read(tmp_path: Path, method: str, message: str) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(f"class Mine:\n    def decide(self, view): return []\n    {method}\n", encoding="utf-8")
+    with pytest.raises(InputError, match=message) as caught:
+        parse_policy(f"{path}:Mine")
+    assert caught.value.where == f"{path}:{1 if method == 'reset = 3' else 3}"
+    assert caught.value.hint.startswith(("write def decide(self, view)", "write def reset(self, cluster, seed)"))
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        "def decide(self, view, extra=1): return []",
+        "def decide(self, *views): return []",
+        "@staticmethod\n    def decide(view): return []",
+        "@classmethod\n    def decide(cls, view): return []",
+        "def reset(self, machine, seed, more=0): pass",
+    ],
+)
+def test_methods_that_can_be_called_are_taken(tmp_path: Path, method: str) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(f"class Mine:\n    def decide(self, view): return []\n    {method}\n", encoding="utf-8")
+    assert parse_policy(f"{path}:Mine").decides_in_python
 
 
 def test_a_class_leaves_no_room_for_a_backfill_rule(mine: str) -> None:

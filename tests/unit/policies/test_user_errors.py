@@ -200,6 +200,14 @@ def test_the_same_of_functions_that_score_nodes(mine: str, name: str, message: s
         (None, "mine.py:score", "cannot be read: No such file", "mine.py"),
         ("def score(job):\n    return (\n", "mine.py:score", "is no Python", "mine.py:2"),
         ("x = 1\ny = x / 0\n", "mine.py:score", "cannot be loaded: ZeroDivisionError", "mine.py:2"),
+        ("x = 1\nraise SystemExit(3)\n", "mine.py:score", "cannot be loaded: SystemExit: 3", "mine.py:2"),
+        ("import time\nTIME_LIMIT_S = 0.5\nwhile True: time.sleep(1)\n", "mine.py:score", "is not loaded within 0.5 s", "mine.py:3"),
+        (
+            "import time\ndef f():\n    while True: time.sleep(1)\nf()\nTIME_LIMIT_S: float = 0.5\n",
+            "mine.py:f",
+            "is not loaded within 0.5 s",
+            "mine.py:4",
+        ),
         ("import nothing_of_this_name\n", "mine.py:score", "cannot be loaded: ModuleNotFoundError", "mine.py:1"),
         ("STATE_SIZE = -1\ndef score(job, state):\n    return 0.0\n", "mine.py:score", "STATE_SIZE is -1", "mine.py"),
         ("def score(job, state):\n    return 0.0\n", "mine.py:score", "keeps a state", "mine.py:1"),
@@ -218,6 +226,15 @@ def test_files_that_are_no_policies(
     with pytest.raises(InputError, match=message) as caught:
         parse_policy(reference)
     assert caught.value.where == where
+
+
+@pytest.mark.parametrize(("source", "name"), [("", "f"), ("import math\n", "f"), ("number = 3\n", "number")])
+def test_a_file_without_functions_says_so(tmp_path: Path, source: str, name: str) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(source, encoding="utf-8")
+    with pytest.raises(InputError) as caught:
+        parse_policy(f"{path}:{name}")
+    assert caught.value.hint == "the file defines no function or class"
 
 
 @pytest.mark.parametrize(
