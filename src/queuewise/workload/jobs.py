@@ -144,6 +144,9 @@ class Workload:
         return dataclasses.replace(self, **columns, dependencies=self.dependencies.renumbered(number))
 
     def replace(self, **changes: Any) -> Self:
+        """With other columns. New numbers of tasks are those of rigid jobs, unless their ranges are given too."""
+        if "num_tasks" in changes:
+            changes = {"min_tasks": FILLED_IN, "max_tasks": FILLED_IN} | changes
         return dataclasses.replace(self, **changes)
 
     @property

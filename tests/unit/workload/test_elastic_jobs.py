@@ -175,3 +175,12 @@ def test_rows_with_impossible_ranges_are_skipped_and_counted(tmp_path: Path) -> 
     path.write_text("submit,runtime,gpus,max_tasks,scaling\n0,5,2,4,amdahl:7\n")
     with pytest.raises(InputError, match=r"jobs\.csv: scaling curve 'amdahl:7' needs a serial share"):
         load_workload(path)
+
+
+def test_new_numbers_of_tasks_are_rigid_unless_ranges_are_given() -> None:
+    cores = np.full(2, 1000, np.int32)
+    two = Workload(submit=np.zeros(2), runtime=np.ones(2), num_tasks=np.array([4, 2], np.int32), cpu_milli=cores)
+    fewer = two.replace(num_tasks=np.ones(2, np.int32))
+    assert not fewer.is_elastic.any()
+    elastic = two.replace(num_tasks=np.full(2, 3, np.int32), min_tasks=np.array([1, 3], np.int32))
+    assert elastic.is_elastic.tolist() == [True, False]
