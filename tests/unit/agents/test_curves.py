@@ -15,7 +15,7 @@ from queuewise.errors import InputError
 
 def run_folder(home: Path, scores: dict[int, list[float]]) -> Path:
     home.mkdir()
-    (home / "config.toml").write_text(f'command = "train"\nseeds = {list(scores)}\n[settings]\nbaselines = ["fcfs"]\n')
+    (home / "config.toml").write_text(f'command = "train"\nseeds = {list(scores)}\n[settings]\nbaselines = ["fcfs"]\nscore = "bsld"\n')
     for seed, values in scores.items():
         (home / f"seed-{seed}").mkdir()
         rows = [{"iteration": i, "frames": 100 * i, "val/agent": value, "val/fcfs": 9.0} for i, value in enumerate(values, 1)]
