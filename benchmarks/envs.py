@@ -1,6 +1,6 @@
 """Steps a second of the vector env, written to benchmarks/results/environments.json.
 
-    python benchmarks/envs.py                             all cases, about two minutes
+    python benchmarks/envs.py                             all cases, about a minute
     python benchmarks/envs.py --seconds 1 --results /tmp  quicker, to try it out
 
 A random legal policy plays windows of 256 jobs of the model `bench` on nodes of 8 GPUs: the job problem, a window of 64, the default
@@ -61,8 +61,8 @@ def _rate(envs: QueuewiseVectorEnv, seconds: float) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--envs", type=int, default=256, help="%(default)s")
-    parser.add_argument("--seconds", type=float, default=10.0, help="of each case, %(default)s")
-    parser.add_argument("--rounds", type=int, default=50, help="that these seconds are divided into, %(default)s")
+    parser.add_argument("--seconds", type=float, default=5.0, help="of each case, %(default)s")
+    parser.add_argument("--rounds", type=int, default=25, help="that these seconds are divided into, %(default)s")
     parser.add_argument("--results", type=Path, default=RESULTS, help="folder for the JSON file")
     options = parser.parse_args()
     machine = bench.describe_machine()

@@ -123,7 +123,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--nets", nargs="+", choices=list(CASES), default=list(CASES))
     parser.add_argument("--envs", type=int, default=256)
-    parser.add_argument("--iterations", type=int, default=10)
+    parser.add_argument("--iterations", type=int, default=5)
     parser.add_argument("--without-others", action="store_true", help="measure our own only")
     parser.add_argument("--results", type=Path, default=RESULTS, help="folder for the JSON file")
     options = parser.parse_args(arguments)
