@@ -11,7 +11,7 @@ from queuewise.cluster.conditions import Conditions
 from queuewise.policies import simulate
 from queuewise.sim.schedule import Schedule
 from queuewise.workload.estimates import estimate
-from reference.check import Stay
+from reference.check import Stay, violations
 from strategies import Case
 
 PERFECT = Conditions()
@@ -31,6 +31,20 @@ def assert_same_schedule(case: Case, policy: str, dispatch: str = "reorder", con
     np.testing.assert_array_equal(found.start, expected.start, err_msg=label)
     np.testing.assert_array_equal(found.end, expected.end, err_msg=label)
     np.testing.assert_array_equal(found.preemptions, expected.preemptions, err_msg=label)
+
+
+def replay(case: Case, policy: str, conditions: Conditions, dispatch: str = "reorder") -> Schedule:
+    return simulate(
+        case.workload, case.cluster, policy, dispatch=dispatch, estimates=case.estimate, seed=case.seed, kill_at_limit=case.kill_at_limit,
+        conditions=conditions,
+    )  # fmt: skip
+
+
+def assert_possible(case: Case, found: Schedule, policy: str, conditions: Conditions) -> None:
+    """Capacity, whole gangs of an allowed size, in each run exactly the work that was left, and no job lost."""
+    columns = (found.start, found.end, found.status, found.preemptions, stays(found))
+    options: dict[str, Any] = {"kill_at_limit": case.kill_at_limit, "policy": policy, "conditions": conditions}
+    assert violations(case.workload, case.cluster, *columns, **options) == []
 
 
 def stays(schedule: Schedule) -> list[Stay]:

@@ -227,7 +227,7 @@ def conditions(draw: st.DrawFn, case: Case) -> Conditions:
         return Conditions(preemption=draw(stopping_costs()))
     if draw(st.integers(0, 4)) == 0:
         start = first + draw(st.sampled_from((0.0, 2.0, 4.5)))
-        nodes = tuple(sorted(draw(st.sets(st.integers(0, num_nodes - 1)))))
+        nodes = tuple(sorted(draw(st.sets(st.integers(0, num_nodes - 1), min_size=1))))
         window = Maintenance(
             nodes=nodes, start=start, end=start + draw(st.sampled_from((1.0, 6.0))), notice_s=draw(st.sampled_from((0.0, 3.0)))
         )

@@ -9,14 +9,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agreement import assert_same_schedule, stays
+from agreement import assert_possible, assert_same_schedule, replay
 from fixed_workloads import crowd, gangs, mixture, stretchable
 from queuewise.cluster.conditions import Conditions, Power
 from queuewise.cluster.spec import NodeGroup, build
 from queuewise.policies import simulate
 from queuewise.workload.jobs import Workload
 from queuewise.workload.scaling import speed
-from reference.check import violations
 from strategies import BACKFILLS, DISPATCHES, PLACEMENTS, SCALINGS, Case, caps, elastic, policies, powers, reserved_cases, troubled_cases
 
 often = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
@@ -59,15 +58,8 @@ def test_any_policy_with_reservations_sleep_or_a_cap(
 def test_nothing_impossible_happens_and_nothing_is_lost(
     pair: tuple[Case, Conditions], data: st.DataObject, policy: str, dispatch: str
 ) -> None:
-    """Capacity, whole gangs of an allowed size, and in each run exactly the work that was left."""
     case, conditions = data.draw(elastic(pair[0])), pair[1]
-    found = simulate(
-        case.workload, case.cluster, policy, dispatch=dispatch, estimates=case.estimate, seed=case.seed, kill_at_limit=case.kill_at_limit,
-        conditions=conditions,
-    )  # fmt: skip
-    columns = (found.start, found.end, found.status, found.preemptions, stays(found))
-    options = {"kill_at_limit": case.kill_at_limit, "policy": policy, "conditions": conditions}
-    assert violations(case.workload, case.cluster, *columns, **options) == []  # type: ignore[arg-type]
+    assert_possible(case, replay(case, policy, conditions, dispatch), policy, conditions)
 
 
 @pytest.mark.parametrize("policy", ["fcfs", "sjf+easy", "fcfs+conservative"])

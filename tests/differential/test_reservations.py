@@ -9,14 +9,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agreement import assert_same_schedule, stays
+from agreement import assert_possible, assert_same_schedule, replay, stays
 from fixed_workloads import crowd, gangs, mixture
 from queuewise.cluster.conditions import Conditions, Power
 from queuewise.cluster.reservations import Reservation
-from queuewise.policies import simulate
-from queuewise.sim.schedule import Schedule
 from queuewise.workload.jobs import ANY_PARTITION
-from reference.check import reservation_violations, violations
+from reference.check import reservation_violations
 from strategies import ACCOUNTS, BACKFILLS, DISPATCHES, PLACEMENTS, USERS, Case, caps, policies, powers, reserved_cases
 
 often = settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
@@ -73,22 +71,13 @@ def test_any_policy_with_sleep_or_a_cap(pair: tuple[Case, Conditions], data: st.
     assert_same_schedule(case, policy, dispatch, conditions.model_copy(update={"power": power}))
 
 
-def replay(case: Case, policy: str, conditions: Conditions) -> Schedule:
-    return simulate(
-        case.workload, case.cluster, policy, estimates=case.estimate, seed=case.seed, kill_at_limit=case.kill_at_limit,
-        conditions=conditions,
-    )  # fmt: skip
-
-
 @often
 @given(reserved_cases(), policies())
 def test_what_is_reserved_is_kept_and_nothing_is_lost(pair: tuple[Case, Conditions], policy: str) -> None:
     case, conditions = pair
     found = replay(case, policy, conditions)
     assert list(reservation_violations(case.workload, case.cluster, case.estimate, stays(found), conditions)) == []
-    options = {"kill_at_limit": case.kill_at_limit, "policy": policy, "conditions": conditions}
-    columns = (found.start, found.end, found.status, found.preemptions, stays(found))
-    assert violations(case.workload, case.cluster, *columns, **options) == []  # type: ignore[arg-type]
+    assert_possible(case, found, policy, conditions)
 
 
 @settings(often, max_examples=100)

@@ -99,7 +99,7 @@ def train(
     try:
         ends = [_train_seed(Seed(seed, run, settings, grounds, examiner), watcher, resume, init_from) for seed in seeds]
     except InputError:
-        if not any(run.glob("seed-*/checkpoints/*")):  # nothing to go on with: the folder may be used again
+        if not resume and not any(run.glob("seed-*/checkpoints/*")):  # nothing to go on with: the folder may be used again
             (run / CONFIG).unlink()
         raise
     best = _best_seed(ends, score, seeds)

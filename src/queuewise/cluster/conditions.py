@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from queuewise.cluster.accounts import Fairness
+from queuewise.cluster.gpus import CATALOGUE
 from queuewise.cluster.reservations import Held, Reservation, held_on
 from queuewise.cluster.spec import Cluster
 from queuewise.config import Config, read_toml
@@ -41,11 +42,15 @@ class Preemption(Config):
     checkpoint_every_s: float = Field(default=float("inf"), ge=0)  # of work; what a kill or a failure leaves
 
     def factors_on(self, cluster: Cluster) -> NDArray[np.float64]:
-        """[kinds + 1] what multiplies the costs on nodes of each kind, and last on nodes without GPUs."""
+        """[kinds + 1] what multiplies the costs on nodes of each kind, and last on nodes without GPUs.
+
+        A file may serve several clusters, so it may name a kind of the catalogue that this one has none of.
+        """
         kinds = [kind.name for kind in cluster.kinds]
+        known = {*kinds, *(kind.name for kind in CATALOGUE)}
         for name in self.kind_factor:
-            if name not in kinds:
-                raise unknown_name("GPU kind in kind_factor", name, kinds)
+            if name not in known:
+                raise unknown_name("GPU kind in kind_factor", name, known)
         return np.array([self.kind_factor.get(kind, 1.0) for kind in kinds] + [1.0])
 
 

@@ -49,11 +49,6 @@ class Policy:
         rule, option = (BY_SCORE, NO_LIMIT) if own_placement else parse_placement(self.placement)
         node_scorer = node_score(self.placement).scorer if own_placement else None
         limit = min((own.time_limit_s for own in self.own), default=np.inf)
-        if (self.order in PREEMPTIVE or self.backfill == "defrag") and jobs.workload.is_elastic.any():
-            raise InputError(
-                "policies that preempt or migrate know no elastic jobs",
-                hint="for example fcfs+easy; or leave out --elastic, or min_tasks and max_tasks in the log",
-            )
         if self.order in PREEMPTIVE:
             if parse_dispatch(dispatch) == COMMIT:
                 raise InputError(f"{self.order} cannot commit to a job: it sorts the queue anew", hint="use --dispatch reorder")

@@ -34,12 +34,8 @@ def _by_level(levels: Levels) -> Rules:
     return Rules(order=Order(), keys=BY_LEVEL, levels=levels)
 
 
-def _las(jobs: Jobs, first: float) -> Rules:
-    return _by_level(Levels(_doubling(first), np.arange(DOUBLINGS + 1, dtype=np.float64), by_time=True))
-
-
-def _las2d(jobs: Jobs, first: float) -> Rules:
-    return _by_level(Levels(_doubling(first), np.arange(DOUBLINGS + 1, dtype=np.float64)))
+def _las(first: float, by_time: bool) -> Rules:
+    return _by_level(Levels(_doubling(first), np.arange(DOUBLINGS + 1, dtype=np.float64), by_time=by_time))
 
 
 def _tiresias(jobs: Jobs, bound: float) -> Rules:
@@ -68,10 +64,12 @@ PREEMPTIVE: dict[str, PreemptiveRule] = {
         "shortest remaining time first, by estimate", "Schrage 1968", lambda jobs, _: Rules(order=Order(), keys=BY_REMAINING)
     ),
     "las": PreemptiveRule(
-        "least time of running so far first; levels that double from Q seconds on", "Nuyens & Wierman 2008", _las, FIRST_LEVEL
+        "least time of running so far first; levels that double from Q seconds on", "Nuyens & Wierman 2008",
+        lambda _, first: _las(first, by_time=True), FIRST_LEVEL,
     ),
     "las2d": PreemptiveRule(
-        "the same of GPUs × time; levels that double from Q GPU-seconds on", "Gu et al., NSDI 2019", _las2d, FIRST_LEVEL
+        "the same of GPUs × time; levels that double from Q GPU-seconds on", "Gu et al., NSDI 2019",
+        lambda _, first: _las(first, by_time=False), FIRST_LEVEL,
     ),
     "tiresias": PreemptiveRule(
         "two levels of attained service, promotion of those who wait long", "Gu et al., NSDI 2019", _tiresias, TIRESIAS_LEVEL

@@ -12,6 +12,7 @@ import numpy as np
 
 from queuewise.sim.accounts import ROOT
 from queuewise.sim.compilation import inline, kernel
+from queuewise.sim.pieces import tasks_held
 from queuewise.sim.state import (
     AGE_WEIGHT,
     CPU_TOTAL,
@@ -53,24 +54,13 @@ def _rate(w: World, c: int) -> int:
 
 
 @kernel
-def _tasks_held(w: World, s: State, j: int) -> int:
-    """Of a job that runs, or did until now."""
-    if w.class_span[w.job_class[j]] == 0:
-        return w.class_tasks[w.job_class[j]]
-    tasks = 0
-    for k in range(s.first_piece[j], s.first_piece[j] + s.num_pieces[j]):
-        tasks += s.piece_tasks[k]
-    return tasks
-
-
-@kernel
 def charge(w: World, s: State, j: int, sign: int) -> None:
     """Job j has started (+1) or stopped (-1): change what its owner and all accounts above hold and are charged from now on."""
     if w.sizes[NUM_ACCOUNTS] == 1:
         return
     c = w.job_class[j]
     now = s.clock[NOW]
-    tasks = sign * _tasks_held(w, s, j)
+    tasks = sign * tasks_held(w, s, j)
     rate = tasks * _rate(w, c)
     a = w.owner[j]
     s.held[3 * a] += tasks * w.class_milli[c]

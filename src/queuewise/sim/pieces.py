@@ -1,4 +1,4 @@
-"""The placement being built: pieces noted in State.place_*."""
+"""Pieces: of the placement being built, noted in State.place_*, and of jobs that run."""
 
 from __future__ import annotations
 
@@ -83,3 +83,14 @@ def group_by_node(w: World, s: State, c: int) -> None:
         s.place_gpus[at] = gpus
         kept += 1
     s.count[PLACED] = kept
+
+
+@kernel
+def tasks_held(w: World, s: State, j: int) -> int:
+    """By a job that runs, or did until now."""
+    if w.class_span[w.job_class[j]] == 0:
+        return w.class_tasks[w.job_class[j]]
+    tasks = 0
+    for k in range(s.first_piece[j], s.first_piece[j] + s.num_pieces[j]):
+        tasks += s.piece_tasks[k]
+    return tasks

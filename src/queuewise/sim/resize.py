@@ -8,7 +8,7 @@ from __future__ import annotations
 from queuewise.sim.compilation import inline, kernel, seldom
 from queuewise.sim.lifecycle import put_back, start_placed, stop_to_move, take_off
 from queuewise.sim.machine import give, lowest_bits, take_exactly
-from queuewise.sim.pieces import class_as_placed, note_piece, unplace
+from queuewise.sim.pieces import class_as_placed, note_piece, tasks_held, unplace
 from queuewise.sim.placement import fits, place, runtime_factor
 from queuewise.sim.restart import run_started
 from queuewise.sim.state import GROWS, NOW, PLACED, RESIZES, RUNNING_JOBS, SHRINKS, Machine, State, World
@@ -26,14 +26,6 @@ def shrinks(w: World) -> bool:
 @inline
 def grows(w: World) -> bool:
     return (w.policy[RESIZES] & GROWS) != 0
-
-
-@kernel
-def _tasks_of(s: State, j: int) -> int:
-    tasks = 0
-    for k in range(s.first_piece[j], s.first_piece[j] + s.num_pieces[j]):
-        tasks += s.piece_tasks[k]
-    return tasks
 
 
 @kernel
@@ -106,7 +98,7 @@ def shrink_for_head(w: World, m: Machine, s: State, q: int) -> bool:
         return False
     for i in range(number - 1, last - 1, -1):
         j = s.victim_job[i]
-        if _tasks_of(s, j) > w.class_tasks[w.job_class[j]]:
+        if tasks_held(w, s, j) > w.class_tasks[w.job_class[j]]:
             s.count[PLACED] = 0
             _go_through(w, m, s, j, KEEP)
             _start_anew(w, s, j)
@@ -119,7 +111,7 @@ def grow_running(w: World, m: Machine, s: State) -> None:
     for i in range(_resizable_jobs(w, s, -1)):
         j = s.victim_job[i]
         c = w.job_class[j]
-        tasks = _tasks_of(s, j)
+        tasks = tasks_held(w, s, j)
         if tasks == w.class_tasks[c] + w.class_span[c]:
             continue
         take_off(w, m, s, j)

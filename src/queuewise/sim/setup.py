@@ -183,10 +183,8 @@ def lay_out(
 
 def _check_elastic(workload: Workload, rules: Rules, conditions: Conditions) -> None:
     if (rules.keys != NOT_PREEMPTIVE or rules.backfill == DEFRAG or conditions.quotas) and workload.is_elastic.any():
-        what = "quotas" if conditions.quotas else "policies that preempt or migrate"
-        raise InputError(
-            f"{what} know no elastic jobs", hint="for example fcfs+easy without quotas, or jobs without min_tasks and max_tasks"
-        )
+        what, instead = ("quotas", "quotas") if conditions.quotas else ("policies that preempt or migrate", "the policy")
+        raise InputError(f"{what} know no elastic jobs", hint=f"give up {instead}, or --elastic, or min_tasks and max_tasks in the log")
 
 
 def _dependencies(workload: Workload) -> Dependencies:

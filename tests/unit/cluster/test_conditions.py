@@ -108,5 +108,6 @@ def test_what_cannot_be_meant_is_refused(tmp_path: Path, text: str, message: str
 def test_costs_of_an_unknown_kind_are_refused() -> None:
     cluster = load_cluster("2x4:V100-16")
     assert Preemption(kind_factor={"V100-16": 1.5}).factors_on(cluster).tolist() == [1.5, 1.0]
+    assert Preemption(kind_factor={"T4": 1.5}).factors_on(cluster).tolist() == [1.0, 1.0]  # a file for several clusters
     with pytest.raises(InputError, match="V10"):
         Preemption(kind_factor={"V10": 1.5}).factors_on(cluster)

@@ -60,15 +60,6 @@ def test_an_unknown_policy_is_told_all_there_are() -> None:
     assert all(parse_policy(name) for name in known)
 
 
-@pytest.mark.parametrize("policy", ["srtf", "defrag"])
-def test_a_policy_that_stops_jobs_names_the_way_to_take_elastic_ones(policy: str) -> None:
-    elastic = one_job().replace(max_tasks=np.full(1, 2, np.int32), scalings=("linear",), scaling=np.zeros(1, np.int32))
-    with pytest.raises(InputError, match="preempt or migrate know no elastic jobs") as caught:
-        simulate(elastic, load_cluster("flat:2"), policy, estimates="oracle")
-    assert "--elastic" in caught.value.hint
-    assert "quotas" not in caught.value.hint
-
-
 def one_job() -> Workload:
     return Workload(submit=np.zeros(1), runtime=np.ones(1), num_tasks=np.ones(1, np.int32), cpu_milli=np.full(1, 1000, np.int32))
 

@@ -101,8 +101,10 @@ def test_rigid_jobs_do_not_scale() -> None:
 
 @pytest.mark.parametrize("policy", ["srtf", "las", "priority-preempt", "defrag"])
 def test_policies_that_stop_jobs_know_none(policy: str) -> None:
-    with pytest.raises(InputError, match="policies that preempt or migrate know no elastic jobs"):
+    with pytest.raises(InputError, match="policies that preempt or migrate know no elastic jobs") as caught:
         simulate(elastic(1, 4), CLUSTER, policy)
+    assert "--elastic" in caught.value.hint
+    assert "quotas" not in caught.value.hint
 
 
 def test_quotas_know_none() -> None:
