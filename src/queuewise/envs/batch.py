@@ -34,7 +34,6 @@ from queuewise.sim.state import Machine, State, World
 from queuewise.sim.tables import clone
 
 ALIGNMENT = 16  # bytes, of arrays
-HOT_BYTES = 512  # arrays up to this size are fetched ahead of each step
 MOST_COMMON = 4096  # bytes of an array that is worth looking for among those of other windows
 Table = TypeVar("Table", World, Task)
 Bools = NDArray[np.bool_]
@@ -55,13 +54,10 @@ class Block:
             owners.setdefault(id(owner), (number in seldom, owner))
         ordered = sorted(owners.values(), key=lambda owner: (owner[0], owner[1].nbytes))
         size = _rounded(8 * sum(len(arrays) for arrays in tables))
-        self.hot = size
         places: dict[int, int] = {}
-        for cold, owner in ordered:
+        for _, owner in ordered:
             places[id(owner)] = size
             size += -(-owner.nbytes // ALIGNMENT) * ALIGNMENT
-            if not cold and owner.nbytes <= HOT_BYTES:
-                self.hot = size
         self.bytes = np.zeros(_rounded(size), np.uint8)
         for _, owner in ordered:
             at = places[id(owner)]
@@ -108,14 +104,13 @@ class Template(NamedTuple):
     block: Block
     world: Any
     task: Any
-    shared: I64  # [2] addresses of the last two
+    following: I64  # [NEXT_SIZE] entries of Frame.next for this template
 
 
 MACHINE, SPARE, STATE, PLAY = range(4)  # tables of an env's block
-BLOCK_LISTS, SHARED_LISTS = (
-    np.array([1, 2, 3, 5]),
-    np.array([0, 4]),
-)  # where in Frame.lists their addresses go, and those of the template's
+BLOCK_LISTS = np.array([1, 2, 3, 5])  # where in Frame.lists their addresses go
+SHARED_LISTS = np.array([table.WORLD_LIST, table.TASK_LIST])  # and those of the template's
+SHARED = slice(table.NEXT_WORLD, table.NEXT_TASK + 1)
 
 
 _COMMON: WeakValueDictionary[tuple[str, bytes], NDArray[Any]] = WeakValueDictionary()
@@ -139,8 +134,10 @@ def make_template(episode: Episode) -> Template:
     table.handle(episode.play)
     block = Block(episode.machine, clone(episode.machine), episode.state, episode.play, seldom=(SPARE,))
     world, task = engine.handle(episode.world), table.handle(episode.task)
-    shared = np.zeros(2, np.int64) if JIT_DISABLED else np.array([world.ctypes.data, task.ctypes.data])
-    return Template(episode, block, world, task, shared)
+    following = np.zeros(table.NEXT_SIZE, np.int64)
+    if not JIT_DISABLED:
+        following[:] = block.bytes.ctypes.data, len(block.bytes), world.ctypes.data, task.ctypes.data
+    return Template(episode, block, world, task, following)
 
 
 class Batch:
@@ -153,6 +150,7 @@ class Batch:
         width = self.num_actions + (layout.window * layout.hosts if self.joint else 0)
         self.observations: F32 = np.zeros((size, layout.size), np.float32)
         self.mask: Bools = np.zeros((size, width), np.bool_)
+        self.finals: F32 = np.zeros((size, layout.size), np.float32)  # last observations of episodes, of envs that went on
         self.rewards: F64 = np.zeros(size)
         self.outcome: I64 = np.zeros(size, np.int64)
         self.terminated: Bools = np.zeros(size, np.bool_)
@@ -162,8 +160,9 @@ class Batch:
         self._actions: I64 = np.zeros((size, 2), np.int64)
         self._memory = [np.zeros(0, np.uint8) for _ in range(size)]
         self._templates: list[Template | None] = [None] * size
+        self._following: list[Template | None] = [None] * size  # what envs go on with
         self._everyone = np.arange(size)
-        self._outputs: Any = [None] * size if JIT_DISABLED else np.zeros((size, 2), np.int64)
+        self._outputs: Any = [None] * size if JIT_DISABLED else np.zeros((size, 3), np.int64)
         self._shown_at: F32 | None = None  # the buffer that observations were last written to
         self._frame = self._make_frame()
         self._call: Any = self._frame if JIT_DISABLED else table.handle(self._frame)
@@ -177,7 +176,7 @@ class Batch:
             lists=lists,
             home=np.zeros(self.size, np.int64),
             running_at=np.array([self.layout.size - self.layout.stops * NUM_RUNNING]),
-            hot=np.zeros(1, np.int64),
+            length=np.array([self.layout.size]),
             actions=self._actions.reshape(-1),
             rewards=self.rewards,
             outcome=self.outcome,
@@ -185,6 +184,7 @@ class Batch:
             truncated=self.truncated.view(np.int8),
             elapsed=self.elapsed,
             tally=self.tallies.reshape(-1),
+            next=np.zeros(self.size * table.NEXT_SIZE, np.int64),
         )
 
     def begin(self, envs: Iterable[int], templates: Iterable[Template], out: F32 | None = None) -> None:
@@ -193,15 +193,37 @@ class Batch:
         for e, template in zip(envs, templates, strict=True):
             self._load(int(e), template)
             chosen.append(e)
+            self._following[e] = None
+        for figures in (self.rewards, self.outcome, self.terminated, self.truncated, self.elapsed):
+            figures[chosen] = 0
+        self._frame.next.reshape(self.size, -1)[chosen] = 0
         self._aim(self.observations if out is None else out)
         self._play(np.array(chosen, np.int64), True, True)
+
+    def prepare(self, e: int, template: Template) -> bool:
+        """Let env e go on with this episode in the step that ends its present one.
+
+        False if that cannot be: whoever wants more of an ended episode than `tally` and `finals`, or has larger ones, has to `begin`.
+        """
+        if JIT_DISABLED or self._publish is not None or len(template.block.bytes) > len(self._memory[e]):
+            return False
+        self._following[e] = template
+        self._frame.next[e * table.NEXT_SIZE : (e + 1) * table.NEXT_SIZE] = template.following
+        return True
+
+    def went_on(self, e: int) -> bool:
+        """Whether env e, whose episode ended in the last step, is in the one that was prepared."""
+        template = self._following[e]
+        if template is None:
+            return False
+        self._templates[e], self._following[e] = template, None
+        return True
 
     def _load(self, e: int, template: Template) -> None:
         block, frame = template.block, self._frame
         if len(self._memory[e]) < len(block.bytes):
             self._memory[e] = _aligned(len(block.bytes))
             frame.home[e] = self._memory[e].ctypes.data
-            frame.hot[0] = max(frame.hot[0], block.hot)
         memory, home = self._memory[e], frame.home[e]
         block.load(memory, home)
         first = e * table.LISTS
@@ -210,7 +232,7 @@ class Batch:
             frame.lists[first : first + len(tables)] = tables
         else:
             frame.lists[first + BLOCK_LISTS] = home + block.lists
-            frame.lists[first + SHARED_LISTS] = template.shared
+            frame.lists[first + SHARED_LISTS] = template.following[SHARED]
         self._templates[e] = template
 
     def step(self, actions: NDArray[Any], out: F32 | None = None) -> int:
@@ -247,10 +269,13 @@ class Batch:
             )
         mask = self.mask.view(np.int8)
         if JIT_DISABLED:
-            self._frame.lists[table.LISTS - 1 :: table.LISTS] = [Output(observations[e], mask[e]) for e in range(self.size)]
+            self._frame.lists[table.LISTS - 1 :: table.LISTS] = [
+                Output(*rows) for rows in zip(observations, mask, self.finals, strict=True)
+            ]
         else:
             self._outputs[:, 0] = observations.ctypes.data + self._everyone * observations.strides[0]
             self._outputs[:, 1] = mask.ctypes.data + self._everyone * mask.strides[0]
+            self._outputs[:, 2] = self.finals.ctypes.data + self._everyone * self.finals.strides[0]
             self._frame.lists[table.LISTS - 1 :: table.LISTS] = self._outputs.ctypes.data + self._everyone * self._outputs.strides[0]
         self._shown_at = observations
         return True
@@ -328,7 +353,7 @@ class Batch:
 
     def bytes_per_env(self) -> int:
         """Memory of one env: its block of arrays, and its rows of the buffers."""
-        rows = (self.observations, self.mask, self.rewards, self.elapsed, self.tallies, self._actions)
+        rows = (self.observations, self.finals, self.mask, self.rewards, self.elapsed, self.tallies, self._actions)
         return max(len(memory) for memory in self._memory) + sum(row.nbytes for row in rows) // self.size
 
     def close(self) -> None:

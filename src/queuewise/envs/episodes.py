@@ -194,6 +194,7 @@ def lay_out_episode(workload: Workload, cluster: Cluster, settings: TaskSettings
     rules = make_rules(workload, settings, estimate)
     conditions = Conditions(preemption=settings.stopping)
     world, machine, state = lay_out(workload, cluster, rules, runtime=workload.runtime, estimate=estimate, conditions=conditions)
+    world.policy[engine.UNQUEUED] = int(rules.backfill == engine.NO_BACKFILL)  # Play.waiting is queue enough
     if empty:
         world.sizes[engine.NUM_JOBS] = 0
         workload, estimate = workload.take(slice(0, 0)), estimate[:0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from queuewise.envs.features import NUM_CLASS_LIVE
 from queuewise.envs.stopping import mark_stops
 from queuewise.envs.table import (
     COMMIT,
@@ -22,7 +23,7 @@ from queuewise.envs.table import (
     Play,
     Task,
 )
-from queuewise.envs.task import class_fits, shown_jobs
+from queuewise.envs.task import shown_jobs
 from queuewise.sim.compilation import inline, kernel
 from queuewise.sim.machine import slots_on
 from queuewise.sim.state import ARRIVED, EVENTS, NUM_JOBS, NUM_NODES, Machine, State, World
@@ -45,12 +46,11 @@ def mark_legal(w: World, m: Machine, s: State, k: Task, p: Play, mask: I8) -> No
     gang = p.number[GANG]
     some = False
     for q in range(shown):
-        j = p.waiting[q]
         legal = True
         if gang != NOBODY:
-            legal = j == gang
+            legal = p.waiting[q] == gang
         elif k.config[DISPATCH] != COMMIT:
-            legal = class_fits(w, m, s, p, p.row_class[q])
+            legal = p.class_live[p.row_class[q] * NUM_CLASS_LIVE] > 0.0  # as just noted for the observation
         mask[q] = np.int8(legal)
         some = some or legal
     for q in range(shown, window):

@@ -35,6 +35,11 @@ from queuewise.envs.table import (
     JOINT,
     LISTS,
     MAX_STEPS,
+    NEXT_BLOCK,
+    NEXT_BYTES,
+    NEXT_SIZE,
+    NEXT_TASK,
+    NEXT_WORLD,
     NO_CAP,
     NOBODY,
     NUM_WEIGHTED,
@@ -47,6 +52,7 @@ from queuewise.envs.table import (
     STEPS,
     STOP_SLOTS,
     STOPS,
+    TASK_LIST,
     TASKS_LEFT,
     TERMINAL,
     TOKENS,
@@ -55,7 +61,9 @@ from queuewise.envs.table import (
     WAIT_SUM,
     WAITING,
     WINDOW,
+    WORLD_LIST,
     Frame,
+    Output,
     Play,
     Task,
     as_frame,
@@ -88,10 +96,12 @@ from queuewise.sim.state import (
     as_state,
     as_world,
 )
-from queuewise.sim.tables import prefetch
+from queuewise.sim.tables import prefetch, words_at
 
 RUNS_ON, TERMINATED, TRUNCATED = range(3)  # what a step says of the episode
 CACHE_LINE = 64  # bytes
+FETCHED = 2048  # bytes of an env: addresses, counters, and the smallest arrays
+NUM_ADDRESSES = 2 * len(Machine._fields) + len(State._fields) + len(Play._fields)  # with which an env's block begins
 
 
 @kernel
@@ -312,7 +322,7 @@ def _pay(k: Task, p: Play, over: bool) -> float:
 @inline
 def _fetch(f: Frame, e: int) -> None:
     """Ask for the memory of an env that will be stepped soon: envs are many and do not fit into the nearer caches together."""
-    for at in range(f.home[e], f.home[e] + f.hot[0], CACHE_LINE):
+    for at in range(f.home[e], f.home[e] + FETCHED, CACHE_LINE):
         prefetch(at)
 
 
@@ -332,47 +342,78 @@ def _take_stock(s: State, p: Play, f: Frame, e: int, num_envs: int) -> None:
     f.tally[e + 8 * num_envs] = float(p.number[STOPS])
 
 
+@kernel
+def _go_on(f: Frame, o: Output, e: int) -> None:
+    """Keep the last observation of env e and lay out its next episode."""
+    for i in range(f.length[0]):
+        o.final[i] = o.observation[i]
+    following = e * NEXT_SIZE
+    home = f.home[e]
+    block, words = words_at(home), words_at(f.next[following + NEXT_BLOCK])
+    for i in range(f.next[following + NEXT_BYTES] // 8):
+        block[i] = words[i]
+    for i in range(NUM_ADDRESSES):
+        block[i] += home
+    f.lists[e * LISTS + WORLD_LIST] = f.next[following + NEXT_WORLD]
+    f.lists[e * LISTS + TASK_LIST] = f.next[following + NEXT_TASK]
+    f.next[following + NEXT_BLOCK] = 0
+
+
+@inline
+def _step_and_pay(f: Frame, w: World, m: Machine, z: Machine, s: State, k: Task, p: Play, o: Output, e: int, num_envs: int) -> int:
+    for t in range(rewards.NUM_TERMS):
+        p.term[t] = 0.0
+    action, host = f.actions[2 * e], f.actions[2 * e + 1]
+    if not is_legal(k, o.mask, action, host):
+        p.number[ILLEGAL] += 1
+        p.term[rewards.ILLEGAL_ACTIONS] -= 1.0
+        action, host = legal_instead(k, o.mask)
+    outcome = _step(w, m, z, s, k, p, action, host)
+    f.rewards[e] = _pay(k, p, outcome != RUNS_ON)
+    if outcome != RUNS_ON:
+        _take_stock(s, p, f, e, num_envs)
+    f.outcome[e] = outcome
+    f.terminated[e] = np.int8(outcome == TERMINATED)
+    f.truncated[e] = np.int8(outcome == TRUNCATED)
+    f.elapsed[e] = p.scalar[ELAPSED]
+    return outcome
+
+
 @entry
 def play(frame, envs, begins, fresh, num_envs) -> int:  # type: ignore[no-untyped-def]
     """Begin or step every env in `envs` and return how many of their episodes have ended.
 
-    An illegal action counts, and becomes a wait, or the first legal action where waiting is not possible.
+    An illegal action counts, and becomes a wait, or the first legal action where waiting is not possible. An env whose episode ends goes
+    on with the next one if there is one (Frame.next): it is then looked at a second time, to begin.
     """
     f = as_frame(frame)
     over = 0
-    for i in range(len(envs)):
+    i = 0
+    anew = begins
+    while i < len(envs):
+        e = envs[i]
         if i + 1 < len(envs):
             _fetch(f, envs[i + 1])
-        e = envs[i]
         at = e * LISTS
         w, m, z, s = as_world(f.lists[at]), as_machine(f.lists[at + 1]), as_machine(f.lists[at + 2]), as_state(f.lists[at + 3])
         k, p, o = as_task(f.lists[at + 4]), as_play(f.lists[at + 5]), as_output(f.lists[at + 6])
         outcome = RUNS_ON
-        if begins:
+        if anew:
             begin(w, m, s, k, p)
-            f.rewards[e] = 0.0
         else:
-            for t in range(rewards.NUM_TERMS):
-                p.term[t] = 0.0
-            action, host = f.actions[2 * e], f.actions[2 * e + 1]
-            if not is_legal(k, o.mask, action, host):
-                p.number[ILLEGAL] += 1
-                p.term[rewards.ILLEGAL_ACTIONS] -= 1.0
-                action, host = legal_instead(k, o.mask)
-            outcome = _step(w, m, z, s, k, p, action, host)
-            f.rewards[e] = _pay(k, p, outcome != RUNS_ON)
-            if outcome != RUNS_ON:
-                over += 1
-                _take_stock(s, p, f, e, num_envs)
-        f.outcome[e] = outcome
-        f.terminated[e] = np.int8(outcome == TERMINATED)
-        f.truncated[e] = np.int8(outcome == TRUNCATED)
-        f.elapsed[e] = p.scalar[ELAPSED]
+            outcome = _step_and_pay(f, w, m, z, s, k, p, o, e, num_envs)
+            over += outcome != RUNS_ON
         if k.config[VIEW] == TOKENS:
-            observe(w, m, s, k, p, o.observation, fresh or begins)
+            observe(w, m, s, k, p, o.observation, fresh or anew)
             if k.config[STOP_SLOTS] > 0:
                 observe_running(w, m, s, k, p, o.observation, f.running_at[0])
         else:
             note_window(w, m, s, k, p)
         mark_legal(w, m, s, k, p, o.mask)
+        goes_on = outcome != RUNS_ON and f.next[e * NEXT_SIZE + NEXT_BLOCK] != 0
+        if goes_on:
+            _go_on(f, o, e)
+        else:
+            i += 1
+        anew = begins or goes_on
     return over

@@ -122,6 +122,7 @@ class Output(NamedTuple):
 
     observation: F32  # [F]
     mask: I8  # [A] 1: legal
+    final: F32  # [F] the last observation of an episode after which the env went on at once
 
 
 class Frame(NamedTuple):
@@ -130,7 +131,7 @@ class Frame(NamedTuple):
     lists: I64  # [E*LISTS] of each env, addresses of its World, Machine, spare Machine, State, Task, Play, Output
     home: I64  # [E] address of the env's block
     running_at: I64  # [1] where tokens of running jobs begin in an observation
-    hot: I64  # [1] bytes at the beginning of a block that are used at almost every step
+    length: I64  # [1] F
     actions: I64  # [E*2] the action, and the host of a joint one
     rewards: F64  # [E]
     outcome: I64  # [E] RUNS_ON, TERMINATED or TRUNCATED
@@ -138,9 +139,13 @@ class Frame(NamedTuple):
     truncated: I8  # [E]
     elapsed: F64  # [E]
     tally: F64  # [TALLY_SIZE*E] sums of episodes that have just ended
+    next: I64  # [E*NEXT_SIZE] what the env goes on with when its episode ends
 
 
 LISTS = 7
+WORLD_LIST, TASK_LIST = 0, 4  # the lists of an env that are its template's
+# Frame.next: address of the template's block (0: the env stops there) and its length, and of the template's World and Task
+NEXT_BLOCK, NEXT_BYTES, NEXT_WORLD, NEXT_TASK, NEXT_SIZE = range(5)
 TALLY = ("return", "steps", "illegal", "completed", "unfinished", "mean_wait_s", "mean_jct_s", "mean_bounded_slowdown", "stops")
 TALLY_SIZE = len(TALLY)
 

@@ -120,13 +120,17 @@ def _compute_class(w: World, m: Machine, s: State, p: Play, c: int) -> None:
 
 
 @inline
-def class_fits(w: World, m: Machine, s: State, p: Play, c: int) -> bool:
-    """Whether class c fits now; it is asked once for each state of the machine, and class_live is brought up to date."""
-    stamp = machine_stamp(s, p)
-    if p.class_stamp[c] != stamp or p.number[GANG] != NOBODY:
+def _stamped_fits(w: World, m: Machine, s: State, p: Play, c: int, stamp: int, in_gang: bool) -> bool:
+    if p.class_stamp[c] != stamp or in_gang:
         _compute_class(w, m, s, p, c)
         p.class_stamp[c] = stamp
     return p.class_live[c * NUM_CLASS_LIVE] > 0.0
+
+
+@inline
+def class_fits(w: World, m: Machine, s: State, p: Play, c: int) -> bool:
+    """Whether class c fits now; it is asked once for each state of the machine, and class_live is brought up to date."""
+    return _stamped_fits(w, m, s, p, c, machine_stamp(s, p), p.number[GANG] != NOBODY)
 
 
 @inline
@@ -173,6 +177,7 @@ def _observe_jobs(w: World, m: Machine, s: State, k: Task, p: Play, out: F32, at
     shown = shown_jobs(k, p)
     now = s.clock[NOW]
     known = 0 if fresh else p.number[SHOWN]
+    stamp, in_gang = machine_stamp(s, p), p.number[GANG] != NOBODY
     fitting = 0
     for q in range(shown):
         j = p.waiting[q]
@@ -183,7 +188,7 @@ def _observe_jobs(w: World, m: Machine, s: State, k: Task, p: Play, out: F32, at
         if q >= known or p.row_job[q] != j:
             _open_row(w, s, k, p, out, base, q, j)
         c = p.row_class[q]
-        fitting += class_fits(w, m, s, p, c)
+        fitting += _stamped_fits(w, m, s, p, c, stamp, in_gang)
         wait = np.float32(now - p.row_submit[q])
         out[base + NUM_JOB_FIXED] = wait / (wait + np.float32(HALF_S))
         for f in range(NUM_CLASS_LIVE):

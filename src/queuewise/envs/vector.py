@@ -7,7 +7,7 @@ is SAME_STEP: when an episode ends, the observation returned is the next episode
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import gymnasium
@@ -17,6 +17,7 @@ from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
+from queuewise.envs.batch import Template
 from queuewise.envs.building import build_arena
 from queuewise.envs.table import F32, TALLY
 from queuewise.errors import InputError
@@ -63,6 +64,7 @@ class QueuewiseVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
         self.action_space = batch_space(self.single_action_space, num_envs)
         self._generators = [np.random.default_rng() for _ in range(num_envs)]
         self._draws = np.zeros(num_envs, np.uint64)
+        self._next: list[Template | None] = [None] * num_envs  # windows already drawn
 
     def reset(self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Options: `windows`, one number an env, plays those windows."""
@@ -70,10 +72,24 @@ class QueuewiseVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
         for e, own in enumerate(seeds):
             if own is not None:
                 self._generators[e] = seeding.np_random(own)[0]
+                self._next[e] = None
         chosen = (options or {}).get("windows")
-        templates = [self.arena.draw(g) for g in self._generators] if chosen is None else [self.arena.window(int(n)) for n in chosen]
-        self.batch.begin(range(self.num_envs), templates)
+        everyone = range(self.num_envs)
+        templates = [self._draw(e) for e in everyone] if chosen is None else [self.arena.window(int(n)) for n in chosen]
+        self.batch.begin(everyone, templates)
+        self._look_ahead(everyone)
         return self._observation(self.batch.observations), self._info()
+
+    def _draw(self, e: int) -> Template:
+        template, self._next[e] = self._next[e] or self.arena.draw(self._generators[e]), None
+        return template
+
+    def _look_ahead(self, envs: Iterable[int]) -> None:
+        """Draw the windows that these envs will go on with; of an episode whose metrics are asked for, the end has to be kept."""
+        if not self._metrics:
+            for e in envs:
+                self._next[e] = template = self._draw(e)
+                self.batch.prepare(e, template)
 
     def step(self, actions: NDArray[Any], out: F32 | None = None) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         """One step of every env. `out` [E, F] float32 receives the flat observations, and the observation returned is a view of it."""
@@ -90,14 +106,22 @@ class QueuewiseVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
         """Note how these episodes ended and put their envs at the beginning of new ones."""
         rows = self.batch.observations if out is None else out
         ended: list[int] = np.flatnonzero(over).tolist()
+        waiting = []
         final_obs = np.empty(self.num_envs, object)
         for e in ended:
-            final_obs[e] = self._one(rows[e].copy())
+            if self.batch.went_on(e):
+                self._next[e] = None
+                final_obs[e] = self._one(self.batch.finals[e].copy())
+            else:
+                waiting.append(e)
+                final_obs[e] = self._one(rows[e].copy())
         tallies = dict(zip(TALLY, self.batch.tallies * over, strict=True))
         final_info: dict[str, Any] = {"episode_tally": tallies, "_episode_tally": over}
         if self._metrics:
             final_info |= {"metrics": self._final_metrics(ended), "_metrics": over}
-        self.batch.begin(ended, [self.arena.draw(self._generators[e]) for e in ended], out)
+        if waiting:
+            self.batch.begin(waiting, [self._draw(e) for e in waiting], out)
+        self._look_ahead(ended)
         return {"final_obs": final_obs, "_final_obs": over, "final_info": final_info, "_final_info": over}
 
     def _final_metrics(self, ended: list[int]) -> NDArray[np.object_]:

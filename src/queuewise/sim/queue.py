@@ -32,6 +32,7 @@ from queuewise.sim.state import (
     PENDING_JOBS,
     SECOND_ORDER,
     TREE_SIZE,
+    UNQUEUED,
     State,
     World,
 )
@@ -163,31 +164,35 @@ def shortest_queued(w: World, s: State, c: int) -> float:
 
 @kernel
 def enqueue(w: World, s: State, j: int) -> None:
+    slot = s.count[PENDING_JOBS]
+    s.count[PENDING_JOBS] = slot + 1
+    if w.policy[UNQUEUED]:
+        return
     c = w.job_class[j]
     _activate(w, s, c)
     if w.policy[KEYS]:
         enter_heap(w, s, c, j)
     elif w.policy[DYNAMIC]:
-        slot = s.count[PENDING_JOBS]
         s.pending[slot] = j
         s.pending_slot[j] = slot
     else:
         _enter_tree(w, s, c, PRIMARY, j)
         if w.policy[SECOND_ORDER]:
             _enter_tree(w, s, c, SECONDARY, j)
-    s.count[PENDING_JOBS] += 1
 
 
 @kernel
 def dequeue(w: World, s: State, j: int) -> None:
+    last = s.count[PENDING_JOBS] - 1
+    s.count[PENDING_JOBS] = last
+    if w.policy[UNQUEUED]:
+        return
     c = w.job_class[j]
     _deactivate(w, s, c)
-    s.count[PENDING_JOBS] -= 1
     if w.policy[KEYS]:
         leave_heap(w, s, c, j)
     elif w.policy[DYNAMIC]:
         slot = s.pending_slot[j]
-        last = s.count[PENDING_JOBS]
         s.pending[slot] = s.pending[last]
         s.score[slot] = s.score[last]
         s.second_score[slot] = s.second_score[last]

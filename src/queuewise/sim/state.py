@@ -34,8 +34,8 @@ BY_GPU, BY_CPU, BY_MEM = range(3)
 (
     DISPATCH, BACKFILL, RULE, RULE_OPTION, DYNAMIC, DEPTH, SECOND_ORDER, SEED, TRACK_FREE_TIMES, KEYS, RESTARTS, KILLS, REQUEUES, PROMOTES,
     LOOKS_AROUND, NODE_SCORER, QUOTAS, DEPENDENCIES, SLEEPS, POWER_BUDGET, FICKLE,
-    CUTS, RANKED, COSTLY, RESERVES, RESTLESS, PICKY, RESIZES, TIMED, POLICY_SIZE,
-) = range(30)  # fmt: skip
+    CUTS, RANKED, COSTLY, RESERVES, RESTLESS, PICKY, RESIZES, TIMED, UNQUEUED, POLICY_SIZE,
+) = range(31)  # fmt: skip
 #   RESTARTS: jobs may be stopped, or wait for nodes to wake (otherwise State.remaining and its kin are not there).
 #   SLEEPS: idle nodes fall asleep. POWER_BUDGET: milliwatts that jobs may draw together, NO_LIMIT without a cap.
 #   FICKLE: what does not fit may fit once more is taken, since the rule then goes elsewhere. KILLS: a policy's stop keeps checkpoints only.
@@ -47,6 +47,7 @@ BY_GPU, BY_CPU, BY_MEM = range(3)
 #   RESERVES: nodes may be barred for a class (bars.py). PICKY: room alone is not enough for the rule.
 #   RESTLESS: a pass may end otherwise than the last one only because the clock has moved.
 #   TIMED: levels go by seconds of a run, not by GPU-seconds.
+#   UNQUEUED: whoever starts the jobs keeps their queue too, so the engine only counts them.
 #   RESIZES: whether running elastic jobs change their size, SHRINKS or GROWS or both (resize.py).
 REORDER, COMMIT = range(2)
 SHRINKS, GROWS = 1, 2

@@ -35,12 +35,17 @@ _POINTER = ir.IntType(8).as_pointer()
 
 
 class ColumnType(types.Type):
-    """The address of an array's first element, and how many bytes it is to the next."""
+    """The address of an array's first element, and how many bytes it is to the next.
 
-    def __init__(self, dtype: types.Type, stride: int) -> None:
+    Memory that belongs to columns is read and written with one type only, so that a store of one type leaves what was loaded
+    with another as it was, and the compiler is told so. `raw` memory is what tables are copied with.
+    """
+
+    def __init__(self, dtype: types.Type, stride: int, raw: bool = False) -> None:
         self.dtype = dtype
         self.stride = stride
-        super().__init__(name=f"Column{dtype}_{stride}")
+        self.raw = raw
+        super().__init__(name=f"Column{dtype}_{stride}{'_raw' if raw else ''}")
 
 
 class TableType(types.Type):
@@ -102,15 +107,27 @@ def _element(context: Any, builder: Any, column: ColumnType, address: Any, index
     return builder.bitcast(builder.gep(address, [offset], inbounds=True), context.get_data_type(column.dtype).as_pointer())
 
 
+def _say_type(builder: Any, column: ColumnType, access: Any) -> None:
+    """Let the compiler know which type of memory a load or store touches."""
+    if column.raw or not isinstance(column.dtype, types.Number):
+        return
+    module = builder.module
+    no_offset = ir.Constant(ir.IntType(64), 0)
+    kind = module.add_metadata([str(column.dtype), module.add_metadata(["queuewise columns"]), no_offset])
+    access.set_metadata("tbaa", module.add_metadata([kind, kind, no_offset]))
+
+
 @lower_builtin(operator.getitem, ColumnType, types.intp)
 def _lower_read(context: Any, builder: Any, sig: Any, args: Any) -> Any:
     column = sig.args[0]
-    return context.cast(builder, builder.load(_element(context, builder, column, *args)), column.dtype, sig.return_type)
+    value = builder.load(_element(context, builder, column, *args))
+    _say_type(builder, column, value)
+    return context.cast(builder, value, column.dtype, sig.return_type)
 
 
 @lower_builtin(operator.setitem, ColumnType, types.intp, types.Any)
 def _lower_write(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-    builder.store(args[2], _element(context, builder, sig.args[0], args[0], args[1]))
+    _say_type(builder, sig.args[0], builder.store(args[2], _element(context, builder, sig.args[0], args[0], args[1])))
     return context.get_dummy_value()
 
 
@@ -171,6 +188,26 @@ def _prefetch_compiled(address: int) -> None:
 
 prefetch = _prefetch_in_python if JIT_DISABLED else inline(_prefetch_compiled)
 """Ask for the cache line at an address, which will be needed soon."""
+
+
+@intrinsic
+def _words_at(typingctx: Any, address: types.Integer) -> Any:
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return builder.inttoptr(args[0], _POINTER)
+
+    return ColumnType(types.int64, 8, raw=True)(types.intp), codegen
+
+
+def _words_in_python(address: Any) -> Any:
+    raise NotImplementedError("plain Python has no addresses")
+
+
+def _words_compiled(address: int) -> Any:
+    return _words_at(address)  # type: ignore[call-arg]
+
+
+words_at = _words_in_python if JIT_DISABLED else inline(_words_compiled)
+"""Memory at an address as a column of int64."""
 
 
 def _as_table(table_type: TableType) -> Callable[..., Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import threading
 import time
 from collections.abc import Callable
@@ -19,7 +20,7 @@ T = TypeVar("T")
 def run_watched(work: Callable[[], T], count: I64, time_limit_s: float = np.inf) -> T:
     """Do the work, raise what it raises, and TimeoutError once a policy's own function (`USER_CALLS` of `count`) has not returned in time.
 
-    The thread that is given up runs on until the process ends: nothing can stop a function that loops for ever.
+    A thread that is given up ends if it is in Python; nothing can stop a compiled function that loops for ever but the process's end.
     """
     limited = time_limit_s < np.inf
     if not limited and (JIT_DISABLED or threading.current_thread() is not threading.main_thread()):
@@ -41,7 +42,13 @@ def run_watched(work: Callable[[], T], count: I64, time_limit_s: float = np.inf)
         if count[USER_CALLS] != calls:
             calls, since = int(count[USER_CALLS]), time.monotonic()
         elif calls % 2 and time.monotonic() - since > time_limit_s:
+            _ask_to_end(thread)
             raise TimeoutError
     if failures:
         raise failures[0]
     return results[0]
+
+
+def _ask_to_end(thread: threading.Thread) -> None:
+    """Let the thread's next step in Python raise SystemExit."""
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident or 0), ctypes.py_object(SystemExit))

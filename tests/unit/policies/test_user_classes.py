@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -231,6 +232,15 @@ def test_illegal_decisions_are_told(mine: str, name: str, message: str) -> None:
         simulate(two_gangs(), load_cluster("2x2:V100-16"), f"{mine}:{name}")
     assert caught.value.where.startswith(f"{mine}:")
     assert caught.value.hint
+
+
+def test_a_policy_that_is_given_up_does_not_go_on(mine: str) -> None:
+    before = set(threading.enumerate())
+    with pytest.raises(InputError, match="has not returned"):
+        simulate(two_gangs(), load_cluster("2x2:V100-16"), f"{mine}:Slow")
+    for thread in set(threading.enumerate()) - before:
+        thread.join(10)
+        assert not thread.is_alive()
 
 
 def test_an_exit_is_told_with_its_line(mine: str) -> None:

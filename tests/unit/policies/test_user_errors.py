@@ -16,6 +16,7 @@ from queuewise.workload.jobs import Workload
 SOURCE = """import math
 STATE_SIZE = 2
 TIME_LIMIT_S = 0.5
+FOR_EVER = 300_000_000  # some seconds: a thread that is given up goes on to its end, beside the tests that follow
 
 def misspelt(job):
     return job.estimat
@@ -77,14 +78,14 @@ def forgets_its_bounds(job, state):
     return 0.0
 
 def for_ever(job, now):
-    while now > 3:
-        now += 1
-    return 0.0
+    for _ in range(FOR_EVER if now > 3 else 0):
+        now = math.sin(now)
+    return now
 
 def for_ever_at_once(job):
-    x = 1
-    while x > 0:
-        x += 1 if x < 5 else 0
+    x = job.estimate
+    for _ in range(FOR_EVER):
+        x = math.sin(x)
     return x
 
 def bad_node(node, job):
@@ -99,9 +100,10 @@ def node_that_raises(node, job):
     return 0.0
 
 def node_for_ever(job):
-    while job.gpus > 0:
-        pass
-    return 0.0
+    x = job.gpus
+    for _ in range(FOR_EVER):
+        x = math.sin(x)
+    return x
 
 number = 3
 """
