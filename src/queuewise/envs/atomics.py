@@ -46,16 +46,6 @@ def put(typingctx: Any, words: Any, index: Any, value: Any) -> Any:
 
 
 @_atomic
-def add(typingctx: Any, words: Any, index: Any, value: Any) -> Any:
-    """Add to the word and return what it was."""
-
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        return builder.atomic_rmw("add", _word(context, builder, sig.args[0], *args[:2]), args[2], ORDER)
-
-    return types.int64(words, types.intp, types.int64), codegen
-
-
-@_atomic
 def put_if(typingctx: Any, words: Any, index: Any, expected: Any, value: Any) -> Any:
     """Set the word if it is `expected`, and say whether it was."""
 

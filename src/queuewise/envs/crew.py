@@ -18,9 +18,10 @@ from queuewise.envs.atomics import look, put, put_if
 from queuewise.sim.compilation import address_of, caller_by_address, entry, kernel
 
 ASLEEP, READY, CALLED, BUSY = range(4)  # a thread's word. It sleeps, looks out for work, has been given some, does it
-LINE = 8  # words of a cache line: each thread has one on the board, so that none slows another down
+LINE = 8  # words of a cache line: each thread has one on the board, the caller the last, so that none slows another down
 FRESH, ENDED = 1, 2  # words of its line after the first: what is asked, and how many episodes have ended
 LOOKS = 50_000  # before going to sleep: about half a millisecond
+UNFINISHED, WAKE = -1, -2  # see step_together
 
 ADDRESSES = types.int64[::1]
 PLAY_SIGNATURE = types.int64(ADDRESSES, ADDRESSES, types.boolean, types.boolean, types.int64)
@@ -39,9 +40,9 @@ def _step_share(functions, frame, envs, hands, hand, fresh) -> int:  # type: ign
     return ended
 
 
-@entry
-def call_hands(board, hands, fresh) -> int:  # type: ignore[no-untyped-def]
-    """Give all threads work. Returns a bit for each one that sleeps and wants to be woken."""
+@kernel
+def _call_hands(board, hands, fresh) -> int:  # type: ignore[no-untyped-def]
+    """Give all threads work. Returns a bit for each one that sleeps."""
     asleep = 0
     for hand in range(hands):
         at = hand * LINE
@@ -53,25 +54,35 @@ def call_hands(board, hands, fresh) -> int:  # type: ignore[no-untyped-def]
 
 
 @entry
-def take_part(board, hands, functions, frame, envs, fresh) -> int:  # type: ignore[no-untyped-def]
-    """Do the caller's share, and those that nobody has begun by then; how many episodes have ended in all these."""
-    ended = _step_share(functions, frame, envs, hands, hands, fresh)
-    for hand in range(hands):
-        if put_if(board, hand * LINE, CALLED, READY):
-            ended += _step_share(functions, frame, envs, hands, hand, fresh)
-    return ended
-
-
-@entry
-def all_have_ended(board, hands) -> bool:  # type: ignore[no-untyped-def]
-    """Whether nobody is at work any more, after a while."""
+def count_ended(board, hands) -> int:  # type: ignore[no-untyped-def]
+    """How many episodes have ended, once nobody is at work any more; UNFINISHED if that takes long."""
+    ended = board[hands * LINE + ENDED]
     for hand in range(hands):
         looks = 0
         while look(board, hand * LINE) == BUSY:
             looks += 1
             if looks == LOOKS:
-                return False
-    return True
+                return UNFINISHED
+        ended += board[hand * LINE + ENDED]
+    return ended
+
+
+@entry
+def step_together(board, hands, functions, frame, envs, fresh, called) -> int:  # type: ignore[no-untyped-def]
+    """Give all threads work, and do the caller's share and those that nobody has begun by then.
+
+    Returns how many episodes have ended, or a number below zero: UNFINISHED, or WAKE less a bit for each thread that sleeps and has to be
+    woken before this is called again, with `called`.
+    """
+    asleep = 0 if called else _call_hands(board, hands, fresh)
+    if asleep:
+        return WAKE - asleep
+    ended = _step_share(functions, frame, envs, hands, hands, fresh)
+    for hand in range(hands):
+        if put_if(board, hand * LINE, CALLED, READY):
+            ended += _step_share(functions, frame, envs, hands, hand, fresh)
+    board[hands * LINE + ENDED] = ended
+    return count_ended(board, hands)
 
 
 @entry
@@ -97,7 +108,7 @@ class Crew:
 
     def __init__(self, size: int, frame: Any, envs: Any, play: Any, publish: Any | None) -> None:
         self._hands = size - 1
-        self._board = np.zeros(self._hands * LINE, np.int64)
+        self._board = np.zeros(size * LINE, np.int64)
         self._work = (np.array([address_of(play), 0 if publish is None else address_of(publish)]), frame, envs)
         self._alarms = [threading.Semaphore(0) for _ in range(self._hands)]
         self._closed = False
@@ -113,14 +124,16 @@ class Crew:
 
     def step(self, fresh: bool) -> int:
         """Step all envs; how many episodes have ended."""
-        asleep = call_hands(self._board, self._hands, fresh)
-        for hand, alarm in enumerate(self._alarms):
-            if asleep >> hand & 1:
-                alarm.release()
-        ended: int = take_part(self._board, self._hands, *self._work, fresh)
-        while not all_have_ended(self._board, self._hands):
+        ended: int = step_together(self._board, self._hands, *self._work, fresh, False)
+        if ended <= WAKE:
+            for hand, alarm in enumerate(self._alarms):
+                if WAKE - ended >> hand & 1:
+                    alarm.release()
+            ended = step_together(self._board, self._hands, *self._work, fresh, True)
+        while ended == UNFINISHED:
             time.sleep(0)  # there seem to be more threads than cores: let them go on
-        return ended + int(self._board[ENDED::LINE].sum())
+            ended = count_ended(self._board, self._hands)
+        return ended
 
     def close(self) -> None:
         self._closed = True

@@ -251,6 +251,7 @@ def _observe_hosts(w: World, m: Machine, s: State, k: Task, p: Play, out: F32, a
     width = NUM_HOST_FIXED + NUM_HOST_LIVE
     now = s.clock[NOW]
     nodes = w.sizes[NUM_NODES]
+    time_passed = fresh or p.scalar[TIME_SHOWN] != now
     if fresh:
         for n in range(nodes):
             p.touched[n] = 1
@@ -260,6 +261,8 @@ def _observe_hosts(w: World, m: Machine, s: State, k: Task, p: Play, out: F32, a
         for f in range(at + nodes * width, at + k.config[HOST_SLOTS] * width):
             out[f] = np.float32(0.0)
     for n in range(nodes):
+        if not time_passed and not p.touched[n]:
+            continue
         base = at + n * width + NUM_HOST_FIXED
         remaining = np.float32(max(p.node_until[n] - now, 0.0))
         out[base + 3] = remaining / (remaining + np.float32(HALF_S))
@@ -287,13 +290,11 @@ def observe_lookahead(s: State, k: Task, p: Play, out: F32, at: int, fresh: bool
     mode = k.config[LOOKAHEAD]
     now = s.clock[NOW]
     per_scale = 1.0 / k.scale[TIME_SCALE]
-    if mode == PER_GPU:
+    if mode in (PER_GPU, SORTED):
+        until = p.unit_sorted if mode == SORTED else p.unit_until
+        scale, none, most = np.float32(per_scale), np.float32(0.0), np.float32(1.0)  # half as wide as float64, so twice as many at once
         for u in range(units):
-            out[at + u] = np.float32(min(max((p.unit_until[u] - now) * per_scale, 0.0), 1.0))
-        return
-    if mode == SORTED:
-        for u in range(units):
-            out[at + u] = np.float32(min(max((p.unit_sorted[u] - now) * per_scale, 0.0), 1.0))
+            out[at + u] = min(max(np.float32(until[u] - now) * scale, none), most)
         return
     if mode == OFF and not fresh:
         return
@@ -324,7 +325,6 @@ def _observe_global(w: World, m: Machine, s: State, k: Task, p: Play, out: F32, 
         out[at + 3 + resource] = np.float32(1.0 - p.scalar[FREE_GPU + resource] / total if total > 0.0 else 0.0)
     out[at + 10] = np.float32(p.number[FITTING] / k.config[WINDOW])
     if fresh or p.scalar[TIME_SHOWN] != s.clock[NOW]:
-        p.scalar[TIME_SHOWN] = s.clock[NOW]
         _observe_calendar(s.clock[NOW] + k.scale[EPOCH], out, at + 6)
 
 
@@ -352,6 +352,7 @@ def observe(w: World, m: Machine, s: State, k: Task, p: Play, out: F32, fresh: b
     observe_lookahead(s, k, p, out, NUM_GLOBAL, fresh)
     _observe_hosts(w, m, s, k, p, out, hosts_at, fresh)
     p.number[SHOWN_GANG] = p.number[GANG] != NOBODY
+    p.scalar[TIME_SHOWN] = s.clock[NOW]
 
 
 @kernel
