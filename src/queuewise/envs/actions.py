@@ -1,10 +1,24 @@
-"""Actions and masks: what an illegal action becomes, which action is the first bad one of a batch, and random legal ones."""
+"""Actions and masks: what an illegal action becomes, which action of a batch is refused, and random legal ones."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from queuewise.envs.table import HOST_SLOTS, I8, JOINT, PROBLEM, WAIT_ACTION, WINDOW, Task
+from queuewise.envs.table import (
+    ACTIONS,
+    HOST_SLOTS,
+    HOSTS,
+    I8,
+    JOINT,
+    LENIENT,
+    MASK_WIDTH,
+    PAIRS,
+    PROBLEM,
+    WAIT_ACTION,
+    WINDOW,
+    Frame,
+    Task,
+)
 from queuewise.sim.compilation import entry, inline, kernel
 
 BLOCK = 8  # actions of a mask that are counted together
@@ -35,20 +49,22 @@ def legal_instead(k: Task, mask: I8) -> tuple[int, int]:
     return action, host
 
 
-@entry
-def first_illegal(mask, actions, num_actions, hosts, joint, outside_only) -> tuple[int, bool]:  # type: ignore[no-untyped-def]
-    """The first env whose action is outside the action space (and True), or is not legal (and False); -1 if there is none."""
-    for e in range(len(actions)):
-        action, host = actions[e, 0], actions[e, 1]
-        if action < 0 or action >= num_actions or host < 0 or host >= hosts:
-            return e, True
-    if outside_only:
-        return -1, False
-    for e in range(len(actions)):
-        action = actions[e, 0]
-        if not mask[e, action] or (joint and action != num_actions - 1 and not mask[e, num_actions + action * hosts + actions[e, 1]]):
-            return e, False
-    return -1, False
+@kernel
+def first_refused(f: Frame, num_envs: int) -> int:
+    """The first env whose action is outside the action space or, where these do not count as waits, illegal; -1 if there is none."""
+    actions, hosts, lenient = f.space[ACTIONS], f.space[HOSTS], f.space[LENIENT]
+    for e in range(num_envs):
+        action, host = f.actions[2 * e], f.actions[2 * e + 1]
+        if action < 0 or action >= actions or host < 0 or host >= hosts:
+            return e
+        if lenient:
+            continue
+        row = e * f.space[MASK_WIDTH]
+        if not f.mask[row + action]:
+            return e
+        if f.space[PAIRS] and action != actions - 1 and not f.mask[row + actions + action * hosts + host]:
+            return e
+    return -1
 
 
 @entry

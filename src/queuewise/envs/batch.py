@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from queuewise.cluster.spec import Cluster
 from queuewise.envs import table
-from queuewise.envs.actions import draw_legal, first_illegal
-from queuewise.envs.crew import Crew
+from queuewise.envs.actions import draw_legal
+from queuewise.envs.crew import REFUSED, Crew
 from queuewise.envs.episodes import Episode, num_actions
 from queuewise.envs.features import NUM_RUNNING, Layout
 from queuewise.envs.published import publish
@@ -157,6 +157,7 @@ class Batch:
         self.truncated: Bools = np.zeros(size, np.bool_)
         self.elapsed: F64 = np.zeros(size)
         self.tallies: F64 = np.zeros((len(table.TALLY), size))  # of episodes that ended in the last step
+        self._bytes = self.mask.view(np.int8)
         self._actions: I64 = np.zeros((size, 2), np.int64)
         self._memory = [np.zeros(0, np.uint8) for _ in range(size)]
         self._templates: list[Template | None] = [None] * size
@@ -172,11 +173,14 @@ class Batch:
 
     def _make_frame(self) -> Frame:
         lists: Any = [None] * (self.size * table.LISTS) if JIT_DISABLED else np.zeros(self.size * table.LISTS, np.int64)
+        space = [self.num_actions, self.layout.hosts, self.mask.shape[1], int(self.joint), int(self.settings.illegal == "wait")]
         return Frame(
             lists=lists,
             home=np.zeros(self.size, np.int64),
             running_at=np.array([self.layout.size - self.layout.stops * NUM_RUNNING]),
             length=np.array([self.layout.size]),
+            space=np.array(space),
+            mask=self._bytes.reshape(-1),
             actions=self._actions.reshape(-1),
             rewards=self.rewards,
             outcome=self.outcome,
@@ -244,13 +248,14 @@ class Batch:
             self._actions[:] = actions
         else:
             self._actions[:, 0] = actions
-        self._check_actions()
         fresh = self._aim(self.observations if out is None else out)
-        if self._threads == 1:
-            return self._play(self._everyone, False, fresh)
         if self._crew is None:
             self._crew = Crew(self._threads, self._call, self._everyone, play, self._publish)
-        return self._crew.step(fresh)
+        ended = self._crew.step(fresh)
+        if ended <= REFUSED:
+            self._shown_at = None  # nothing was shown there
+            raise self._refusal(REFUSED - ended)
+        return ended
 
     def _play(self, envs: I64, begins: bool, fresh: bool) -> int:
         ended: int = play(self._call, envs, begins, fresh, self.size)
@@ -267,7 +272,7 @@ class Batch:
                 f"a buffer for observations is {observations.dtype} {observations.shape}",
                 hint=f"give float32 ({self.size}, {self.layout.size}) with contiguous rows",
             )
-        mask = self.mask.view(np.int8)
+        mask = self._bytes
         if JIT_DISABLED:
             self._frame.lists[table.LISTS - 1 :: table.LISTS] = [
                 Output(*rows) for rows in zip(observations, mask, self.finals, strict=True)
@@ -280,23 +285,20 @@ class Batch:
         self._shown_at = observations
         return True
 
-    def _check_actions(self) -> None:
-        """Refuse actions outside the action space, and illegal ones unless they shall count as waits."""
-        lenient = self.settings.illegal == "wait"
-        e, outside = first_illegal(self.mask, self._actions, self.num_actions, self.layout.hosts, self.joint, lenient)
-        if e < 0:
-            return
-        if outside:
-            raise InputError("an action is outside the action space", hint=f"actions of this env are below {self.num_actions}")
-        action = self._actions[e].tolist() if self.joint else int(self._actions[e, 0])
-        raise InputError(
+    def _refusal(self, e: int) -> InputError:
+        """What to say of the action of env e: outside the action space, or illegal where that does not count as a wait."""
+        action, host = self._actions[e].tolist()
+        if not (0 <= action < self.num_actions and 0 <= host < self.layout.hosts):
+            return InputError("an action is outside the action space", hint=f"actions of this env are below {self.num_actions}")
+        action = [action, host] if self.joint else action
+        return InputError(
             f"action {action} is not legal in env {e}",
             hint='choose where info["action_mask"] is true, or make the env with illegal="wait"',
         )
 
     def draw_legal(self, state: NDArray[np.uint64]) -> I64:
         """Random legal actions [E] or [E, 2], drawn by compiled code; `state` [E] holds the generators, all above zero."""
-        draw_legal(self.mask.view(np.int8), self.num_actions, self.layout.hosts, self.joint, state, self._actions)
+        draw_legal(self._bytes, self.num_actions, self.layout.hosts, self.joint, state, self._actions)
         return self._actions if self.joint else self._actions[:, 0]
 
     def episode(self, e: int) -> Episode:

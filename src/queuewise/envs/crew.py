@@ -14,14 +14,16 @@ from typing import Any
 import numpy as np
 from numba import types
 
+from queuewise.envs.actions import first_refused
 from queuewise.envs.atomics import look, put, put_if
+from queuewise.envs.table import as_frame
 from queuewise.sim.compilation import address_of, caller_by_address, entry, kernel
 
 ASLEEP, READY, CALLED, BUSY = range(4)  # a thread's word. It sleeps, looks out for work, has been given some, does it
 LINE = 8  # words of a cache line: each thread has one on the board, the caller the last, so that none slows another down
-FRESH, ENDED = 1, 2  # words of its line after the first: what is asked, and how many episodes have ended
+FRESH, ENDED, SLEPT = 1, 2, 3  # words of its line after the first: what is asked, how many episodes ended, whether it has to be woken
 LOOKS = 50_000  # before going to sleep: about half a millisecond
-UNFINISHED, WAKE = -1, -2  # see step_together
+UNFINISHED, WAKE, REFUSED = -1, -2, -3  # see step_together
 
 ADDRESSES = types.int64[::1]
 PLAY_SIGNATURE = types.int64(ADDRESSES, ADDRESSES, types.boolean, types.boolean, types.int64)
@@ -41,16 +43,17 @@ def _step_share(functions, frame, envs, hands, hand, fresh) -> int:  # type: ign
 
 
 @kernel
-def _call_hands(board, hands, fresh) -> int:  # type: ignore[no-untyped-def]
-    """Give all threads work. Returns a bit for each one that sleeps."""
-    asleep = 0
+def _call_hands(board, hands, fresh) -> bool:  # type: ignore[no-untyped-def]
+    """Give all threads work. Returns whether some sleep."""
+    some = False
     for hand in range(hands):
         at = hand * LINE
         board[at + FRESH] = fresh
         board[at + ENDED] = 0
-        if put(board, at, CALLED) == ASLEEP:
-            asleep |= 1 << hand
-    return asleep
+        asleep = put(board, at, CALLED) == ASLEEP
+        board[at + SLEPT] = asleep
+        some = some or asleep
+    return some
 
 
 @entry
@@ -71,12 +74,15 @@ def count_ended(board, hands) -> int:  # type: ignore[no-untyped-def]
 def step_together(board, hands, functions, frame, envs, fresh, called) -> int:  # type: ignore[no-untyped-def]
     """Give all threads work, and do the caller's share and those that nobody has begun by then.
 
-    Returns how many episodes have ended, or a number below zero: UNFINISHED, or WAKE less a bit for each thread that sleeps and has to be
-    woken before this is called again, with `called`.
+    Returns how many episodes have ended, or a number below zero: UNFINISHED; WAKE if those that have SLEPT must be woken before this is
+    called again, with `called`; or, if an action is refused, REFUSED less the number of its env, and nothing was done.
     """
-    asleep = 0 if called else _call_hands(board, hands, fresh)
-    if asleep:
-        return WAKE - asleep
+    if not called:
+        refused = first_refused(as_frame(frame), len(envs))
+        if refused >= 0:
+            return REFUSED - refused
+        if _call_hands(board, hands, fresh):
+            return WAKE
     ended = _step_share(functions, frame, envs, hands, hands, fresh)
     for hand in range(hands):
         if put_if(board, hand * LINE, CALLED, READY):
@@ -123,11 +129,11 @@ class Crew:
             serve(self._board, self._hands, hand, *self._work)
 
     def step(self, fresh: bool) -> int:
-        """Step all envs; how many episodes have ended."""
+        """Step all envs; how many episodes have ended, or REFUSED less the number of the env whose action is."""
         ended: int = step_together(self._board, self._hands, *self._work, fresh, False)
-        if ended <= WAKE:
+        if ended == WAKE:
             for hand, alarm in enumerate(self._alarms):
-                if WAKE - ended >> hand & 1:
+                if self._board[hand * LINE + SLEPT]:
                     alarm.release()
             ended = step_together(self._board, self._hands, *self._work, fresh, True)
         while ended == UNFINISHED:
