@@ -6,6 +6,7 @@ block of the episode's template is copied over it; nothing is allocated once the
 
 from __future__ import annotations
 
+import mmap
 import os
 from collections.abc import Iterable
 from dataclasses import replace
@@ -34,6 +35,7 @@ from queuewise.sim.state import Machine, State, World
 from queuewise.sim.tables import clone
 
 ALIGNMENT = 16  # bytes, of arrays
+LARGE_PAGE = 1 << 21  # bytes
 MOST_COMMON = 4096  # bytes of an array that is worth looking for among those of other windows
 Table = TypeVar("Table", World, Task)
 Bools = NDArray[np.bool_]
@@ -148,7 +150,7 @@ class Batch:
         self.joint = settings.problem == "joint"
         self.num_actions = num_actions(settings, layout)
         width = self.num_actions + (layout.window * layout.hosts if self.joint else 0)
-        self.observations: F32 = np.zeros((size, layout.size), np.float32)
+        self.observations: F32 = _roomy(size * layout.size * 4).view(np.float32).reshape(size, layout.size)
         self.mask: Bools = np.zeros((size, width), np.bool_)
         self.finals: F32 = np.zeros((size, layout.size), np.float32)  # last observations of episodes, of envs that went on
         self.rewards: F64 = np.zeros(size)
@@ -226,8 +228,11 @@ class Batch:
     def _load(self, e: int, template: Template) -> None:
         block, frame = template.block, self._frame
         if len(self._memory[e]) < len(block.bytes):
-            self._memory[e] = _aligned(len(block.bytes))
-            frame.home[e] = self._memory[e].ctypes.data
+            if len(self._memory[e]) == 0:
+                self._share_out(_rounded(len(block.bytes) * 5 // 4))  # other windows may need more
+            else:
+                self._memory[e] = _roomy(len(block.bytes))
+                frame.home[e] = self._memory[e].ctypes.data
         memory, home = self._memory[e], frame.home[e]
         block.load(memory, home)
         first = e * table.LISTS
@@ -238,6 +243,12 @@ class Batch:
             frame.lists[first + BLOCK_LISTS] = home + block.lists
             frame.lists[first + SHARED_LISTS] = template.following[SHARED]
         self._templates[e] = template
+
+    def _share_out(self, size: int) -> None:
+        """Give every env so many bytes."""
+        memory = _roomy(self.size * size)
+        self._memory = [memory[e * size : (e + 1) * size] for e in range(self.size)]
+        self._frame.home[:] = memory.ctypes.data + size * self._everyone
 
     def step(self, actions: NDArray[Any], out: F32 | None = None) -> int:
         """Step all envs and return how many episodes ended.
@@ -364,6 +375,12 @@ class Batch:
             self._crew = None
 
 
-def _aligned(size: int) -> NDArray[np.uint8]:
-    memory = np.zeros(size + CACHE_LINE, np.uint8)
-    return memory[-memory.ctypes.data % CACHE_LINE :][:size]
+def _roomy(size: int) -> NDArray[np.uint8]:
+    """Zeros, in pages of 2 MiB if there are such and one is filled: many envs lie in more small pages than a processor has in mind."""
+    if size < LARGE_PAGE or not hasattr(mmap, "MADV_HUGEPAGE"):
+        memory = np.zeros(size + CACHE_LINE, np.uint8)
+        return memory[-memory.ctypes.data % CACHE_LINE :][:size]
+    pages = mmap.mmap(-1, size + LARGE_PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    pages.madvise(mmap.MADV_HUGEPAGE)
+    memory = np.frombuffer(pages, np.uint8)
+    return memory[-memory.ctypes.data % LARGE_PAGE :][:size]
