@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+import effort
+
 # In continuous integration examples come from a fixed seed: a change is judged by what it changes. Elsewhere every run draws new ones.
 settings.register_profile("ci", derandomize=True)
 if os.environ.get("CI"):
@@ -18,6 +20,10 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--slow", action="store_true", help="also run the tests that take minutes")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    effort.thorough = config.getoption("--slow")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agreement import assert_same_schedule
+from effort import tries
 from queuewise.cluster.conditions import Conditions, Outage, Power, Preemption
 from queuewise.cluster.spec import NodeGroup, build
 from queuewise.policies import simulate
@@ -34,7 +35,7 @@ def linked_cases(draw: st.DrawFn) -> Case:
 names = st.one_of(policies(), st.sampled_from(("srtf", "las:2", "defrag", "drf+easy", "priority-preempt")))
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@tries(300)
 @given(linked_cases(), st.lists(names, min_size=2, max_size=2), st.sampled_from(DISPATCHES), st.booleans(), st.booleans())
 def test_any_policy_with_dependencies(case: Case, policies: list[str], dispatch: str, outage: bool, requeue: bool) -> None:
     begin = float(case.workload.submit[0])

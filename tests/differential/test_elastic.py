@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
-
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agreement import assert_possible, assert_same_schedule, replay
+from effort import mixed, tries
 from fixed_workloads import crowd, gangs, mixture, stretchable
 from queuewise.cluster.conditions import Conditions, Power
 from queuewise.cluster.spec import NodeGroup, build
@@ -18,13 +17,14 @@ from queuewise.workload.jobs import Workload
 from queuewise.workload.scaling import speed
 from strategies import BACKFILLS, DISPATCHES, PLACEMENTS, SCALINGS, Case, caps, elastic, policies, powers, reserved_cases, troubled_cases
 
-often = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+often = tries(150)
 
 
 @pytest.mark.parametrize("dispatch", DISPATCHES)
 @pytest.mark.parametrize("backfill", BACKFILLS)
 def test_orders_on_fixed_workloads(backfill: str, dispatch: str) -> None:
-    for case, order in itertools.product((gangs(), mixture(), crowd(3, 25)), ("fcfs", "sjf", "saf", "hrrn", "fairshare", "drf")):
+    orders = ("fcfs", "sjf", "saf", "hrrn", "fairshare", "drf")
+    for case, order in mixed(f"{backfill} {dispatch}", (gangs(), mixture(), crowd(3, 25)), orders):
         assert_same_schedule(stretchable(case, 1), f"{order}+{backfill}", dispatch)
 
 
@@ -43,7 +43,7 @@ def test_any_policy_among_outages(pair: tuple[Case, Conditions], data: st.DataOb
         assert_same_schedule(case, policy, dispatch, pair[1])
 
 
-@settings(often, max_examples=100)
+@tries(100)
 @given(reserved_cases(), st.data(), policies(), st.sampled_from(DISPATCHES))
 def test_any_policy_with_reservations_sleep_or_a_cap(
     pair: tuple[Case, Conditions], data: st.DataObject, policy: str, dispatch: str

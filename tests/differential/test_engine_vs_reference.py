@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agreement import assert_same_schedule
+from effort import mixed, tries
 from fixed_workloads import gangs, mixture
 from queuewise.cluster import load_cluster
 from queuewise.cluster.spec import Cluster, NodeGroup, build
@@ -20,7 +20,7 @@ from queuewise.workload.jobs import Workload
 from strategies import BACKFILLS, DISPATCHES, ORDERS, PLACEMENTS, Case, cases, policies
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@tries(400)
 @given(cases(), st.lists(policies(), min_size=3, max_size=3), st.sampled_from(DISPATCHES))
 def test_any_policy_on_any_workload(case: Case, names: list[str], dispatch: str) -> None:
     for policy in names:
@@ -33,7 +33,7 @@ def test_any_policy_on_any_workload(case: Case, names: list[str], dispatch: str)
 @pytest.mark.parametrize("placement", PLACEMENTS)
 @pytest.mark.parametrize("backfill", BACKFILLS)
 def test_every_combination_on_fixed_workloads(backfill: str, placement: str) -> None:
-    for case, order, dispatch in itertools.product((gangs(), mixture()), ORDERS, DISPATCHES):
+    for case, order, dispatch in mixed(f"{backfill} {placement}", (gangs(), mixture()), ORDERS, DISPATCHES):
         assert_same_schedule(case, f"{order}+{backfill}@{placement}", dispatch)
 
 

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agreement import assert_same_schedule
+from effort import tries
 from queuewise.cluster import load_cluster
 from queuewise.cluster.accounts import Account, Fairness, Weights
 from queuewise.cluster.conditions import Conditions
@@ -76,7 +77,7 @@ def fair_policies(draw: st.DrawFn) -> str:
     return name + "@" + draw(st.sampled_from(PLACEMENTS))
 
 
-@settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@tries(250)
 @given(fair_cases(), shares(), st.lists(fair_policies(), min_size=3, max_size=3), st.sampled_from(DISPATCHES))
 def test_any_fair_policy_on_any_workload(case: Case, fairness: Fairness, names: list[str], dispatch: str) -> None:
     for policy in names:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
-
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agreement import assert_same_schedule
+from effort import mixed, tries
 from fixed_workloads import crowd, gangs, mixture
 from queuewise.cluster.conditions import Conditions, Failures, Outage, Preemption
 from queuewise.cluster.spec import NodeGroup, build
@@ -45,20 +44,18 @@ def worlds(case: Case) -> list[Conditions]:
 @pytest.mark.parametrize("dispatch", DISPATCHES)
 @pytest.mark.parametrize("backfill", BACKFILLS)
 def test_every_order_on_fixed_workloads(backfill: str, dispatch: str) -> None:
-    for case in (gangs(), mixture(), crowd(3, 25)):
-        for order, conditions in itertools.product(ORDERS, worlds(case)):
-            assert_same_schedule(case, f"{order}+{backfill}", dispatch, conditions)
+    for case, order, world in mixed(f"{backfill} {dispatch}", (gangs(), mixture(), crowd(3, 25)), ORDERS, range(3)):
+        assert_same_schedule(case, f"{order}+{backfill}", dispatch, worlds(case)[world])
 
 
 @pytest.mark.parametrize("placement", PLACEMENTS)
 @pytest.mark.parametrize("policy", [*(f"fcfs+{backfill}" for backfill in BACKFILLS), "sjf+easy/3:saf", *PREEMPTIVE])
 def test_every_placement_on_fixed_workloads(policy: str, placement: str) -> None:
-    for case in (gangs(), mixture(), crowd(4, 25)):
-        for conditions in worlds(case):
-            assert_same_schedule(case, f"{policy}@{placement}", conditions=conditions)
+    for case, world in mixed(f"{policy} {placement}", (gangs(), mixture(), crowd(4, 25)), range(3)):
+        assert_same_schedule(case, f"{policy}@{placement}", conditions=worlds(case)[world])
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@tries(300)
 @given(troubled_cases(), st.lists(policies(), min_size=3, max_size=3), st.sampled_from(DISPATCHES))
 def test_any_policy_on_any_workload(pair: tuple[Case, Conditions], names: list[str], dispatch: str) -> None:
     case, conditions = pair
@@ -66,7 +63,7 @@ def test_any_policy_on_any_workload(pair: tuple[Case, Conditions], names: list[s
         assert_same_schedule(case, policy, dispatch, conditions)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@tries(60)
 @given(st.integers(0, 10_000), policies(), st.sampled_from(DISPATCHES), st.booleans())
 def test_any_policy_in_a_crowd(seed: int, policy: str, dispatch: str, requeue: bool) -> None:
     case = crowd(seed, 30)

@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import reference
+from effort import tries
 from queuewise.cluster.spec import UNLIMITED
 from queuewise.policies import simulate
 from queuewise.policies.records import Demand, Node
@@ -91,7 +92,7 @@ def reference_knows_them(mine: Path) -> Any:
         del KEYS[name]
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@tries(150)
 @given(cases(), st.sampled_from(NAMES), st.sampled_from(("fcfs", "sjf", "wfp3")), st.sampled_from(BACKFILLS), st.sampled_from(DISPATCHES))
 def test_any_workload(mine: Path, case: Case, name: str, order: str, backfill: str, dispatch: str) -> None:
     options: dict[str, Any] = {"dispatch": dispatch, "seed": case.seed, "kill_at_limit": case.kill_at_limit}

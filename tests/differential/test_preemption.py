@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
-
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agreement import PERFECT, assert_same_schedule
+from effort import mixed, tries
 from fixed_workloads import crowd, gangs, mixture
 from queuewise.cluster import load_cluster
 from queuewise.cluster.conditions import Conditions, Preemption
@@ -40,11 +39,11 @@ WORLDS = (PERFECT, COSTLY, KILLING, LOSING)
 @pytest.mark.parametrize("placement", PLACEMENTS)
 @pytest.mark.parametrize("policy", PREEMPTIVE)
 def test_every_combination_on_fixed_workloads(policy: str, placement: str) -> None:
-    for case, conditions in itertools.product((gangs(), mixture(), crowd(1), crowd(2)), WORLDS):
+    for case, conditions in mixed(f"{policy} {placement}", (gangs(), mixture(), crowd(1), crowd(2)), WORLDS):
         assert_same_schedule(case, f"{policy}@{placement}", conditions=conditions)
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@tries(300)
 @given(troubled_cases(), st.lists(preemptive_policies(), min_size=3, max_size=3))
 def test_any_policy_on_any_workload(pair: tuple[Case, Conditions], policies: list[str]) -> None:
     case, conditions = pair
@@ -52,7 +51,7 @@ def test_any_policy_on_any_workload(pair: tuple[Case, Conditions], policies: lis
         assert_same_schedule(case, policy, conditions=conditions)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@tries(60)
 @given(st.integers(0, 10_000), preemptive_policies(), stopping_costs())
 def test_any_policy_in_a_crowd(seed: int, policy: str, costs: Preemption) -> None:
     assert_same_schedule(crowd(seed), policy, conditions=Conditions(preemption=costs))

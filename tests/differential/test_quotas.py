@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from agreement import assert_same_schedule
+from effort import tries
 from queuewise.cluster.conditions import Conditions
 from queuewise.cluster.spec import VirtualCluster
 from queuewise.workload.jobs import UNKNOWN
@@ -41,7 +42,7 @@ fair = st.sampled_from(("drf+easy", "fairshare", "drf+greedy"))
 slow = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
 
 
-@settings(max_examples=250, deadline=None, suppress_health_check=slow)
+@settings(tries(250), suppress_health_check=slow)
 @given(shared_cases(), st.lists(st.one_of(full_depth, fair), min_size=3, max_size=3), st.sampled_from(DISPATCHES))
 def test_any_policy_under_quotas(case: Case, policies: list[str], dispatch: str) -> None:
     for policy in policies:

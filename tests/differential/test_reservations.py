@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
-
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agreement import assert_possible, assert_same_schedule, replay, stays
+from effort import mixed, tries
 from fixed_workloads import crowd, gangs, mixture
 from queuewise.cluster.conditions import Conditions, Power
 from queuewise.cluster.reservations import Reservation
@@ -17,7 +16,7 @@ from queuewise.workload.jobs import ANY_PARTITION
 from reference.check import reservation_violations
 from strategies import ACCOUNTS, BACKFILLS, DISPATCHES, PLACEMENTS, USERS, Case, caps, policies, powers, reserved_cases
 
-often = settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+often = tries(200)
 
 
 def owned(case: Case, seed: int) -> Case:
@@ -40,19 +39,17 @@ def worlds(case: Case) -> list[Conditions]:
 @pytest.mark.parametrize("dispatch", DISPATCHES)
 @pytest.mark.parametrize("backfill", BACKFILLS)
 def test_orders_on_fixed_workloads(backfill: str, dispatch: str) -> None:
-    for case in (gangs(), mixture(), crowd(3, 25)):
-        case = owned(case, 1)
-        for order, conditions in itertools.product(("fcfs", "sjf", "saf", "hrrn"), worlds(case)):
-            assert_same_schedule(case, f"{order}+{backfill}", dispatch, conditions)
+    cases = [owned(case, 1) for case in (gangs(), mixture(), crowd(3, 25))]
+    for case, order, world in mixed(f"{backfill} {dispatch}", cases, ("fcfs", "sjf", "saf", "hrrn"), range(2)):
+        assert_same_schedule(case, f"{order}+{backfill}", dispatch, worlds(case)[world])
 
 
 @pytest.mark.parametrize("placement", PLACEMENTS)
 @pytest.mark.parametrize("policy", [*(f"fcfs+{backfill}" for backfill in BACKFILLS), "sjf+easy/3:saf"])
 def test_placements_on_fixed_workloads(policy: str, placement: str) -> None:
-    for case in (gangs(), mixture(), crowd(4, 25)):
-        case = owned(case, 2)
-        for conditions in worlds(case):
-            assert_same_schedule(case, f"{policy}@{placement}", conditions=conditions)
+    cases = [owned(case, 2) for case in (gangs(), mixture(), crowd(4, 25))]
+    for case, world in mixed(f"{policy} {placement}", cases, range(2)):
+        assert_same_schedule(case, f"{policy}@{placement}", conditions=worlds(case)[world])
 
 
 @often
@@ -63,7 +60,7 @@ def test_any_policy_among_outages(pair: tuple[Case, Conditions], names: list[str
         assert_same_schedule(case, policy, dispatch, conditions)
 
 
-@settings(often, max_examples=100)
+@tries(100)
 @given(reserved_cases(), st.data(), policies(), st.sampled_from(DISPATCHES))
 def test_any_policy_with_sleep_or_a_cap(pair: tuple[Case, Conditions], data: st.DataObject, policy: str, dispatch: str) -> None:
     case, conditions = pair
@@ -80,7 +77,7 @@ def test_what_is_reserved_is_kept_and_nothing_is_lost(pair: tuple[Case, Conditio
     assert_possible(case, found, policy, conditions)
 
 
-@settings(often, max_examples=100)
+@tries(100)
 @given(reserved_cases(), policies(), st.sampled_from(DISPATCHES))
 def test_members_of_all_know_of_none(pair: tuple[Case, Conditions], policy: str, dispatch: str) -> None:
     """Where everybody is a member the schedule is that without reservations, but for the decisions at their ends."""

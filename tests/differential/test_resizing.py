@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import Literal
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agreement import assert_possible, assert_same_schedule, replay, stays
+from effort import mixed, tries
 from fixed_workloads import crowd, gangs, mixture, stretchable
 from queuewise.cluster.conditions import Conditions, Preemption
 from queuewise.cluster.spec import NodeGroup, build
@@ -19,7 +19,7 @@ from queuewise.workload.jobs import Workload
 from queuewise.workload.scaling import speed
 from strategies import BACKFILLS, DISPATCHES, PLACEMENTS, SCALINGS, Case, elastic, policies, powers, reserved_cases
 
-often = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+often = tries(150)
 COSTS = Preemption(mode="kill", restart_s=0.5, checkpoint_s=0.25, transfer_s=0.75, quantum_s=1.0)
 MODES: tuple[Literal["shrink", "grow", "both"], ...] = ("shrink", "grow", "both")
 modes = st.sampled_from(MODES)
@@ -28,10 +28,9 @@ modes = st.sampled_from(MODES)
 @pytest.mark.parametrize("dispatch", DISPATCHES)
 @pytest.mark.parametrize("backfill", BACKFILLS)
 def test_orders_on_fixed_workloads(backfill: str, dispatch: str) -> None:
-    cases = (gangs(), mixture(), crowd(3, 20))
-    for case, order, mode in itertools.product(cases, ("fcfs", "sjf", "hrrn", "drf"), MODES):
-        for costs in (Preemption(), COSTS):
-            assert_same_schedule(stretchable(case, 1), f"{order}+{backfill}", dispatch, Conditions(resize=mode, preemption=costs))
+    axes = (gangs(), mixture(), crowd(3, 20)), ("fcfs", "sjf", "hrrn", "drf"), MODES, (Preemption(), COSTS)
+    for case, order, mode, costs in mixed(f"{backfill} {dispatch}", *axes):
+        assert_same_schedule(stretchable(case, 1), f"{order}+{backfill}", dispatch, Conditions(resize=mode, preemption=costs))
 
 
 @pytest.mark.parametrize("placement", PLACEMENTS)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
-
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import reference
 from agreement import assert_same_schedule
+from effort import mixed, tries
 from fixed_workloads import crowd, gangs, mixture
 from queuewise.cluster.conditions import Conditions, Power, Preemption
 from queuewise.evaluation.sleeping import node_sleeps
@@ -23,18 +22,19 @@ COSTS = Preemption(restart_s=0.5, transfer_s=0.3, quantum_s=1.0)
 @pytest.mark.parametrize("dispatch", DISPATCHES)
 @pytest.mark.parametrize("backfill", BACKFILLS)
 def test_orders_on_fixed_workloads(backfill: str, dispatch: str) -> None:
-    for case, order, power in itertools.product((gangs(), mixture(), crowd(3, 25)), ("fcfs", "sjf", "hrrn", "power"), SLEEPY):
+    axes = (gangs(), mixture(), crowd(3, 25)), ("fcfs", "sjf", "hrrn", "power"), SLEEPY
+    for case, order, power in mixed(f"{backfill} {dispatch}", *axes):
         assert_same_schedule(case, f"{order}+{backfill}", dispatch, Conditions(power=power))
 
 
 @pytest.mark.parametrize("placement", PLACEMENTS)
 @pytest.mark.parametrize("policy", [*(f"fcfs+{backfill}" for backfill in BACKFILLS), "sjf+easy/3:saf", *PREEMPTIVE])
 def test_placements_on_fixed_workloads(policy: str, placement: str) -> None:
-    for case, power in itertools.product((gangs(), mixture(), crowd(4, 25)), SLEEPY):
+    for case, power in mixed(f"{policy} {placement}", (gangs(), mixture(), crowd(4, 25)), SLEEPY):
         assert_same_schedule(case, f"{policy}@{placement}", conditions=Conditions(power=power, preemption=COSTS))
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@tries(200)
 @given(troubled_cases(), powers(), policies(), preemptive_policies(), st.sampled_from(DISPATCHES))
 def test_any_policy_among_outages(pair: tuple[Case, Conditions], power: Power, policy: str, preemptive: str, dispatch: str) -> None:
     case, conditions = pair[0], pair[1].model_copy(update={"power": power})
@@ -42,7 +42,7 @@ def test_any_policy_among_outages(pair: tuple[Case, Conditions], power: Power, p
     assert_same_schedule(case, preemptive, conditions=conditions)
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@tries(150)
 @given(troubled_cases(), powers(), st.one_of(policies(), preemptive_policies()))
 def test_sleeps_are_told_from_the_schedule(pair: tuple[Case, Conditions], power: Power, policy: str) -> None:
     case, conditions = pair[0], pair[1].model_copy(update={"power": power})

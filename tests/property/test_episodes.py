@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from agreement import stays
+from effort import tries
 from players import blocking, committing, greedy, play_episode, random_legal
 from queuewise.cluster.conditions import Conditions, Preemption
 from queuewise.cluster.spec import Cluster, NodeGroup, build
@@ -22,7 +23,7 @@ from reference.check import violations
 from stand_in import busy_days, small_cluster
 from strategies import Case, cases, stopping_costs
 
-quick = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+quick = tries(100)
 FIXED_ORDERS = ("fcfs", "lcfs", "sjf", "ljf", "smallest", "largest", "saf", "priority", "edf")
 LOOKAHEADS = ("off", "per_gpu", "sorted", "cdf")
 

@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import reference
 from agreement import PERFECT, stays
+from effort import tries
 from fixed_workloads import crowd
 from queuewise.cluster.conditions import Conditions, Outage, Power, Preemption
 from queuewise.cluster.spec import Cluster, NodeGroup, build
@@ -25,7 +26,7 @@ from queuewise.workload.jobs import Workload
 from reference.check import Stay, violations
 from strategies import DISPATCHES, Case, caps, cases, policies, powers, preemptive_policies, stopping_costs, troubled_cases
 
-quick = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+quick = tries(100)
 MONOTONE = ("first", "pack", "spread", "random", "fastest", "cheapest", "fgd")  # what fits still fits where more is free
 
 
@@ -48,14 +49,14 @@ def assert_equal_runs(a: Schedule, b: Schedule) -> None:
 # --- nothing is impossible, nothing is lost
 
 
-@settings(quick, max_examples=300)
+@tries(300)
 @given(troubled_cases(), preemptive_policies())
 def test_preemptive_policies_lose_nothing(pair: tuple[Case, Conditions], policy: str) -> None:
     case, conditions = pair
     assert problems(case, policy, conditions, replay(case, policy, conditions)) == []
 
 
-@settings(quick, max_examples=200)
+@tries(200)
 @given(troubled_cases(), policies(), st.sampled_from(DISPATCHES))
 def test_outages_lose_nothing(pair: tuple[Case, Conditions], policy: str, dispatch: str) -> None:
     case, conditions = pair
@@ -86,7 +87,7 @@ def test_free_preemption_conserves_work(seed: int, policy: str) -> None:
 # --- nodes that sleep
 
 
-@settings(quick, max_examples=200)
+@tries(200)
 @given(troubled_cases(), powers(), st.one_of(policies(), preemptive_policies()))
 def test_sleeping_nodes_lose_nothing(pair: tuple[Case, Conditions], power: Power, policy: str) -> None:
     case, conditions = pair[0], pair[1].model_copy(update={"power": power})
@@ -123,7 +124,7 @@ def test_energy_is_the_draw_over_time(case: Case, power: Power, policy: str) -> 
 # --- the power cap
 
 
-@settings(quick, max_examples=250)
+@tries(250)
 @given(troubled_cases(), st.data(), policies(), st.sampled_from(DISPATCHES))
 def test_the_draw_never_exceeds_the_cap(pair: tuple[Case, Conditions], data: st.DataObject, policy: str, dispatch: str) -> None:
     case, conditions = pair
@@ -204,7 +205,7 @@ def least_total_completion(release: tuple[int, ...], work: tuple[int, ...]) -> i
     return best(0, work)
 
 
-@settings(quick, max_examples=40)
+@tries(40)
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(1, 3)), min_size=1, max_size=7))
 def test_srtf_is_optimal_on_one_server(rows: list[tuple[int, int]]) -> None:
     release, work = (tuple(column) for column in zip(*sorted(rows), strict=True))

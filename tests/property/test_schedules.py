@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agreement import stays
+from effort import tries
 from queuewise.cluster.spec import NodeGroup, build
 from queuewise.policies import simulate
 from queuewise.sim.schedule import Schedule
@@ -19,7 +20,7 @@ from queuewise.workload.jobs import ANY_PARTITION, Workload
 from reference.check import violations
 from strategies import DISPATCHES, ORDERS, Case, cases, policies
 
-quick = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+quick = tries(100)
 dispatches = st.sampled_from(DISPATCHES)
 
 
@@ -34,7 +35,7 @@ def assert_equal_schedules(a: Schedule, b: Schedule) -> None:
         np.testing.assert_array_equal(getattr(a, column), getattr(b, column), err_msg=column)
 
 
-@settings(quick, max_examples=300)
+@tries(300)
 @given(cases(), policies(), dispatches)
 def test_nothing_impossible_happens_and_nothing_is_lost(case: Case, policy: str, dispatch: str) -> None:
     s = replay(case, policy, dispatch)

@@ -1,0 +1,36 @@
+"""How much is tried: enough to notice a mistake in every run, all of it with `--slow`."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Sequence
+from typing import Any
+
+from hypothesis import HealthCheck, settings
+
+thorough = False  # with --slow; told by conftest.py before any test is imported
+
+
+def tries(number: int) -> settings:
+    """Of a property of whole simulations: so many examples with `--slow`, a quarter of them otherwise, 25 at the least."""
+    most = number if thorough else max(25, number // 4)
+    return settings(max_examples=most, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+
+
+def mixed(key: str, *axes: Sequence[Any], rounds: int = 1) -> list[tuple[Any, ...]]:
+    """All combinations with `--slow`. Otherwise as many as the longest axis has values, each value of each axis among them.
+
+    Tests with different keys mix differently, so that together they meet most pairs.
+    """
+    every = list(itertools.product(*axes))
+    number = rounds * max(len(axis) for axis in axes)
+    if thorough or number >= len(every):
+        return every
+    shuffler = random.Random(key)
+    columns = []
+    for axis in axes:
+        values = list(itertools.islice(itertools.cycle(axis), number))
+        shuffler.shuffle(values)
+        columns.append(values)
+    return list(zip(*columns, strict=True))
