@@ -18,13 +18,13 @@ def tries(number: int) -> settings:
     return settings(max_examples=most, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 
 
-def mixed(key: str, *axes: Sequence[Any], rounds: int = 1) -> list[tuple[Any, ...]]:
+def mixed(key: str, *axes: Sequence[Any]) -> list[tuple[Any, ...]]:
     """All combinations with `--slow`. Otherwise as many as the longest axis has values, each value of each axis among them.
 
     Tests with different keys mix differently, so that together they meet most pairs.
     """
     every = list(itertools.product(*axes))
-    number = rounds * max(len(axis) for axis in axes)
+    number = max(len(axis) for axis in axes)
     if thorough or number >= len(every):
         return every
     shuffler = random.Random(key)
