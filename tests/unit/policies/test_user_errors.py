@@ -16,7 +16,6 @@ from queuewise.workload.jobs import Workload
 SOURCE = """import math
 STATE_SIZE = 2
 TIME_LIMIT_S = 0.5
-FOR_EVER = 300_000_000  # some seconds: a thread that is given up goes on to its end, beside the tests that follow
 
 def misspelt(job):
     return job.estimat
@@ -78,14 +77,16 @@ def forgets_its_bounds(job, state):
     return 0.0
 
 def for_ever(job, now):
-    for _ in range(FOR_EVER if now > 3 else 0):
-        now = math.sin(now)
-    return now
+    return some_seconds(now) if now > 3 else now
 
 def for_ever_at_once(job):
-    x = job.estimate
-    for _ in range(FOR_EVER):
-        x = math.sin(x)
+    return some_seconds(job.estimate)
+
+def some_seconds(x):
+    for _ in range(300_000_000):
+        x = math.sin(x) + 1.0
+    if x > 0:
+        raise RuntimeError  # ends the thread that was given up: it would do the same for the next job, beside all tests that follow
     return x
 
 def bad_node(node, job):
@@ -100,10 +101,7 @@ def node_that_raises(node, job):
     return 0.0
 
 def node_for_ever(job):
-    x = job.gpus
-    for _ in range(FOR_EVER):
-        x = math.sin(x)
-    return x
+    return some_seconds(job.gpus)
 
 number = 3
 """
