@@ -86,7 +86,7 @@ def test_any_fair_policy_on_any_workload(case: Case, fairness: Fairness, names: 
 
 @pytest.mark.parametrize("backfill", ["none", "greedy", "easy"])
 def test_a_log_with_users_and_groups(traces: Path, backfill: str) -> None:
-    workload = load_workload(traces / "swf" / "HPC2N-2002-2.2-cln.swf.gz").workload.take(slice(0, 1500))
+    workload = load_workload(traces / "swf" / "HPC2N-2002-2.2-cln.swf.gz").workload.take(slice(0, 800))
     assert len(np.unique(workload.user)) >= 10
     case = Case(workload, load_cluster("flat:120"), np.where(np.isnan(workload.requested), workload.runtime, workload.requested), 3, False)
     for order, dispatch in itertools.product(FAIR_ORDERS, DISPATCHES):
