@@ -18,6 +18,7 @@ from queuewise.envs.table import (
     WINDOW,
     Frame,
     Task,
+    as_frame,
 )
 from queuewise.sim.compilation import entry, inline, kernel
 
@@ -67,43 +68,50 @@ def first_refused(f: Frame, num_envs: int) -> int:
     return -1
 
 
+@kernel
+def draw_legal(f: Frame, e: int) -> None:
+    """A uniformly random legal action for env e (joint: a job, then one of its hosts)."""
+    actions, hosts, row = f.space[ACTIONS], f.space[HOSTS], e * f.space[MASK_WIDTH]
+    action = _draw(f, e, row, actions)
+    f.drawn[2 * e] = action
+    f.drawn[2 * e + 1] = 0
+    if f.space[PAIRS] and action != actions - 1:
+        f.drawn[2 * e + 1] = _draw(f, e, row + actions + action * hosts, hosts)
+
+
 @entry
-def draw_legal(mask, num_actions, hosts, joint, state, actions) -> None:  # type: ignore[no-untyped-def]
-    """A uniformly random legal action for every env (joint: a job, then one of its hosts). `state` [E] uint64 is stepped."""
-    for e in range(len(actions)):
-        row = mask[e]
-        actions[e, 0] = _draw(row, 0, num_actions, state, e)
-        actions[e, 1] = 0
-        if joint and actions[e, 0] != num_actions - 1:
-            actions[e, 1] = _draw(row, num_actions + actions[e, 0] * hosts, hosts, state, e)
+def draw_for_all(frame, num_envs) -> None:  # type: ignore[no-untyped-def]
+    f = as_frame(frame)
+    for e in range(num_envs):
+        draw_legal(f, e)
 
 
 @inline
-def _count(row, first, last) -> int:  # type: ignore[no-untyped-def]
+def _count(f: Frame, first: int, last: int) -> int:
     number = 0
     for a in range(first, last):
-        number += row[a]
+        number += f.mask[a]
     return number
 
 
 @inline
-def _draw(row, first, length, state, e) -> int:  # type: ignore[no-untyped-def]
+def _draw(f: Frame, e: int, first: int, length: int) -> int:
     """The position of a legal one among `length` actions; blocks that do not hold it are passed over."""
-    x = state[e]
+    x = np.uint64(f.generator[e])
     x ^= x << np.uint64(13)
     x ^= x >> np.uint64(7)
     x ^= x << np.uint64(17)
-    state[e] = x
-    left = np.int64((x >> np.uint64(32)) * np.uint64(_count(row, first, first + length)) >> np.uint64(32))
+    f.generator[e] = np.int64(x)
+    left = np.int64((x >> np.uint64(32)) * np.uint64(_count(f, first, first + length)) >> np.uint64(32))
     last = first + length
     a = first
     while a + BLOCK <= last:
-        number = _count(row, a, a + BLOCK)
+        number = _count(f, a, a + BLOCK)
         if number > left:
             break
         left -= number
         a += BLOCK
-    while a < last and left >= row[a]:
-        left -= row[a]
+    while a < last and left >= f.mask[a]:
+        left -= f.mask[a]
         a += 1
     return a - first

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from queuewise.cluster.spec import Cluster
 from queuewise.envs import table
-from queuewise.envs.actions import draw_legal
+from queuewise.envs.actions import draw_for_all
 from queuewise.envs.crew import REFUSED, Crew
 from queuewise.envs.episodes import Episode, num_actions
 from queuewise.envs.features import NUM_RUNNING, Layout
@@ -172,10 +172,13 @@ class Batch:
         self._publish: Any = None if layout.view == "tokens" else publish
         self._threads = 1 if JIT_DISABLED else max(1, min(threads or os.cpu_count() or 1, size))
         self._crew: Crew | None = None
+        drawn = self._frame.drawn.reshape(size, 2)
+        self._random = drawn if self.joint else drawn[:, 0]
+        self._asked, self._drawn = False, False  # for random actions since the last step; whether those of the present state are there
 
     def _make_frame(self) -> Frame:
         lists: Any = [None] * (self.size * table.LISTS) if JIT_DISABLED else np.zeros(self.size * table.LISTS, np.int64)
-        space = [self.num_actions, self.layout.hosts, self.mask.shape[1], int(self.joint), int(self.settings.illegal == "wait")]
+        space = [self.num_actions, self.layout.hosts, self.mask.shape[1], int(self.joint), int(self.settings.illegal == "wait"), 0]
         return Frame(
             lists=lists,
             home=np.zeros(self.size, np.int64),
@@ -183,6 +186,8 @@ class Batch:
             length=np.array([self.layout.size]),
             space=np.array(space),
             mask=self._bytes.reshape(-1),
+            drawn=np.zeros(2 * self.size, np.int64),
+            generator=np.zeros(self.size, np.int64),
             actions=self._actions.reshape(-1),
             rewards=self.rewards,
             outcome=self.outcome,
@@ -204,7 +209,9 @@ class Batch:
             figures[chosen] = 0
         self._frame.next.reshape(self.size, -1)[chosen] = 0
         self._aim(self.observations if out is None else out)
+        self._frame.space[table.DRAWS] = self._drawn
         self._play(np.array(chosen, np.int64), True, True)
+        self._frame.space[table.DRAWS] = 0
 
     def prepare(self, e: int, template: Template) -> bool:
         """Let env e go on with this episode in the step that ends its present one.
@@ -266,6 +273,10 @@ class Batch:
         if ended <= REFUSED:
             self._shown_at = None  # nothing was shown there
             raise self._refusal(REFUSED - ended)
+        self._drawn = self._asked
+        if self._asked:
+            self._asked = False
+            self._frame.space[table.DRAWS] = 0
         return ended
 
     def _play(self, envs: I64, begins: bool, fresh: bool) -> int:
@@ -307,10 +318,20 @@ class Batch:
             hint='choose where info["action_mask"] is true, or make the env with illegal="wait"',
         )
 
-    def draw_legal(self, state: NDArray[np.uint64]) -> I64:
-        """Random legal actions [E] or [E, 2], drawn by compiled code; `state` [E] holds the generators, all above zero."""
-        draw_legal(self._bytes, self.num_actions, self.layout.hosts, self.joint, state, self._actions)
-        return self._actions if self.joint else self._actions[:, 0]
+    def draw_legal(self, seed: int | None = None) -> I64:
+        """Random legal actions [E] or [E, 2], drawn by compiled code; a seed starts the generators anew.
+
+        Who asks once will ask again, so the next step ends with drawing, on its threads.
+        """
+        frame = self._frame
+        if seed is not None or not frame.generator[0]:
+            frame.generator[:] = np.random.default_rng(seed).integers(1, 2**63, self.size)
+            self._drawn = False
+        if not self._drawn:
+            draw_for_all(self._call, self.size)
+        self._drawn, self._asked = False, True
+        frame.space[table.DRAWS] = 1
+        return self._random
 
     def episode(self, e: int) -> Episode:
         return self._template(e).episode

@@ -9,7 +9,7 @@ import numpy as np
 
 from queuewise.envs import rewards
 from queuewise.envs.accounts import leave_running, note_arrival, note_end, note_start, open_books, pass_time
-from queuewise.envs.actions import is_legal, legal_instead
+from queuewise.envs.actions import draw_legal, is_legal, legal_instead
 from queuewise.envs.closing import close_books
 from queuewise.envs.masks import mark_legal
 from queuewise.envs.stopping import observe_running, something_may_stop, stop_or_move
@@ -21,6 +21,7 @@ from queuewise.envs.table import (
     CAPACITY,
     COMMIT,
     DISPATCH,
+    DRAWS,
     ELAPSED,
     ENDED,
     FITTING,
@@ -411,6 +412,8 @@ def play(frame, envs, begins, fresh, num_envs) -> int:  # type: ignore[no-untype
             note_window(w, m, s, k, p)
         mark_legal(w, m, s, k, p, o.mask)
         goes_on = outcome != RUNS_ON and f.next[e * NEXT_SIZE + NEXT_BLOCK] != 0
+        if f.space[DRAWS] and (anew or outcome == RUNS_ON):
+            draw_legal(f, e)
         if goes_on:
             _go_on(f, o, e)
         else:

@@ -135,6 +135,8 @@ class Frame(NamedTuple):
     space: I64  # [SPACE_SIZE] of actions
     actions: I64  # [E*2] the action, and the host of a joint one
     mask: I8  # [E*MASK_WIDTH] all rows of Output.mask
+    drawn: I64  # [E*2] random legal actions
+    generator: I64  # [E] state of each env's generator, not zero
     rewards: F64  # [E]
     outcome: I64  # [E] RUNS_ON, TERMINATED or TRUNCATED
     terminated: I8  # [E]
@@ -144,8 +146,9 @@ class Frame(NamedTuple):
     next: I64  # [E*NEXT_SIZE] what the env goes on with when its episode ends
 
 
-# Frame.space: numbers of actions and hosts, length of a mask, whether a joint action names both, and whether illegal ones count as waits
-ACTIONS, HOSTS, MASK_WIDTH, PAIRS, LENIENT, SPACE_SIZE = range(6)
+# Frame.space: numbers of actions and hosts, length of a mask, whether a joint action names both, whether illegal ones count as waits,
+# and whether each step shall end with drawing a random action for the next
+ACTIONS, HOSTS, MASK_WIDTH, PAIRS, LENIENT, DRAWS, SPACE_SIZE = range(7)
 LISTS = 7
 WORLD_LIST, TASK_LIST = 0, 4  # the lists of an env that are its template's
 # Frame.next: address of the template's block (0: the env stops there) and its length, and of the template's World and Task

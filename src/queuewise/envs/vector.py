@@ -63,7 +63,6 @@ class QueuewiseVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
         self._generators = [np.random.default_rng() for _ in range(num_envs)]
-        self._draws = np.zeros(num_envs, np.uint64)
         self._next: list[Template | None] = [None] * num_envs  # windows already drawn
 
     def reset(self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
@@ -151,10 +150,8 @@ class QueuewiseVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
         return self.batch.mask[:, : self.batch.num_actions].copy()
 
     def legal_actions(self, seed: int | None = None) -> NDArray[np.int64]:
-        """Random legal actions, drawn by compiled code; valid until the next call. `seed` starts the generators anew."""
-        if seed is not None or not self._draws[0]:
-            self._draws[:] = np.random.default_rng(seed).integers(1, 2**63, self.num_envs, dtype=np.uint64)
-        return self.batch.draw_legal(self._draws)
+        """Random legal actions, drawn by compiled code; valid until the next step or call. `seed` starts the generators anew."""
+        return self.batch.draw_legal(seed)
 
     def close_extras(self, **kwargs: Any) -> None:
         self.batch.close()
