@@ -262,6 +262,11 @@ class Batch:
 
         `actions` is [E], or [E, 2] for the joint problem; observations go to `out` if given.
         """
+        actions = np.asarray(actions)
+        if actions.shape != self._random.shape or actions.dtype.kind not in "iu":
+            raise InputError(
+                f"actions are {actions.dtype} {actions.shape}", hint=f"give whole numbers {self._random.shape}: one row for each env"
+            )
         if self.joint:
             self._actions[:] = actions
         else:

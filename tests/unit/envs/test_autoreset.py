@@ -9,6 +9,7 @@ import pytest
 
 from queuewise.envs import QueuewiseVectorEnv
 from queuewise.envs.table import STEPS
+from queuewise.errors import InputError
 from queuewise.sim.compilation import JIT_DISABLED
 from queuewise.sim.state import NOW
 
@@ -69,3 +70,32 @@ def test_an_env_knows_which_episode_it_is_in() -> None:
     assert envs.batch.schedule(e).workload is envs.batch.episode(e).workload
     np.testing.assert_array_equal(envs.batch.episode(e).workload.submit[0], envs.batch.state(e).clock[NOW])
     assert envs.batch.episode(1 - e) is before[1 - e] or ended.all()
+
+
+@pytest.mark.parametrize("actions", [np.zeros(3, np.int64), np.zeros((2, 2), np.int64), np.zeros(2), [0, 0.5]])
+def test_actions_of_another_shape_or_sort_are_refused(actions: Any) -> None:
+    envs = QueuewiseVectorEnv(2, **SMALL)
+    envs.reset(seed=0)
+    with pytest.raises(InputError, match=r"actions are .*"):
+        envs.step(actions)
+
+
+def test_a_buffer_of_a_refused_step_is_filled_by_the_next() -> None:
+    envs, twin = QueuewiseVectorEnv(2, **SMALL), QueuewiseVectorEnv(2, **SMALL)
+    envs.reset(seed=0)
+    twin.reset(seed=0)
+    out = np.zeros_like(envs.batch.observations)
+    with pytest.raises(InputError, match="outside the action space"):
+        envs.step(np.full(2, 99), out)
+    actions = envs.legal_actions(seed=1).copy()
+    np.testing.assert_array_equal(envs.step(actions, out)[0], twin.step(actions)[0])
+
+
+def test_random_actions_may_be_asked_for_at_any_time() -> None:
+    envs = QueuewiseVectorEnv(4, **SMALL)
+    _, info = envs.reset(seed=0)
+    for asked in (1, 2, 0, 1, 3, 0, 0, 2) * 5:
+        for _ in range(asked):
+            actions = envs.legal_actions()
+            assert info["action_mask"][np.arange(4), actions].all()
+        info = envs.step(envs.batch.mask.argmax(1))[4]
