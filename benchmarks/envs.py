@@ -1,6 +1,6 @@
 """Steps a second of the vector env, written to benchmarks/results/environments.json.
 
-    python benchmarks/envs.py                             all cases, about a minute
+    python benchmarks/envs.py                             all cases, about three minutes
     python benchmarks/envs.py --seconds 1 --results /tmp  quicker, to try it out
 
 A random legal policy plays windows of 256 jobs of the model `bench` on nodes of 8 GPUs: the job problem, a window of 64, the default
@@ -63,8 +63,8 @@ def main() -> None:
     parser.add_argument(
         "--envs", type=int, default=128, help="%(default)s; their memory fits the caches of two cores, that of 256 does not"
     )
-    parser.add_argument("--seconds", type=float, default=5.0, help="of each case, %(default)s")
-    parser.add_argument("--rounds", type=int, default=25, help="that these seconds are divided into, %(default)s")
+    parser.add_argument("--seconds", type=float, default=20.0, help="of each case, %(default)s")
+    parser.add_argument("--rounds", type=int, default=100, help="that these seconds are divided into, %(default)s")
     parser.add_argument("--results", type=Path, default=RESULTS, help="folder for the JSON file")
     options = parser.parse_args()
     machine = bench.describe_machine()

@@ -1,6 +1,6 @@
 """Speed of PPO end to end, written to benchmarks/results/ppo.json: play and 4 epochs of learning, 64-job window, 16 nodes × 8 GPUs.
 
-    python benchmarks/ppo.py                                       all networks, about three minutes
+    python benchmarks/ppo.py                                       all networks, about eight minutes
     python benchmarks/ppo.py --nets mlp-64 --results /tmp          one of them, and the page stays as it is
 
 Beside it sb3-contrib's MaskablePPO on the same batch of environments, with the same width, epochs and minibatch. The best of several
@@ -123,7 +123,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--nets", nargs="+", choices=list(CASES), default=list(CASES))
     parser.add_argument("--envs", type=int, default=256)
-    parser.add_argument("--iterations", type=int, default=5)
+    parser.add_argument("--iterations", type=int, default=15)
     parser.add_argument("--without-others", action="store_true", help="measure our own only")
     parser.add_argument("--results", type=Path, default=RESULTS, help="folder for the JSON file")
     options = parser.parse_args(arguments)
