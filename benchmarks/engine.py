@@ -50,6 +50,7 @@ TIMED_ORDER = "wfp3"  # its scores change with time, so every decision looks at 
 GPU_LOGS = {"venus": "helios/venus_gpu_jobs_2020-03-18_to_07-31.csv.gz", "philly": "philly/philly_jobs_2017-09_to_10.csv.gz"}  # by cluster
 LOG_LOAD = 0.9  # the clusters had room to spare: the same jobs are submitted faster
 SNAPSHOTS = 500
+PREEMPTION_REPEATS = 6  # these take seconds each, in which a shared machine is seldom quiet from end to end
 SHORT_REPEATS = 10  # replays of milliseconds are noisy and cheap to repeat
 
 Figures = dict[str, Any]
@@ -178,7 +179,7 @@ def preemption(jobs: int) -> Figures:
     cluster = load_cluster(CLUSTER)
     workload = generate("bench", jobs, gpus=NODES * bench.NODE_GPUS, load=bench.LOAD)
     rows = [
-        bench.replay(workload, cluster, policy, bench.FULL_REPEATS, "oracle") for policy in ("fcfs", "sjf+greedy", *PREEMPTIVE, "defrag")
+        bench.replay(workload, cluster, policy, PREEMPTION_REPEATS, "oracle") for policy in ("fcfs", "sjf+greedy", *PREEMPTIVE, "defrag")
     ]
     folder = Path(os.environ.get("QUEUEWISE_TRACES") or REPOSITORY.parent / "shared" / "traces")
     logs = []
