@@ -60,9 +60,7 @@ def _rate(envs: QueuewiseVectorEnv, seconds: float) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "--envs", type=int, default=128, help="%(default)s; their memory fits the caches of two cores, that of 256 does not"
-    )
+    parser.add_argument("--envs", type=int, default=128, help="%(default)s")
     parser.add_argument("--seconds", type=float, default=20.0, help="of each case, %(default)s")
     parser.add_argument("--rounds", type=int, default=100, help="that these seconds are divided into, %(default)s")
     parser.add_argument("--results", type=Path, default=RESULTS, help="folder for the JSON file")

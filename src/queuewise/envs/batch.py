@@ -213,16 +213,14 @@ class Batch:
         self._play(np.array(chosen, np.int64), True, True)
         self._frame.space[table.DRAWS] = 0
 
-    def prepare(self, e: int, template: Template) -> bool:
-        """Let env e go on with this episode in the step that ends its present one.
+    def prepare(self, e: int, template: Template) -> None:
+        """Let env e go on with this episode in the step that ends its present one, if it can: afterwards `went_on` says whether it did.
 
-        False if that cannot be: whoever wants more of an ended episode than `tally` and `finals`, or has larger ones, has to `begin`.
+        Of an episode that has ended so, `tally` and `finals` are left. A published view and a larger block need a `begin`.
         """
-        if JIT_DISABLED or self._publish is not None or len(template.block.bytes) > len(self._memory[e]):
-            return False
-        self._following[e] = template
-        self._frame.next[e * table.NEXT_SIZE : (e + 1) * table.NEXT_SIZE] = template.following
-        return True
+        if not JIT_DISABLED and self._publish is None and len(template.block.bytes) <= len(self._memory[e]):
+            self._following[e] = template
+            self._frame.next[e * table.NEXT_SIZE : (e + 1) * table.NEXT_SIZE] = template.following
 
     def went_on(self, e: int) -> bool:
         """Whether env e, whose episode ended in the last step, is in the one that was prepared."""
