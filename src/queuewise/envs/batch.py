@@ -173,8 +173,9 @@ class Batch:
         self._threads = 1 if JIT_DISABLED else max(1, min(threads or os.cpu_count() or 1, size))
         self._crew: Crew | None = None
         drawn = self._frame.drawn.reshape(size, 2)
-        self._random = drawn if self.joint else drawn[:, 0]
+        self._random, self._chosen = (drawn, self._actions) if self.joint else (drawn[:, 0], self._actions[:, 0])
         self._asked, self._drawn = False, False  # for random actions since the last step; whether those of the present state are there
+        self._draws, self._seeded = False, False  # whether steps end with drawing, and the generators have begun
 
     def _make_frame(self) -> Frame:
         lists: Any = [None] * (self.size * table.LISTS) if JIT_DISABLED else np.zeros(self.size * table.LISTS, np.int64)
@@ -209,9 +210,8 @@ class Batch:
             figures[chosen] = 0
         self._frame.next.reshape(self.size, -1)[chosen] = 0
         self._aim(self.observations if out is None else out)
-        self._frame.space[table.DRAWS] = self._drawn
+        self._let_steps_draw(self._drawn)
         self._play(np.array(chosen, np.int64), True, True)
-        self._frame.space[table.DRAWS] = 0
 
     def prepare(self, e: int, template: Template) -> None:
         """Let env e go on with this episode in the step that ends its present one, if it can: afterwards `went_on` says whether it did.
@@ -261,14 +261,13 @@ class Batch:
         `actions` is [E], or [E, 2] for the joint problem; observations go to `out` if given.
         """
         actions = np.asarray(actions)
-        if actions.shape != self._random.shape or actions.dtype.kind not in "iu":
+        if actions.shape != self._chosen.shape or actions.dtype.kind not in "iu":
             raise InputError(
-                f"actions are {actions.dtype} {actions.shape}", hint=f"give whole numbers {self._random.shape}: one row for each env"
+                f"actions are {actions.dtype} {actions.shape}", hint=f"give whole numbers {self._chosen.shape}: one row for each env"
             )
-        if self.joint:
-            self._actions[:] = actions
-        else:
-            self._actions[:, 0] = actions
+        self._chosen[...] = actions
+        if self._draws != self._asked:
+            self._let_steps_draw(self._asked)
         fresh = self._aim(self.observations if out is None else out)
         if self._crew is None:
             self._crew = Crew(self._threads, self._call, self._everyone, play, self._publish)
@@ -276,11 +275,12 @@ class Batch:
         if ended <= REFUSED:
             self._shown_at = None  # nothing was shown there
             raise self._refusal(REFUSED - ended)
-        self._drawn = self._asked
-        if self._asked:
-            self._asked = False
-            self._frame.space[table.DRAWS] = 0
+        self._drawn, self._asked = self._asked, False
         return ended
+
+    def _let_steps_draw(self, draws: bool) -> None:
+        self._draws = draws
+        self._frame.space[table.DRAWS] = draws
 
     def _play(self, envs: I64, begins: bool, fresh: bool) -> int:
         ended: int = play(self._call, envs, begins, fresh, self.size)
@@ -326,14 +326,12 @@ class Batch:
 
         Who asks once will ask again, so the next step ends with drawing, on its threads.
         """
-        frame = self._frame
-        if seed is not None or not frame.generator[0]:
-            frame.generator[:] = np.random.default_rng(seed).integers(1, 2**63, self.size)
-            self._drawn = False
+        if seed is not None or not self._seeded:
+            self._frame.generator[:] = np.random.default_rng(seed).integers(1, 2**63, self.size)
+            self._seeded, self._drawn = True, False
         if not self._drawn:
             draw_for_all(self._call, self.size)
         self._drawn, self._asked = False, True
-        frame.space[table.DRAWS] = 1
         return self._random
 
     def episode(self, e: int) -> Episode:

@@ -14,6 +14,7 @@ from queuewise.envs.closing import close_books
 from queuewise.envs.masks import mark_legal
 from queuewise.envs.stopping import observe_running, something_may_stop, stop_or_move
 from queuewise.envs.table import (
+    ACTIONS,
     BEGUN,
     BLOCKING,
     BOUNDED_SUM,
@@ -75,6 +76,7 @@ from queuewise.envs.table import (
 from queuewise.envs.task import class_fits, note_window, observe, shown_jobs
 from queuewise.sim.compilation import entry, inline, kernel
 from queuewise.sim.conservative import plan_queue
+from queuewise.sim.events import first_job
 from queuewise.sim.kernel import backfill_queue, next_instant, reserve_bound
 from queuewise.sim.lifecycle import start_placed
 from queuewise.sim.machine import slots_on
@@ -85,6 +87,7 @@ from queuewise.sim.state import (
     ARRIVED,
     BACKFILL,
     CONSERVATIVE,
+    EVENTS,
     NO_BACKFILL,
     NOW,
     NUM_JOBS,
@@ -97,7 +100,7 @@ from queuewise.sim.state import (
     as_state,
     as_world,
 )
-from queuewise.sim.tables import prefetch, words_at
+from queuewise.sim.tables import fetch, words_at
 
 RUNS_ON, TERMINATED, TRUNCATED = range(3)  # what a step says of the episode
 CACHE_LINE = 64  # bytes
@@ -321,10 +324,39 @@ def _pay(k: Task, p: Play, over: bool) -> float:
 
 
 @inline
-def _fetch(f: Frame, e: int) -> None:
-    """Ask for the memory of an env that will be stepped soon: envs are many and do not fit into the nearer caches together."""
-    for at in range(f.home[e], f.home[e] + FETCHED, CACHE_LINE):
-        prefetch(at)
+def _fetch_counters(f: Frame, e: int) -> None:
+    """Ask for the beginning of an env that will be stepped soon: envs are many and do not fit into the nearer caches together."""
+    block = words_at(f.home[e])
+    for word in range(0, FETCHED // 8, CACHE_LINE // 8):
+        fetch(block, word)
+
+
+@inline
+def _fetch_jobs(f: Frame, e: int) -> None:
+    """Ask for the jobs that the next step of env e has to do with, once its counters are at hand: who starts, ends or arrives."""
+    at = e * LISTS
+    w, s, k, p = as_world(f.lists[at]), as_state(f.lists[at + 3]), as_task(f.lists[at + 4]), as_play(f.lists[at + 5])
+    action = f.actions[2 * e]
+    if action != f.space[ACTIONS] - 1:
+        _fetch_job(w, s, k, p.waiting[action])
+        return
+    _fetch_job(w, s, k, s.count[ARRIVED])
+    if s.count[EVENTS] > 0:
+        j = first_job(s)
+        _fetch_job(w, s, k, j)
+        piece = s.first_piece[j]
+        fetch(s.piece_node, piece)
+        fetch(s.piece_tasks, piece)
+        fetch(s.piece_gpus, piece)
+        fetch(s.piece_end, piece)
+
+
+@inline
+def _fetch_job(w: World, s: State, k: Task, j: int) -> None:
+    fetch(w.submit, j)
+    fetch(w.runtime, j)
+    fetch(k.job_work, j)
+    fetch(s.end, j)
 
 
 @kernel
@@ -393,8 +425,10 @@ def play(frame, envs, begins, fresh, num_envs) -> int:  # type: ignore[no-untype
     anew = begins
     while i < len(envs):
         e = envs[i]
-        if i + 1 < len(envs):
-            _fetch(f, envs[i + 1])
+        if i + 2 < len(envs):
+            _fetch_counters(f, envs[i + 2])
+        if i + 1 < len(envs) and not begins:
+            _fetch_jobs(f, envs[i + 1])
         at = e * LISTS
         w, m, z, s = as_world(f.lists[at]), as_machine(f.lists[at + 1]), as_machine(f.lists[at + 2]), as_state(f.lists[at + 3])
         k, p, o = as_task(f.lists[at + 4]), as_play(f.lists[at + 5]), as_output(f.lists[at + 6])

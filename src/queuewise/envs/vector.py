@@ -92,19 +92,21 @@ class QueuewiseVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
 
     def step(self, actions: NDArray[Any], out: F32 | None = None) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         """One step of every env. `out` [E, F] float32 receives the flat observations, and the observation returned is a view of it."""
-        ended = self.batch.step(actions, out)
         batch = self.batch
-        rows = batch.observations if out is None else out
+        ended = batch.step(actions, out)
         rewards, elapsed, terminated, truncated = batch.rewards, batch.elapsed, batch.terminated, batch.truncated
         if self._copy or ended:  # beginning anew overwrites them
             rewards, elapsed, terminated, truncated = rewards.copy(), elapsed.copy(), terminated.copy(), truncated.copy()
         final = self._begin_anew(terminated | truncated, out) if ended else {}
-        return self._observation(rows, own=out is not None), rewards, terminated, truncated, self._info() | final | {"elapsed_s": elapsed}
+        info = self._info()  # of the state after that
+        info["elapsed_s"] = elapsed
+        info.update(final)
+        return self._observation(batch.observations if out is None else out, own=out is not None), rewards, terminated, truncated, info
 
     def _begin_anew(self, over: NDArray[np.bool_], out: F32 | None) -> dict[str, Any]:
         """Note how these episodes ended and put their envs at the beginning of new ones."""
         rows = self.batch.observations if out is None else out
-        ended: list[int] = np.flatnonzero(over).tolist()
+        ended: list[int] = over.nonzero()[0].tolist()
         waiting = []
         final_obs = np.empty(self.num_envs, object)
         for e in ended:
@@ -114,7 +116,7 @@ class QueuewiseVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
             else:
                 waiting.append(e)
                 final_obs[e] = self._one(rows[e].copy())
-        tallies = dict(zip(TALLY, self.batch.tallies * over, strict=True))
+        tallies = dict(zip(TALLY, np.where(over, self.batch.tallies, 0.0), strict=True))
         final_info: dict[str, Any] = {"episode_tally": tallies, "_episode_tally": over}
         if self._metrics:
             final_info |= {"metrics": self._final_metrics(ended), "_metrics": over}
@@ -138,12 +140,13 @@ class QueuewiseVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
         return rows if self._flat else self.arena.layout.parts(rows)
 
     def _info(self) -> dict[str, Any]:
-        mask = self.batch.mask.copy() if self._copy else self.batch.mask
-        info: dict[str, Any] = {"action_mask": mask[:, : self.batch.num_actions]}
-        if self.batch.joint:
-            layout = self.arena.layout
-            info["host_mask"] = mask[:, layout.window + 1 :].reshape(self.num_envs, layout.window, layout.hosts)
-        return info
+        batch = self.batch
+        if not batch.joint:
+            return {"action_mask": batch.mask.copy() if self._copy else batch.mask}
+        mask = batch.mask.copy() if self._copy else batch.mask
+        layout = self.arena.layout
+        pairs = mask[:, batch.num_actions :].reshape(self.num_envs, layout.window, layout.hosts)
+        return {"action_mask": mask[:, : batch.num_actions], "host_mask": pairs}
 
     def action_masks(self) -> NDArray[np.bool_]:
         """[E, A] what is legal now."""

@@ -166,28 +166,29 @@ view = _view_in_python if JIT_DISABLED else inline(_view_compiled)
 
 
 @intrinsic
-def _prefetch(typingctx: Any, address: types.Integer) -> Any:
+def _fetch(typingctx: Any, column: ColumnType, index: types.Integer) -> Any:
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         word = ir.IntType(32)
         function = builder.module.declare_intrinsic(
             "llvm.prefetch", [_POINTER], ir.FunctionType(ir.VoidType(), [_POINTER, word, word, word])
         )
-        builder.call(function, [builder.inttoptr(args[0], _POINTER), *(ir.Constant(word, value) for value in (0, 3, 1))])
+        element = builder.bitcast(_element(context, builder, column, *args), _POINTER)
+        builder.call(function, [element, *(ir.Constant(word, value) for value in (0, 3, 1))])
         return context.get_dummy_value()
 
-    return types.none(types.intp), codegen
+    return types.none(column, types.intp), codegen
 
 
-def _prefetch_in_python(address: Any) -> None:
+def _fetch_in_python(column: Any, index: int) -> None:
     """Plain Python has no use for it."""
 
 
-def _prefetch_compiled(address: int) -> None:
-    _prefetch(address)  # type: ignore[call-arg]
+def _fetch_compiled(column: Any, index: int) -> None:
+    _fetch(column, index)  # type: ignore[call-arg, arg-type]
 
 
-prefetch = _prefetch_in_python if JIT_DISABLED else inline(_prefetch_compiled)
-"""Ask for the cache line at an address, which will be needed soon."""
+fetch = _fetch_in_python if JIT_DISABLED else inline(_fetch_compiled)
+"""Ask for the cache line of an element that will be needed soon. The index may be any number: what is not there is not fetched."""
 
 
 @intrinsic
