@@ -23,6 +23,7 @@ from queuewise.envs.table import (
     FIRST_SUBMIT,
     FLOPS,
     FREE,
+    FREE_UNITS,
     IDLE_WATTS,
     IDLING,
     INVERSE,
@@ -41,6 +42,7 @@ from queuewise.envs.table import (
     STEP_BEGAN,
     STOPS,
     SUBMIT_SUM,
+    TOUCHED_BITS,
     UNITS,
     USAGE_SUM,
     WAIT_SUM,
@@ -163,9 +165,15 @@ def _free_amount(m: Machine, resource: int, n: int) -> float:
 
 
 @inline
+def touch(p: Play, n: int) -> None:
+    """Note that more than time has changed on node n."""
+    p.touched[n // TOUCHED_BITS] |= 1 << (n % TOUCHED_BITS)
+
+
+@inline
 def _update_load(m: Machine, k: Task, p: Play, n: int) -> float:
     """Bring the node's load up to date and return it."""
-    p.touched[n] = 1
+    touch(p, n)
     if k.node_amount[n] == 0.0:
         return 0.0
     load = 1.0 - _free_amount(m, k.config[RESOURCE], n) / k.node_amount[n]
@@ -176,32 +184,27 @@ def _update_load(m: Machine, k: Task, p: Play, n: int) -> float:
     return load
 
 
-@inline
-def _first_not_before(p: Play, units: int, time: float) -> int:
-    """Where the first unit of Play.unit_sorted that comes free at this time or later is."""
-    first, last = 0, units
-    while first < last:
-        middle = (first + last) // 2
-        if p.unit_sorted[middle] < time:
-            first = middle + 1
-        else:
-            last = middle
-    return first
-
-
 @kernel
 def _move_units(k: Task, p: Play, old: float, new: float, number: int) -> None:
-    """Among the sorted times, let `number` units of `old` become `new`."""
-    at, to = _first_not_before(p, k.config[UNITS], old), _first_not_before(p, k.config[UNITS], new)
+    """Among the sorted times, let `number` units of `old` become `new`: a gap is opened at their place and moved to the new one."""
+    free = p.number[FREE_UNITS]
+    gap = free - number
+    if old > FREE:
+        gap = free
+        while p.unit_sorted[gap] < old:
+            gap += 1
     if new > old:
-        to -= number
-        for unit in range(at, to):
-            p.unit_sorted[unit] = p.unit_sorted[unit + number]
+        last = k.config[UNITS] - number
+        while gap < last and p.unit_sorted[gap + number] < new:
+            p.unit_sorted[gap] = p.unit_sorted[gap + number]
+            gap += 1
     else:
-        for unit in range(at + number - 1, to + number - 1, -1):
-            p.unit_sorted[unit] = p.unit_sorted[unit - number]
-    for unit in range(to, to + number):
+        while gap > free and p.unit_sorted[gap - 1] > new:
+            gap -= 1
+            p.unit_sorted[gap + number] = p.unit_sorted[gap]
+    for unit in range(gap, gap + number):
         p.unit_sorted[unit] = new
+    p.number[FREE_UNITS] = free + number * ((new == FREE) - (old == FREE))
 
 
 @inline
@@ -425,4 +428,5 @@ def open_books(w: World, m: Machine, k: Task, p: Play) -> None:
     if k.config[LOOKAHEAD] == SORTED:
         for unit in range(k.config[UNITS]):
             p.unit_sorted[unit] = FREE
+    p.number[FREE_UNITS] = k.config[UNITS]
     p.scalar[USAGE_SUM] = 0.0

@@ -10,19 +10,22 @@ from queuewise.envs.table import (
     HOSTS,
     I8,
     JOINT,
+    LEGAL,
     LENIENT,
+    LISTS,
     MASK_WIDTH,
     PAIRS,
+    PLAY_LIST,
     PROBLEM,
     WAIT_ACTION,
     WINDOW,
     Frame,
+    Play,
     Task,
     as_frame,
+    as_play,
 )
 from queuewise.sim.compilation import entry, inline, kernel
-
-BLOCK = 8  # actions of a mask that are counted together
 
 
 @inline
@@ -69,49 +72,52 @@ def first_refused(f: Frame, num_envs: int) -> int:
 
 
 @kernel
-def draw_legal(f: Frame, e: int) -> None:
+def draw_legal(f: Frame, p: Play, e: int) -> None:
     """A uniformly random legal action for env e (joint: a job, then one of its hosts)."""
     actions, hosts, row = f.space[ACTIONS], f.space[HOSTS], e * f.space[MASK_WIDTH]
-    action = _draw(f, e, row, actions)
+    legal = p.number[LEGAL]
+    number = _draw_below(f, e, legal)
+    waits = f.mask[row + actions - 1] > 0
+    action = actions - 1 if waits and number == legal - 1 else _find_legal(f, row, number)
     f.drawn[2 * e] = action
     f.drawn[2 * e + 1] = 0
     if f.space[PAIRS] and action != actions - 1:
-        f.drawn[2 * e + 1] = _draw(f, e, row + actions + action * hosts, hosts)
+        row += actions + action * hosts
+        f.drawn[2 * e + 1] = _find_legal(f, row, _draw_below(f, e, _count(f, row, hosts)))
 
 
 @entry
 def draw_for_all(frame, num_envs) -> None:  # type: ignore[no-untyped-def]
     f = as_frame(frame)
     for e in range(num_envs):
-        draw_legal(f, e)
+        draw_legal(f, as_play(f.lists[e * LISTS + PLAY_LIST]), e)
 
 
 @inline
-def _count(f: Frame, first: int, last: int) -> int:
+def _count(f: Frame, first: int, length: int) -> int:
     number = 0
-    for a in range(first, last):
+    for a in range(first, first + length):
         number += f.mask[a]
     return number
 
 
 @inline
-def _draw(f: Frame, e: int, first: int, length: int) -> int:
-    """The position of a legal one among `length` actions; blocks that do not hold it are passed over."""
+def _find_legal(f: Frame, first: int, number: int) -> int:
+    """The position of the legal action before which there are so many."""
+    a = first
+    left = number - f.mask[a]
+    while left >= 0:
+        a += 1
+        left -= f.mask[a]
+    return a - first
+
+
+@inline
+def _draw_below(f: Frame, e: int, bound: int) -> int:
+    """A random number from env e's generator (xorshift64), less than the bound."""
     x = np.uint64(f.generator[e])
     x ^= x << np.uint64(13)
     x ^= x >> np.uint64(7)
     x ^= x << np.uint64(17)
     f.generator[e] = np.int64(x)
-    left = np.int64((x >> np.uint64(32)) * np.uint64(_count(f, first, first + length)) >> np.uint64(32))
-    last = first + length
-    a = first
-    while a + BLOCK <= last:
-        number = _count(f, a, a + BLOCK)
-        if number > left:
-            break
-        left -= number
-        a += BLOCK
-    while a < last and left >= f.mask[a]:
-        left -= f.mask[a]
-        a += 1
-    return a - first
+    return np.int64((x >> np.uint64(32)) * np.uint64(bound) >> np.uint64(32))

@@ -219,7 +219,7 @@ def _play(world: World, settings: TaskSettings, layout: Layout, users: int) -> P
         node_load=np.zeros(num_nodes),
         unit_until=np.full(layout.units, table.FREE),
         unit_sorted=np.full(layout.units if settings.lookahead == "sorted" else 1, table.FREE),
-        touched=np.zeros(num_nodes, np.int64),
+        touched=np.zeros(num_nodes // table.TOUCHED_BITS + 1, np.int64),
         row_job=np.zeros(layout.window, np.int32),
         row_class=np.zeros(layout.window, np.int32),
         row_submit=np.zeros(layout.window),

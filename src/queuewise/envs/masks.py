@@ -14,6 +14,7 @@ from queuewise.envs.table import (
     HOST_SLOTS,
     I8,
     JOINT,
+    LEGAL,
     NOBODY,
     PROBLEM,
     STOP_SLOTS,
@@ -44,7 +45,7 @@ def mark_legal(w: World, m: Machine, s: State, k: Task, p: Play, mask: I8) -> No
     window = k.config[WINDOW]
     shown = shown_jobs(k, p)
     gang = p.number[GANG]
-    some = False
+    some = 0
     for q in range(shown):
         legal = True
         if gang != NOBODY:
@@ -52,13 +53,15 @@ def mark_legal(w: World, m: Machine, s: State, k: Task, p: Play, mask: I8) -> No
         elif k.config[DISPATCH] != COMMIT:
             legal = p.class_live[p.row_class[q] * NUM_CLASS_LIVE] > 0.0  # as just noted for the observation
         mask[q] = np.int8(legal)
-        some = some or legal
+        some += legal
     for q in range(shown, window):
         mask[q] = np.int8(0)
     if k.config[STOP_SLOTS] > 0:
-        some = mark_stops(w, m, s, k, p, mask) or some
-    may_wait = gang == NOBODY and lies_ahead(w, s) and (k.config[DISPATCH] != COMMIT or not some)
-    mask[k.config[WAIT_ACTION]] = np.int8(may_wait or not some)  # something is always legal, also when the episode is over
+        some += mark_stops(w, m, s, k, p, mask)
+    may_wait = gang == NOBODY and lies_ahead(w, s) and (k.config[DISPATCH] != COMMIT or some == 0)
+    waits = may_wait or some == 0  # something is always legal, also when the episode is over
+    mask[k.config[WAIT_ACTION]] = np.int8(waits)
+    p.number[LEGAL] = some + waits
     if k.config[PROBLEM] == JOINT:
         _mark_pairs(w, m, k, p, mask, shown)
 
@@ -67,10 +70,15 @@ def mark_legal(w: World, m: Machine, s: State, k: Task, p: Play, mask: I8) -> No
 def _mark_hosts(w: World, m: Machine, s: State, k: Task, p: Play, mask: I8) -> None:
     hosts = k.config[HOST_SLOTS]
     gang = p.number[GANG]
+    some = 0
     for n in range(hosts):
-        mask[n] = np.int8(gang != NOBODY and n < w.sizes[NUM_NODES] and slots_on(w, m, w.job_class[gang], n) > 0)
+        legal = gang != NOBODY and n < w.sizes[NUM_NODES] and slots_on(w, m, w.job_class[gang], n) > 0
+        mask[n] = np.int8(legal)
+        some += legal
     untouched = gang == NOBODY or p.number[TASKS_LEFT] == w.class_tasks[w.job_class[gang]]
-    mask[hosts] = np.int8(gang == NOBODY or (untouched and lies_ahead(w, s)))
+    waits = gang == NOBODY or (untouched and lies_ahead(w, s))
+    mask[hosts] = np.int8(waits)
+    p.number[LEGAL] = some + waits
 
 
 @kernel

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from queuewise.envs import rewards
-from queuewise.envs.accounts import leave_running, note_arrival, note_end, note_start, open_books, pass_time
+from queuewise.envs.accounts import leave_running, note_arrival, note_end, note_start, open_books, pass_time, touch
 from queuewise.envs.actions import draw_legal, is_legal, legal_instead
 from queuewise.envs.closing import close_books
 from queuewise.envs.masks import mark_legal
@@ -191,7 +191,7 @@ def _put_on_host(w: World, m: Machine, s: State, k: Task, p: Play, j: int, n: in
         s.count[PLACED] = 0
     tasks = min(p.number[TASKS_LEFT], slots_on(w, m, c, n))
     put_tasks(w, m, s, c, n, tasks, False)
-    p.touched[n] = 1
+    touch(p, n)
     p.number[TASKS_LEFT] -= tasks
     if p.number[TASKS_LEFT] == 0:
         p.number[GANG] = NOBODY
@@ -338,7 +338,7 @@ def _fetch_jobs(f: Frame, e: int) -> None:
     w, s, k, p = as_world(f.lists[at]), as_state(f.lists[at + 3]), as_task(f.lists[at + 4]), as_play(f.lists[at + 5])
     action = f.actions[2 * e]
     if action != f.space[ACTIONS] - 1:
-        _fetch_job(w, s, k, p.waiting[action])
+        _fetch_job(w, s, k, p.waiting[min(action, p.number[WAITING])])  # of a host, it is the wrong one
         return
     _fetch_job(w, s, k, s.count[ARRIVED])
     if s.count[EVENTS] > 0:
@@ -447,7 +447,7 @@ def play(frame, envs, begins, fresh, num_envs) -> int:  # type: ignore[no-untype
         mark_legal(w, m, s, k, p, o.mask)
         goes_on = outcome != RUNS_ON and f.next[e * NEXT_SIZE + NEXT_BLOCK] != 0
         if f.space[DRAWS] and (anew or outcome == RUNS_ON):
-            draw_legal(f, e)
+            draw_legal(f, p, e)
         if goes_on:
             _go_on(f, o, e)
         else:

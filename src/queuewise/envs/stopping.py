@@ -70,20 +70,20 @@ def something_may_stop(w: World, m: Machine, s: State, k: Task, p: Play) -> bool
 
 
 @seldom
-def mark_stops(w: World, m: Machine, s: State, k: Task, p: Play, mask: I8) -> bool:
-    """Write which of the running jobs shown may be preempted, and which moved; whether there is one."""
+def mark_stops(w: World, m: Machine, s: State, k: Task, p: Play, mask: I8) -> int:
+    """Write which of the running jobs shown may be preempted, and which moved; how many."""
     slots = k.config[STOP_SLOTS]
     first = k.config[WINDOW]
-    some = False
+    some = 0
     for i in range(slots):
         listed = i < p.number[LISTED]
         stops = listed and _may_preempt(w, s, k, p, p.stop_job[i])
         mask[first + i] = np.int8(stops)
-        some = some or stops
+        some += stops
         if i < k.config[MOVE_SLOTS]:
             moves = listed and _may_move(w, m, s, k, p, p.stop_job[i])
             mask[first + slots + i] = np.int8(moves)
-            some = some or moves
+            some += moves
     return some
 
 

@@ -38,16 +38,18 @@ NOTHING, WAIT_MEAN, JCT_MEAN, SLOWDOWN_MEAN, BOUNDED_SLOWDOWN_MEAN, UTILISATION_
  SCALE_SIZE) = range(14)  # fmt: skip
 # Play.number
 (WAITING, ON_MACHINE, ENDED, STEPS, ILLEGAL, GANG, TASKS_LEFT, OVER, BEGUN, FREE_STAMP, WITHOUT_GPU, SHOWN, SHOWN_GANG, FITTING,
- STOPS, LISTED, NUMBER_SIZE) = range(17)  # fmt: skip
+ STOPS, LISTED, LEGAL, FREE_UNITS, NUMBER_SIZE) = range(19)  # fmt: skip
 NOBODY = -1  # in GANG
 #   FREE_STAMP: stamp of the machine when FREE_GPU and the two after it were summed. WITHOUT_GPU: running jobs that hold no GPU.
 #   Of the last observation: SHOWN rows of the window, whether a gang was being placed, and how many of
 #   the jobs shown were FITTING. STOPS: preemptions and migrations. LISTED: entries of stop_job.
+#   LEGAL: how many actions are (of a joint one: how many first choices). FREE_UNITS: of Play.unit_sorted.
 # Play.scalar
 (STEP_BEGAN, QUEUED_WORK, RUNNING_WORK, RUNNING_RATE, BUSY, FLOPS, WATTS, LOAD_SUM, LOAD_SQUARES, INVERSE, BOUNDED_INVERSE, SUBMIT_SUM,
  USAGE_SUM, IDLING, HELD, WAIT_SUM, JCT_SUM, SLOWDOWN_SUM, BOUNDED_SUM, BUSY_SECONDS, ELAPSED, RETURN, FREE_GPU, FREE_CPU, FREE_MEM,
  TIME_SHOWN, SCALAR_SIZE) = range(27)  # fmt: skip
 
+TOUCHED_BITS = 32  # of a word of Play.touched
 FREE = -np.inf  # a unit or node that nobody holds, in Play.unit_until and Play.node_until
 
 
@@ -101,7 +103,7 @@ class Play(NamedTuple):
     node_load: F64  # [N] share of the main resource in use
     unit_until: F64  # [U]
     unit_sorted: F64  # [U or 1] the times of unit_until, ascending, where the lookahead is sorted
-    touched: I64  # [N] 1: more than time has changed on the node since it was shown
+    touched: I64  # [N/TOUCHED_BITS] a bit for each node: more than time has changed there since it was shown
     row_job: I32  # [Q] the job whose features are in each row of the last observation
     row_class: I32  # [Q] its class
     row_submit: F64  # [Q] and its submission
@@ -151,6 +153,7 @@ class Frame(NamedTuple):
 ACTIONS, HOSTS, MASK_WIDTH, PAIRS, LENIENT, DRAWS, SPACE_SIZE = range(7)
 LISTS = 7
 WORLD_LIST, TASK_LIST = 0, 4  # the lists of an env that are its template's
+PLAY_LIST = 5
 # Frame.next: address of the template's block (0: the env stops there) and its length, and of the template's World and Task
 NEXT_BLOCK, NEXT_BYTES, NEXT_WORLD, NEXT_TASK, NEXT_SIZE = range(5)
 TALLY = ("return", "steps", "illegal", "completed", "unfinished", "mean_wait_s", "mean_jct_s", "mean_bounded_slowdown", "stops")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from queuewise.envs.accounts import touch
 from queuewise.envs.features import LONGEST_S, NUM_CLASS_LIVE, NUM_GLOBAL, NUM_HOST_FIXED, NUM_HOST_LIVE, NUM_JOB_FIXED, NUM_JOB_LIVE
 from queuewise.envs.table import (
     ALL_GPU,
@@ -37,6 +38,7 @@ from queuewise.envs.table import (
     TASKS_LEFT,
     TIME_SCALE,
     TIME_SHOWN,
+    TOUCHED_BITS,
     UNITS,
     USAGE_SUM,
     WAITING,
@@ -45,7 +47,7 @@ from queuewise.envs.table import (
     Task,
 )
 from queuewise.policies.ordering import score_live
-from queuewise.sim.compilation import inline, kernel, seldom
+from queuewise.sim.compilation import inline, kernel, lowest_bit, seldom
 from queuewise.sim.machine import slots_on, slots_up_to
 from queuewise.sim.placement import fits
 from queuewise.sim.state import (
@@ -245,34 +247,47 @@ def _observe_scores(w: World, s: State, k: Task, p: Play, out: F32, at: int, wid
             out[at + q * width + number] = np.float32(min(max(share, 0.0), 1.0))
 
 
+@inline
+def _shown_remaining(p: Play, n: int, now: float) -> np.float32:
+    remaining = np.float32(max(p.node_until[n] - now, 0.0))
+    return remaining / (remaining + np.float32(HALF_S))
+
+
+@inline
+def _show_host(w: World, m: Machine, k: Task, p: Play, n: int, now: float, out: F32, at: int) -> None:
+    """What is in use of node n, and for how long."""
+    free = m.free_milli[n] * k.node_inverse[n * 3]
+    out[at] = np.float32(free)
+    out[at + 1] = np.float32((w.node_cpu[n] - m.free_cpu[n]) * k.node_inverse[n * 3 + 1])
+    out[at + 2] = np.float32((w.node_mem[n] - m.free_mem[n]) * k.node_inverse[n * 3 + 2])
+    out[at + 3] = _shown_remaining(p, n, now)
+    out[at + 4] = np.float32(free if free < 1.0 else 0.0)
+
+
 @kernel
 def _observe_hosts(w: World, m: Machine, s: State, k: Task, p: Play, out: F32, at: int, fresh: bool) -> None:
     """Host tokens. Of hosts that were not touched since they were last shown, only the remaining time changes."""
     width = NUM_HOST_FIXED + NUM_HOST_LIVE
     now = s.clock[NOW]
     nodes = w.sizes[NUM_NODES]
-    time_passed = fresh or p.scalar[TIME_SHOWN] != now
     if fresh:
         for n in range(nodes):
-            p.touched[n] = 1
+            touch(p, n)
             for f in range(NUM_HOST_FIXED):
                 out[at + n * width + f] = k.host_token[n * NUM_HOST_FIXED + f]
             out[at + n * width + NUM_HOST_FIXED + 5] = np.float32(0.0)
         for f in range(at + nodes * width, at + k.config[HOST_SLOTS] * width):
             out[f] = np.float32(0.0)
-    for n in range(nodes):
-        if not time_passed and not p.touched[n]:
-            continue
-        base = at + n * width + NUM_HOST_FIXED
-        remaining = np.float32(max(p.node_until[n] - now, 0.0))
-        out[base + 3] = remaining / (remaining + np.float32(HALF_S))
-        if p.touched[n]:
-            p.touched[n] = 0
-            free = m.free_milli[n] * k.node_inverse[n * 3]
-            out[base] = np.float32(free)
-            out[base + 1] = np.float32((w.node_cpu[n] - m.free_cpu[n]) * k.node_inverse[n * 3 + 1])
-            out[base + 2] = np.float32((w.node_mem[n] - m.free_mem[n]) * k.node_inverse[n * 3 + 2])
-            out[base + 4] = np.float32(free if free < 1.0 else 0.0)
+    elif p.scalar[TIME_SHOWN] != now:
+        for n in range(nodes):
+            out[at + n * width + NUM_HOST_FIXED + 3] = _shown_remaining(p, n, now)
+    for word in range(nodes // TOUCHED_BITS + 1):
+        touched = p.touched[word]
+        p.touched[word] = 0
+        while touched:
+            n = word * TOUCHED_BITS + lowest_bit(touched)
+            _show_host(w, m, k, p, n, now, out, at + n * width + NUM_HOST_FIXED)
+            touched &= touched - 1
     gang = p.number[GANG]
     if gang != NOBODY or p.number[SHOWN_GANG]:
         for n in range(nodes):
