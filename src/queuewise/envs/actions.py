@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from queuewise.envs.table import (
@@ -113,7 +115,7 @@ def _find_legal(f: Frame, first: int, number: int) -> int:
 
 
 @inline
-def _draw_below(f: Frame, e: int, bound: int) -> int:
+def _draw_below(f: Frame, e: int, bound: int) -> Any:
     """A random number from env e's generator (xorshift64), less than the bound."""
     x = np.uint64(f.generator[e])
     x ^= x << np.uint64(13)

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
 import numba
+from llvmlite.binding import Linkage
 from numba import config, types
 from numba.core import cgutils
 from numba.core.codegen import JITCodeLibrary
@@ -76,6 +77,29 @@ class _HelperLibrary(JITCodeLibrary):
         self._finalized = True
 
 
+class _EntryLibrary(JITCodeLibrary):
+    """The code of an entry with its own copies of all helpers: as nobody else calls these, the optimiser may change them at will."""
+
+    def _optimize_final_module(self) -> None:
+        for function in self._final_module.functions:
+            if not function.is_declaration and function.linkage == Linkage.linkonce_odr:
+                function.linkage = Linkage.internal
+        super()._optimize_final_module()
+
+
+@register_pass(mutates_CFG=True, analysis_only=False)
+class _EntryLowering(NativeLowering):
+    """Lower a function that Python calls."""
+
+    _name = "entry_lowering"
+
+    def run_pass(self, state: Any) -> bool:
+        state.library = _EntryLibrary(state.targetctx.codegen(), state.func_id.func_qualname)
+        state.library.enable_object_caching()
+        super().run_pass(state)
+        return True
+
+
 @register_pass(mutates_CFG=True, analysis_only=False)
 class _HelperLowering(NativeLowering):
     """Lower a helper for the use of other kernels only."""
@@ -106,18 +130,22 @@ class _SeldomLowering(_HelperLowering):
         return True
 
 
-class _HelperCompiler(CompilerBase):
-    """Numba optimises every function together with all it calls, again at each level of calls; a helper leaves that to the entry.
-
-    With some sixty helpers, ten deep, this is the difference between seconds and minutes of compilation.
-    """
-
-    lowering: type[NativeLowering] = _HelperLowering
+class _EntryCompiler(CompilerBase):
+    lowering: type[NativeLowering] = _EntryLowering
 
     def define_pipelines(self) -> list[Any]:
         pipeline = DefaultPassBuilder.define_nopython_pipeline(self.state)
         pipeline.passes = [(self.lowering, text) if step is NativeLowering else (step, text) for step, text in pipeline.passes]
         return [pipeline]
+
+
+class _HelperCompiler(_EntryCompiler):
+    """Numba optimises every function together with all it calls, again at each level of calls; a helper leaves that to the entry.
+
+    With some sixty helpers, ten deep, this is the difference between seconds and minutes of compilation.
+    """
+
+    lowering = _HelperLowering
 
 
 class _SeldomCompiler(_HelperCompiler):
@@ -156,7 +184,7 @@ def inline(function: F) -> F:
 def entry(function: F) -> F:
     """Compile a function that Python calls; the binary is kept on disk."""
     keep_binary_of(function)
-    return numba.njit(error_model="numpy", nogil=True, cache=True)(function)  # type: ignore[return-value]
+    return numba.njit(error_model="numpy", nogil=True, cache=True, pipeline_class=_EntryCompiler)(function)  # type: ignore[return-value]
 
 
 _PYTHON_FUNCTIONS: WeakValueDictionary[int, Callable[..., Any]] = WeakValueDictionary()  # without the compiler: by their "addresses"
