@@ -77,6 +77,7 @@ from queuewise.envs.task import class_fits, note_window, observe, shown_jobs
 from queuewise.sim.compilation import entry, inline, kernel
 from queuewise.sim.conservative import plan_queue
 from queuewise.sim.events import first_job
+from queuewise.sim.fetching import fetch_job, fetch_pieces
 from queuewise.sim.kernel import backfill_queue, next_instant, reserve_bound
 from queuewise.sim.lifecycle import start_placed
 from queuewise.sim.machine import slots_on
@@ -344,19 +345,14 @@ def _fetch_jobs(f: Frame, e: int) -> None:
     if s.count[EVENTS] > 0:
         j = first_job(s)
         _fetch_job(w, s, k, j)
-        piece = s.first_piece[j]
-        fetch(s.piece_node, piece)
-        fetch(s.piece_tasks, piece)
-        fetch(s.piece_gpus, piece)
-        fetch(s.piece_end, piece)
+        fetch_pieces(s, j)
 
 
 @inline
 def _fetch_job(w: World, s: State, k: Task, j: int) -> None:
+    fetch_job(w, s, j)
     fetch(w.submit, j)
-    fetch(w.runtime, j)
     fetch(k.job_work, j)
-    fetch(s.end, j)
 
 
 @kernel

@@ -171,11 +171,6 @@ def seldom(function: F) -> F:
     return _helper(function, _SeldomCompiler, forceinline=False)
 
 
-def reduction(function: F) -> F:
-    """Compile a helper that finds the least of many numbers, none of them NaN: said so, the compiler does several at once."""
-    return _helper(function, forceinline=True, fastmath={"nnan", "nsz"})
-
-
 def inline(function: F) -> F:
     """Compile a helper that is always inlined into its caller."""
     return _helper(function, forceinline=True)
@@ -230,3 +225,20 @@ def _lowest_bit_compiled(word: int) -> int:
 
 lowest_bit = _lowest_bit_in_python if JIT_DISABLED else inline(_lowest_bit_compiled)
 """Index of the lowest set bit of a non-zero word."""
+
+
+def _extreme(comparison: str) -> Callable[..., Any]:
+    @intrinsic
+    def pick(typingctx: Any, x: Any, y: Any) -> Any:
+        def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+            return builder.select(builder.fcmp_ordered(comparison, *args, flags=_NUMBERS), *args, flags=_NUMBERS)
+
+        return types.float64(types.float64, types.float64), codegen
+
+    return pick
+
+
+_NUMBERS = ("nnan", "nsz")  # no NaN is among them, and zeros are alike
+lesser = min if JIT_DISABLED else _extreme("<")
+greater = max if JIT_DISABLED else _extreme(">")
+"""The lesser and the greater of two numbers, neither of them NaN. Said so, the compiler finds the least of many several at a time."""

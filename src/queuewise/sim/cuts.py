@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from queuewise.sim.compilation import inline, kernel, lowest_bit, reduction
+from queuewise.sim.compilation import greater, inline, kernel, lowest_bit
 from queuewise.sim.keys import ROUNDING, bound_of, comes_before, running_key
 from queuewise.sim.state import BY_REMAINING, CUTS, GPU_STRIDE, KEYS, NOW, NUM_JOBS, NUM_NODES, NUM_POOLS, STALE, Machine, State, World
 
@@ -152,11 +152,11 @@ def _bring_up_to_date(w: World, m: Machine, s: State) -> None:
     s.count[STALE] = 0
 
 
-@reduction
+@inline
 def _greatest_turn(s: State, first: int, end: int) -> float:
     greatest = -np.inf
     for at in range(first, end):
-        greatest = max(greatest, s.cut_turn[at])
+        greatest = greater(greatest, s.cut_turn[at])
     return greatest
 
 
@@ -244,7 +244,7 @@ def _note_places(w: World, s: State, c: int, cut: float, cut_job: int) -> int:
     return number
 
 
-@reduction
+@inline
 def _places_from(w: World, s: State, c: int, turn: float) -> int:
     """How many places have room for a task of class c if all with this turn or a greater one go."""
     number = 0

@@ -13,6 +13,7 @@ from queuewise.sim.compilation import entry, inline, kernel
 from queuewise.sim.conservative import plan_queue
 from queuewise.sim.defrag import make_room_by_migration
 from queuewise.sim.events import COMPLETION, RELEASE, first_job, is_next, pop_event
+from queuewise.sim.fetching import fetch_next_event
 from queuewise.sim.keys import estimate_left
 from queuewise.sim.lifecycle import arrive, finish, release, start_placed
 from queuewise.sim.outages import handle_outages
@@ -284,6 +285,7 @@ def replay(world, machine, spare, state, scorer, second_scorer) -> None:  # type
         s.count[DECISIONS] -= 1
         decide(w, m, z, s, scorer, second_scorer)
     while not s.count[LOG_FULL] and next_instant(w, m, s):
+        fetch_next_event(w, s)
         if _log_might_fill(w, s):
             s.count[LOG_FULL] = 1
             s.count[DECISIONS] += 1

@@ -7,7 +7,6 @@ import numpy as np
 from queuewise.sim.compilation import inline, kernel
 from queuewise.sim.cuts import job_left, seat_job
 from queuewise.sim.dependencies import ENDED_BADLY, ENDED_WELL, STARTED, must_wait, tell_successors, was_placed
-from queuewise.sim.events import cancel_event
 from queuewise.sim.fairness import charge
 from queuewise.sim.keys import rank_running, running_key, unrank_running
 from queuewise.sim.machine import give, take_exactly
@@ -170,8 +169,7 @@ def put_back(w: World, m: Machine, s: State, j: int) -> None:
 
 @kernel
 def end_run(w: World, s: State, j: int, saves: bool) -> None:
-    """Job j, already taken off the machine, stops unfinished."""
-    cancel_event(s, j)
+    """Job j, already taken off the machine, stops unfinished. Its event is still in the calendar: the caller moves or cancels it."""
     settle_run(w, s, j, saves)
     for k in range(s.first_piece[j], s.first_piece[j] + s.num_pieces[j]):
         s.piece_end[k] = s.clock[NOW]
@@ -194,7 +192,7 @@ def queue_again(w: World, s: State, j: int) -> None:
 
 @kernel
 def stop_to_move(w: World, s: State, j: int) -> None:
-    """Job j, already taken off the machine, is stopped as by `suspend` to start in another place at once: no pass is needed for it."""
+    """Job j, already taken off the machine, is stopped as by `suspend`; the caller starts it elsewhere at once. No pass is needed."""
     end_run(w, s, j, True)
     s.status[j] = QUEUED
     enqueue(w, s, j)

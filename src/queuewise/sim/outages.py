@@ -7,6 +7,7 @@ import numpy as np
 from queuewise.sim.compilation import kernel
 from queuewise.sim.cuts import node_changed
 from queuewise.sim.dependencies import ENDED_BADLY, tell_successors
+from queuewise.sim.events import cancel_event
 from queuewise.sim.lifecycle import end_run, queue_again, take_off
 from queuewise.sim.machine import close_node, open_node, take_exactly
 from queuewise.sim.power import draw
@@ -58,6 +59,7 @@ def _stop_jobs(w: World, m: Machine, s: State, n: int) -> None:
         if w.policy[REQUEUES]:
             queue_again(w, s, j)
         else:
+            cancel_event(s, j)
             s.status[j] = FAILED
             tell_successors(w, s, j, ENDED_BADLY)
 

@@ -11,6 +11,7 @@ import numpy as np
 from queuewise.sim.compilation import inline, kernel
 from queuewise.sim.cuts import MOST_TASKS, UNSURE, choose_by_cut, reseat_job
 from queuewise.sim.events import cancel_event
+from queuewise.sim.fetching import fetch_job
 from queuewise.sim.keys import comes_before, rerank_running, running_key
 from queuewise.sim.lifecycle import end_run, put_back, queue_again, start_placed, take_off
 from queuewise.sim.machine import give, piece_is_free, slots_up_to, take_exactly
@@ -220,6 +221,7 @@ def preempt_in_queue(w: World, m: Machine, s: State, q: int) -> None:
             return
         j = s.heap_job[w.class_first[c]]
         key = s.heap_key[w.class_first[c]]
+        fetch_job(w, s, j)
         if place(w, m, s, c):
             start_placed(w, s, j, runtime_factor(w, s, c))
         elif _make_room(w, m, s, c, key):

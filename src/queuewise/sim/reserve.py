@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from queuewise.sim.bars import first_lift_after
-from queuewise.sim.compilation import inline, kernel, reduction
+from queuewise.sim.compilation import inline, kernel, lesser
 from queuewise.sim.machine import copy_machine, give, take_exactly
 from queuewise.sim.placement import fits
 from queuewise.sim.state import (
@@ -64,11 +64,11 @@ def unbook_gpus(w: World, s: State, n: int, number: int, until: float) -> None:
         s.free_times[k * stride + place] = FREE
 
 
-@reduction
+@inline
 def _least_of(s: State, first: int, end: int) -> float:
     least = np.inf
     for at in range(first, end):
-        least = min(least, s.free_times[at])
+        least = lesser(least, s.free_times[at])
     return least
 
 

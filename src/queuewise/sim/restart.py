@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from queuewise.sim.compilation import inline, kernel
-from queuewise.sim.events import COMPLETION, TIMER, set_event
+from queuewise.sim.events import COMPLETION, TIMER, cancel_event, set_event
 from queuewise.sim.schedule import NEVER, RUNNING
 from queuewise.sim.sleeping import wake_nodes
 from queuewise.sim.state import (
@@ -153,9 +153,11 @@ def policy_saves(w: World) -> bool:
 
 @inline
 def await_promotion(w: World, s: State, j: int) -> None:
-    """A job stopped at a low level is not left there for ever."""
+    """A job stopped at a low level is not left there for ever. Another waits for nothing that the calendar knows of."""
     if w.policy[PROMOTES] and s.level[j] > 0:
         set_event(s, j, TIMER, s.clock[NOW] + PATIENCE * s.worked[j])
+    else:
+        cancel_event(s, j)
 
 
 @inline

@@ -43,8 +43,9 @@ def _add_room(w: World, s: State, c: int, n: int, amount: int) -> None:
     at = c * w.sizes[NUM_NODES] + w.node_place[n]
     old = s.room[at]
     new = min(old + amount, w.node_gpus[n] if w.class_by_pool[c] else total_primary(w, c, n))
+    more = _slots_in(w, c, new) - _slots_in(w, c, old)  # before anything is written: the compiler then need not read all again
     s.room[at] = new
-    s.room_slots[c] += _slots_in(w, c, new) - _slots_in(w, c, old)
+    s.room_slots[c] += more
 
 
 @kernel
@@ -52,12 +53,14 @@ def _change_rooms(w: World, s: State, j: int, sign: int, above: float, up_to: fl
     """Add what job j holds to the room of classes (sign 1) or take it (sign -1): those with above <= room_key < up_to."""
     held = w.job_class[j]
     q = w.class_queue[held]
+    first, end = s.queue_first[q], s.queue_first[q] + s.queue_active[q]
     for k in range(s.first_piece[j], s.first_piece[j] + s.num_pieces[j]):
         n = s.piece_node[k]
-        for slot in range(s.queue_first[q], s.queue_first[q] + s.queue_active[q]):
+        tasks = sign * s.piece_tasks[k]
+        for slot in range(first, end):
             c = s.active[slot]
             if above <= s.room_key[c] < up_to:  # not where nothing is known
-                _add_room(w, s, c, n, sign * s.piece_tasks[k] * _units(w, held, c))
+                _add_room(w, s, c, n, tasks * _units(w, held, c))
 
 
 @inline
