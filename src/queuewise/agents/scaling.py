@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from queuewise.agents.rows import scale_rows
 from queuewise.envs.features import NUM_GLOBAL, Layout
 from queuewise.envs.table import F32
 
@@ -69,16 +70,14 @@ class Scaler:
     def __init__(self, scaling: Scaling, layout: Layout) -> None:
         self.scaling = scaling
         repeats = {"global": 1, "lookahead": layout.units, "jobs": layout.window, "hosts": layout.hosts}
-        self._mean = torch.cat([scaling.mean[part].repeat(repeats[part]) for part in PARTS])
-        self._scale = torch.cat([scaling.scale[part].repeat(repeats[part]) for part in PARTS])
+        self._mean = torch.cat([scaling.mean[part].repeat(repeats[part]) for part in PARTS]).numpy()
+        self._scale = torch.cat([scaling.scale[part].repeat(repeats[part]) for part in PARTS]).numpy()
         jobs_at = NUM_GLOBAL + layout.units
         hosts_at = jobs_at + layout.window * len(layout.job_features)
-        self._tokens = [(jobs_at, *layout.shapes["jobs"]), (hosts_at, *layout.shapes["hosts"])]  # first column, number, features
+        self._tokens = np.array([(jobs_at, *layout.shapes["jobs"]), (hosts_at, *layout.shapes["hosts"])])  # first column, number, features
 
     def apply(self, observations: Tensor, out: Tensor | None = None) -> Tensor:
         """[B, F] scaled, into `out` if given."""
-        scaled = torch.sub(observations, self._mean, out=out).mul_(self._scale)
-        for first, number, features in self._tokens:
-            tokens = scaled[:, first : first + number * features].view(len(scaled), number, features)
-            tokens.mul_(tokens[:, :, :1].clone())
+        scaled = torch.empty_like(observations) if out is None else out
+        scale_rows(observations.numpy(), self._mean, self._scale, self._tokens, scaled.numpy())
         return scaled

@@ -6,6 +6,7 @@ Actions are flat: a job's slot, a host, or slot × H + host (joint); the last ac
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from queuewise.envs.features import GLOBAL, NUM_GLOBAL, Layout
@@ -26,16 +27,16 @@ class Spec:
                 hint="leave out stops to train on it",
             )
 
-    @property
+    @cached_property
     def num_actions(self) -> int:
         choices = {"job": self.layout.window, "host": self.layout.hosts, "joint": self.layout.window * self.layout.hosts}
         return choices[self.problem] + 1
 
-    @property
+    @cached_property
     def observation_size(self) -> int:
         return self.layout.size
 
-    @property
+    @cached_property
     def job_columns(self) -> range:
         """Columns of an observation that tell of the jobs; its step is from a job to the next."""
         window, features = self.layout.shapes["jobs"]

@@ -25,8 +25,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from queuewise.agents.gathering import gather_rows
 from queuewise.agents.networks.base import Network
+from queuewise.agents.rows import gather_rows
 from queuewise.agents.spec import Spec
 from queuewise.agents.stage import Stage
 from queuewise.errors import InputError

@@ -7,6 +7,7 @@ preempted, tokens of running jobs. The Dict view names the same parts; both are 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import gymnasium
@@ -56,7 +57,7 @@ class Layout:
     def host_features(self) -> tuple[str, ...]:
         return (*HOST_FIXED, *HOST_LIVE)
 
-    @property
+    @cached_property
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Parts in the order of the row. The lookahead has at least one slot."""
         if self.view != "tokens":
@@ -75,7 +76,7 @@ class Layout:
         rows = self.window * ROW_WIDTH[self.view]
         return {"gpu-optimizer": rows + self.units + 2, "drl-scheduler": 1 + rows + 1}.get(self.view, rows)
 
-    @property
+    @cached_property
     def size(self) -> int:
         return sum(int(np.prod(shape)) for shape in self.shapes.values())
 

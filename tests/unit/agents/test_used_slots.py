@@ -7,17 +7,19 @@ import torch
 
 from agents_setup import small_arena
 from queuewise.agents.networks import build_network
-from queuewise.agents.networks.base import slots_in_use
+from queuewise.agents.rows import count_slots
 from queuewise.agents.settings import NetworkSettings
 from queuewise.agents.spec import Spec
 
 
 @pytest.mark.parametrize("used", [0, 1, 2, 6, 7])
 def test_the_last_used_slot_is_found(used: int) -> None:
-    jobs = torch.zeros(3, 7, 2)
+    rows = torch.zeros(3, 4 + 7 * 2 + 3)
+    rows[:, -3:] = 1.0
+    jobs = rows[:, 4:-3].view(3, 7, 2)
     jobs[1, :used, 0] = 1.0
     jobs[0, : used // 2, 0] = 1.0
-    assert slots_in_use(jobs) == max(used, 1)
+    assert count_slots(rows.numpy(), 4, 7, 2) == max(used, 1)
 
 
 @pytest.mark.parametrize("net", ["mlp", "kernel", "attn"])

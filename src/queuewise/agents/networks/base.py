@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from queuewise.agents.rows import count_slots
 from queuewise.agents.settings import NetworkSettings
 from queuewise.agents.spec import Spec
 from queuewise.envs.features import GLOBAL, NUM_GLOBAL
@@ -70,23 +71,10 @@ class Network(nn.Module, ABC):
         if observations.shape[1] < self.spec.observation_size:
             return observations
         jobs = self.spec.job_columns
-        used = jobs.start + jobs.step * slots_in_use(observations[:, jobs.start : jobs.stop].view(-1, len(jobs), jobs.step))
+        used = jobs.start + jobs.step * count_slots(observations.detach().numpy(), jobs.start, len(jobs), jobs.step)
         if used == jobs.stop:
             return observations
         return torch.cat([observations[:, :used], observations[:, jobs.stop :]], dim=1)
-
-
-def slots_in_use(jobs: Tensor) -> int:
-    """How many of the Q slots of [B, Q, Fj] hold a job in any of the batch, at least 1. Jobs fill the slots from the first on, so that a
-    search finds the last."""
-    low, high = 1, jobs.shape[1]
-    while low < high:
-        middle = (low + high) // 2
-        if jobs[:, middle, 0].any():
-            low = middle + 1
-        else:
-            high = middle
-    return low
 
 
 class Feedforward(nn.Sequential):
