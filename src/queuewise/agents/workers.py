@@ -31,7 +31,8 @@ from queuewise.agents.spec import Spec
 from queuewise.agents.stage import Stage
 from queuewise.errors import InputError
 
-PIECE = 1024  # frames that are differentiated at once, at least: fewer would not keep a core busy
+WORTH_DIVIDING = 2048  # frames: fewer are differentiated all at once
+LEAST_PIECE = 256  # frames: fewer would not keep a core busy
 PATIENCE_S = 1.0  # between looks whether the learner is still there
 
 
@@ -73,11 +74,17 @@ class Rollout:
         torch.sum(present, 1, dtype=torch.int16, out=self.shown)
 
     def by_length(self, chosen: Tensor, least_pieces: int) -> Sequence[Tensor]:
-        """The frames in pieces, those with short queues first: slots that no frame of a piece uses are left out of the work."""
-        pieces = max(least_pieces, len(chosen) // PIECE)
-        if pieces == 1:
+        """The frames in pieces, those with short queues first: slots that no frame of a piece uses are left out of the work.
+
+        Most queues are short and a few are very long, so each piece is half of what is left.
+        """
+        if least_pieces == 1 and len(chosen) < WORTH_DIVIDING:
             return [chosen]
-        return chosen[self.shown[chosen].argsort(stable=True)].chunk(pieces)
+        most, left, sizes = -(-len(chosen) // least_pieces), len(chosen), list[int]()
+        while left > 0:
+            sizes.append(min(most, max(left // 2, LEAST_PIECE), left))
+            left -= sizes[-1]
+        return torch.split(chosen[self.shown[chosen].argsort(stable=True)], sizes)
 
     @property
     def frames(self) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 import torch
 
@@ -44,3 +46,14 @@ def test_pieces_of_a_minibatch_hold_frames_of_like_queues() -> None:
     pieces = rollout.by_length(chosen, 3)
     assert [sorted(rollout.shown[piece].tolist()) for piece in pieces] == [[0, 1], [3, 5], [8, 9]]
     assert rollout.by_length(chosen, 1)[0] is chosen
+
+
+def test_pieces_of_a_large_minibatch_are_halves_of_what_is_left() -> None:
+    rollout = Rollout(steps=1500, num_envs=2, spec=Spec("job", Layout(9, 2, 3, ())))
+    rollout.shown = torch.randint(0, 10, (3000,), generator=torch.Generator().manual_seed(0)).to(torch.int16)
+    chosen = torch.randperm(3000, generator=torch.Generator().manual_seed(1))
+    pieces = rollout.by_length(chosen, 1)
+    assert [len(piece) for piece in pieces] == [1500, 750, 375, 256, 119]
+    assert torch.equal(torch.cat(list(pieces)).sort().values, torch.arange(3000))
+    assert all(rollout.shown[a].max() <= rollout.shown[b].min() for a, b in pairwise(pieces))
+    assert [len(piece) for piece in rollout.by_length(chosen, 4)] == [750, 750, 750, 375, 256, 119]
