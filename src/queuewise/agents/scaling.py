@@ -79,5 +79,7 @@ class Scaler:
     def apply(self, observations: Tensor, out: Tensor | None = None) -> Tensor:
         """[B, F] scaled, into `out` if given."""
         scaled = torch.empty_like(observations) if out is None else out
+        if observations.shape != scaled.shape or observations.shape[1] != len(self._mean):
+            raise ValueError(f"rows {tuple(observations.shape)} of {len(self._mean)} features cannot be scaled into {tuple(scaled.shape)}")
         scale_rows(observations.numpy(), self._mean, self._scale, self._tokens, scaled.numpy())
         return scaled

@@ -64,13 +64,13 @@ class PpoSettings(Config):
     num_envs: int = Field(default=64, ge=1, description="environments that are played at a time")
     steps: int = Field(default=128, ge=1, description="steps of each environment between updates")
     workers: int = Field(
-        default=2, ge=1, description="threads, each with its own share of the environments; part of what a seed determines"
+        default=2, ge=1, description="processes, each with its own share of the environments; part of what a seed determines"
     )
     epochs: int = Field(default=4, ge=1, description="passes over what was played, each update")
     minibatch: int = Field(
         default=2048, ge=1, description="frames of one gradient step; divides num_envs × steps, and workers × accumulate divide it"
     )
-    accumulate: int = Field(default=1, ge=1, description="pieces in which a minibatch is worked through, to save memory")
+    accumulate: int = Field(default=1, ge=1, description="pieces, at least, in which a minibatch is worked through, to save memory")
     gamma: float = Field(default=1.0, gt=0, le=1, description="discount a step (1 with rewards that sum to the score is exact)")
     gae_lambda: float = Field(default=0.97, ge=0, le=1, description="generalised advantage estimation: 0 trusts the critic, 1 the return")
     clip: float = Field(default=0.2, gt=0, description="how far the ratio of new to old probability counts")

@@ -32,7 +32,7 @@ from queuewise.agents.stage import Stage
 from queuewise.errors import InputError
 
 WORTH_DIVIDING = 2048  # frames: fewer are differentiated all at once
-LEAST_PIECE = 256  # frames: fewer would not keep a core busy
+LEAST_PIECE = 256  # frames: with fewer a core is not kept busy, so that only the last piece, the rest, may have them
 PATIENCE_S = 1.0  # between looks whether the learner is still there
 
 

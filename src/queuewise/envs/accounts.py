@@ -204,7 +204,7 @@ def _move_units(k: Task, p: Play, old: float, new: float, number: int) -> None:
             p.unit_sorted[gap + number] = p.unit_sorted[gap]
     for unit in range(gap, gap + number):
         p.unit_sorted[unit] = new
-    p.number[FREE_UNITS] = free + number * ((new == FREE) - (old == FREE))
+    p.number[FREE_UNITS] = free + number * (int(new == FREE) - int(old == FREE))
 
 
 @inline

@@ -330,6 +330,8 @@ class Batch:
             self._frame.generator[:] = np.random.default_rng(seed).integers(1, 2**63, self.size)
             self._seeded, self._drawn = True, False
         if not self._drawn:
+            for e in range(self.size):
+                self._template(e)  # says so if there is none yet
             draw_for_all(self._call, self.size)
         self._drawn, self._asked = False, True
         return self._random

@@ -339,7 +339,7 @@ def _fetch_jobs(f: Frame, e: int) -> None:
     w, s, k, p = as_world(f.lists[at]), as_state(f.lists[at + 3]), as_task(f.lists[at + 4]), as_play(f.lists[at + 5])
     action = f.actions[2 * e]
     if action != f.space[ACTIONS] - 1:
-        _fetch_job(w, s, k, p.waiting[min(action, p.number[WAITING])])  # of a host, it is the wrong one
+        _fetch_job(w, s, k, p.waiting[min(action, p.number[WAITING])])  # of an action that starts none, it is the wrong one
         return
     _fetch_job(w, s, k, s.count[ARRIVED])
     if s.count[EVENTS] > 0:

@@ -200,7 +200,8 @@ def _words_at(typingctx: Any, address: types.Integer) -> Any:
 
 
 def _words_in_python(address: Any) -> Any:
-    raise NotImplementedError("plain Python has no addresses")
+    """Plain Python has no addresses, so there is nothing to read; `fetch` does not look."""
+    return ()
 
 
 def _words_compiled(address: int) -> Any:

@@ -162,3 +162,11 @@ def test_filtered_windows_lie_in_the_band() -> None:
     assert len(drawn) > 5
     assert all(low <= scores[window] <= high for window in drawn)
     assert window_filter(arena, FilterSettings(), "bsld") is None
+
+
+def test_rows_of_another_shape_are_not_scaled() -> None:
+    layout = small_arena().layout
+    scaler = Scaler(identity(layout), layout)
+    for rows, out in ((torch.zeros(2, layout.size - 1), None), (torch.zeros(2, layout.size), torch.zeros(1, layout.size))):
+        with pytest.raises(ValueError, match="cannot be scaled"):
+            scaler.apply(rows, out)

@@ -54,3 +54,8 @@ def test_threads_that_are_late_or_gone_change_nothing(threads: int, meanwhile: C
 def test_numbers_that_cannot_be_are_refused(arguments: dict[str, Any]) -> None:
     with pytest.raises(InputError, match=f"{next(iter(arguments))} is"):
         QueuewiseVectorEnv(**{"problem": "job", "jobs": 5, **arguments})
+
+
+def test_random_actions_before_a_reset_are_refused() -> None:
+    with pytest.raises(InputError, match="has not been reset"):
+        QueuewiseVectorEnv(3, "job", jobs=8).legal_actions(seed=1)
