@@ -32,7 +32,7 @@ from queuewise.policies import simulate
 from queuewise.policies.preemptive import PREEMPTIVE
 from queuewise.policies.simulation import Simulation
 from queuewise.runs import write_text
-from queuewise.sim.engine import compiled_replay
+from queuewise.sim.core.engine import compiled_replay
 from queuewise.workload import load_workload
 from queuewise.workload.estimates import estimate
 from queuewise.workload.jobs import Floats, Workload

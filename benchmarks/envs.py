@@ -22,7 +22,6 @@ import numpy as np
 from queuewise.cli import bench
 from queuewise.cli.console import note
 from queuewise.envs import QueuewiseVectorEnv
-from queuewise.envs.table import WAITING
 from queuewise.runs import write_text
 
 RESULTS = Path(__file__).resolve().parent / "results"
@@ -36,17 +35,17 @@ def measure(num_envs: int, nodes: int, load: float, threads: int, seconds: float
     cluster, size = f"{nodes}x8:V100-16", {"load": load}
     envs = QueuewiseVectorEnv(num_envs, "job", threads=threads, copy=False, cluster=cluster, jobs=JOBS, pool=WINDOWS, model_args=size)
     for window in range(WINDOWS):
-        envs.arena.window(window)
+        envs.setup.window(window)
     envs.reset(seed=0)
     envs.legal_actions(seed=1)
     for _ in range(WARM_UP):
         envs.step(envs.legal_actions())
-    waiting = np.mean([envs.batch.play_of(e).number[WAITING] for e in range(num_envs)])
+    waiting = np.mean([envs.batch.episode_state(e).count.waiting for e in range(num_envs)])
     best = max(_rate(envs, seconds / rounds) for _ in range(rounds))
     envs.close()
     return {
         "nodes": nodes, "load": load, "threads": threads, "envs": num_envs, "steps_per_s": best, "mean_waiting": float(waiting),
-        "bytes_per_env": envs.batch.bytes_per_env(), "observation": envs.arena.layout.size,
+        "bytes_per_env": envs.batch.bytes_per_env(), "observation": envs.setup.layout.size,
     }  # fmt: skip
 
 

@@ -64,7 +64,7 @@ def at_the_end(run: Path, seed: int) -> Path:
 
 
 def model_of(file: Path, grounds: Grounds) -> Model:
-    return load_model(file, Spec(grounds.settings.env, grounds.arena.layout))
+    return load_model(file, Spec(grounds.settings.env, grounds.setup.layout))
 
 
 def judged(settings: TrainSettings, run: Path, seeds: Sequence[int], chosen: Chosen = best_on_val) -> Row:
@@ -109,11 +109,11 @@ def training_returns(run: Path, seeds: Sequence[int]) -> dict[int, tuple[float, 
 @torch.inference_mode()
 def _mean_return(model: Model, grounds: Grounds) -> float:
     """Environment e plays window e greedily; what it plays after that does not count."""
-    windows, arena = grounds.experiment("report").plan.windows, grounds.task_arena("report")
+    windows, setup = grounds.experiment("report").plan.windows, grounds.task_arena("report")
     numbers = [(window.seed or 0) - BLOCK_SEEDS["report"].start for window in windows]
     order = chain(numbers, repeat(numbers[0]))
-    stage = Stage(arena, len(numbers), seed=0, draw=lambda rng: next(order))
-    stage.scaler = Scaler(model.scaling, arena.layout)
+    stage = Stage(setup, len(numbers), seed=0, draw=lambda rng: next(order))
+    stage.scaler = Scaler(model.scaling, setup.layout)
     rows, mask = torch.zeros(len(numbers), stage.spec.observation_size), torch.zeros(len(numbers), stage.spec.num_actions, dtype=torch.bool)
     stage.write(rows, mask)
     returns: dict[int, float] = {}

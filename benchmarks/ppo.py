@@ -26,7 +26,7 @@ from queuewise.agents.settings import layered
 from queuewise.cli import bench
 from queuewise.cli.console import note
 from queuewise.envs import QueuewiseVectorEnv
-from queuewise.envs.building import build_arena
+from queuewise.envs.env_setup import build_arena
 from queuewise.runs import write_text
 
 RESULTS = Path(__file__).resolve().parent / "results"

@@ -9,7 +9,7 @@ import numpy as np
 import reference
 from queuewise.cluster.conditions import Conditions
 from queuewise.policies import simulate
-from queuewise.sim.schedule import Schedule
+from queuewise.sim.core.schedule import Schedule
 from queuewise.workload.estimates import estimate
 from reference.check import Stay, violations
 from strategies import Case

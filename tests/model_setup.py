@@ -36,7 +36,7 @@ def settings_for(net: str, **changes: Any) -> TrainSettings:
 def make_model(home: Path, net: str, *, seed: int = 5, decision: str = "likely", **changes: Any) -> tuple[Made, Grounds]:
     """`home/best.safetensors`, and what was written there."""
     grounds = make_grounds(settings_for(net, **changes))
-    spec = Spec(grounds.settings.env, grounds.arena.layout)
+    spec = Spec(grounds.settings.env, grounds.setup.layout)
     made = random_model(spec, grounds.settings, seed)
     home.mkdir(parents=True, exist_ok=True)
     card = make_card(grounds.settings, spec, seed, frames=1024, score=grounds.settings.score, progress={}, decision=decision)

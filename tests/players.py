@@ -78,7 +78,7 @@ def random_legal(seed: int) -> Any:
             return action
         if action == jobs - 1:
             return np.array([action, 0])
-        hosts = env.arena.layout.hosts
+        hosts = env.setup.layout.hosts
         at = jobs + action * hosts
         return np.array([action, rng.choice(np.flatnonzero(env.batch.mask[0, at : at + hosts]))])
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from queuewise.cluster.spec import Cluster, NodeGroup, build
-from queuewise.sim.schedule import DONE, NEVER, REJECTED, Schedule
+from queuewise.sim.core.schedule import DONE, NEVER, REJECTED, Schedule
 from queuewise.workload.jobs import Workload
 
 

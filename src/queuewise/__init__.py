@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from queuewise.errors import QueuewiseError
     from queuewise.evaluation.metrics import summarise
     from queuewise.policies import policy_names, simulate
-    from queuewise.sim.schedule import Schedule
+    from queuewise.sim.core.schedule import Schedule
     from queuewise.workload import load_workload
     from queuewise.workload.jobs import Workload
 

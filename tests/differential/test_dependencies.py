@@ -13,7 +13,7 @@ from effort import tries
 from queuewise.cluster.conditions import Conditions, Outage, Power, Preemption
 from queuewise.cluster.spec import NodeGroup, build
 from queuewise.policies import simulate
-from queuewise.sim.schedule import DONE, FAILED, NEVER
+from queuewise.sim.core.schedule import DONE, FAILED, NEVER
 from queuewise.workload.dependencies import KINDS, Dependencies
 from queuewise.workload.jobs import Workload
 from strategies import DISPATCHES, Case, cases, policies

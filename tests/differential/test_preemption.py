@@ -14,7 +14,7 @@ from queuewise.cluster import load_cluster
 from queuewise.cluster.conditions import Conditions, Preemption
 from queuewise.cluster.spec import NodeGroup, build
 from queuewise.policies import simulate
-from queuewise.sim import initial
+from queuewise.sim.core import initial
 from queuewise.workload.jobs import Workload
 from queuewise.workload.models import generate
 from strategies import PLACEMENTS, PREEMPTIVE, Case, preemptive_policies, stopping_costs, troubled_cases

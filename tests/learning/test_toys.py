@@ -17,7 +17,7 @@ from queuewise.agents.scaling import Scaler
 from queuewise.agents.spec import Spec
 from queuewise.cluster import load_cluster
 from queuewise.cluster.spec import Cluster, NodeGroup, build
-from queuewise.envs.building import Arena, build_arena
+from queuewise.envs.env_setup import EnvSetup, build_arena
 from queuewise.envs.rewards import Term
 from queuewise.workload.jobs import Workload
 
@@ -66,7 +66,7 @@ def slow_and_fast() -> Cluster:
     return build("slow-and-fast", groups, speeds={"A10": FASTER})
 
 
-def toy(problem: str) -> tuple[Arena, float]:
+def toy(problem: str) -> tuple[EnvSetup, float]:
     """The task, and the least possible mean completion time.
 
     job: four jobs wait for one GPU; shortest first is optimal (Smith, 1956).
@@ -80,11 +80,11 @@ def toy(problem: str) -> tuple[Arena, float]:
     return build_arena(problem, workload=windows, cluster=slow_and_fast(), **arguments), float(np.mean(RUNTIMES)) / FASTER
 
 
-def mean_jct(learner: Learner, arena: Arena) -> float:
+def mean_jct(learner: Learner, setup: EnvSetup) -> float:
     """Over all windows, played greedily."""
-    batch = arena.batch(arena.source.size, threads=1)
-    batch.begin(range(batch.size), [arena.window(number) for number in range(batch.size)])
-    schedules = play_out(batch, learner.act, Scaler(learner.scaling, arena.layout), Spec(arena.settings.problem, arena.layout), "learner")
+    batch = setup.batch(setup.source.size, threads=1)
+    batch.begin(range(batch.size), [setup.window(number) for number in range(batch.size)])
+    schedules = play_out(batch, learner.act, Scaler(learner.scaling, setup.layout), Spec(setup.settings.problem, setup.layout), "learner")
     batch.close()
     return float(np.mean([(schedule.end - schedule.workload.submit).mean() for schedule in schedules]))
 
@@ -106,17 +106,17 @@ def marked(training: str, problem: str, net: str) -> Any:
     ("training", "problem", "net"), [marked(*case) for case in [(n, *pair) for n in TRAINING if "-" not in n for pair in PAIRS] + OPTIONS]
 )
 def test_solves_the_toy(training: str, problem: str, net: str) -> None:
-    arena, optimum = toy(problem)
+    setup, optimum = toy(problem)
     settings = small_settings(**{"net": net, "env": problem, "network": {"width": 32}, **TRAINING[training]})
-    learner = make_learner(arena, settings, 1)
-    before, reached = mean_jct(learner, arena), np.inf
+    learner = make_learner(setup, settings, 1)
+    before, reached = mean_jct(learner, setup), np.inf
     if before <= SOLVED * optimum:  # by luck: let it begin with the opposite
         prefer_the_opposite(learner)
-        before = mean_jct(learner, arena)
+        before = mean_jct(learner, setup)
     assert before > SOLVED * optimum
     while learner.frames < settings.frames and reached > SOLVED * optimum:
         for _ in range(2):
             learner.iterate()
-        reached = mean_jct(learner, arena)
+        reached = mean_jct(learner, setup)
     learner.close()
     assert optimum * (1 - 1e-9) <= reached <= SOLVED * optimum

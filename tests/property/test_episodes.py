@@ -16,8 +16,7 @@ from queuewise.cluster.conditions import Conditions, Preemption
 from queuewise.cluster.spec import Cluster, NodeGroup, build
 from queuewise.envs import QueuewiseEnv, QueuewiseVectorEnv
 from queuewise.policies import simulate
-from queuewise.sim.schedule import DONE, REJECTED
-from queuewise.sim.state import NOW, NUM_QUEUES
+from queuewise.sim.core.schedule import DONE, REJECTED
 from queuewise.workload.jobs import Workload
 from reference.check import violations
 from stand_in import busy_days, small_cluster
@@ -62,7 +61,7 @@ def test_a_heuristic_through_the_env_equals_the_replay(case: Case, order: str, p
 @given(cases(), st.sampled_from(FIXED_ORDERS), st.sampled_from(("none", "greedy", "easy", "easy-strict", "conservative")))
 def test_committing_equals_the_replay_with_commit_dispatch(case: Case, order: str, backfill: str) -> None:
     env = env_of(case, dispatch="commit", backfill=backfill, window_order=order)
-    assume(env.arena.window(0).episode.world.sizes[NUM_QUEUES] == 1)  # the env commits one job, the engine one a queue
+    assume(env.setup.window(0).episode.world.sizes.num_queues == 1)  # the env commits one job, the engine one a queue
     env.reset()
     play_episode(env, committing(order))
     assert_same_times(env, case, f"{order}+{backfill}", "commit")
@@ -171,7 +170,7 @@ def test_true_runtimes_of_unfinished_jobs_are_not_seen(case: Case, lookahead: st
         if terminated:
             break
         seen.append(observation)
-        times.append(float(env.batch.state(0).clock[NOW]))
+        times.append(float(env.batch.state(0).clock.now))
     assume(seen)
     schedule = env.schedule()
     unfinished = ~(schedule.end <= times[-1])

@@ -21,7 +21,7 @@ from queuewise.evaluation.energy import J_PER_KWH, energy_kwh
 from queuewise.evaluation.measure import measure
 from queuewise.evaluation.timeline import bin_edges, mean_watts, peak_watts
 from queuewise.policies import simulate
-from queuewise.sim.schedule import Schedule
+from queuewise.sim.core.schedule import Schedule
 from queuewise.workload.jobs import Workload
 from reference.check import Stay, violations
 from strategies import DISPATCHES, Case, caps, cases, policies, powers, preemptive_policies, stopping_costs, troubled_cases

@@ -15,7 +15,7 @@ from agreement import stays
 from effort import tries
 from queuewise.cluster.spec import NodeGroup, build
 from queuewise.policies import simulate
-from queuewise.sim.schedule import Schedule
+from queuewise.sim.core.schedule import Schedule
 from queuewise.workload.jobs import ANY_PARTITION, Workload
 from reference.check import violations
 from strategies import DISPATCHES, ORDERS, Case, cases, policies

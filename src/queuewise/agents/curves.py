@@ -11,9 +11,9 @@ import numpy as np
 
 from queuewise.agents.recording import read_rows
 from queuewise.agents.runs import read_config
-from queuewise.envs.table import F64
 from queuewise.errors import InputError, MissingExtraError
 from queuewise.runs import replacing
+from queuewise.sim.core.tables import F64
 
 VAL = "val/agent"
 DASHES: tuple[Any, ...] = ("--", ":", "-.", (0, (1, 4)), (0, (6, 3)), (0, (3, 1, 1, 1)))  # of baselines

@@ -19,7 +19,7 @@ from queuewise.agents.offpolicy import OffPolicy, by_chance
 from queuewise.agents.replay import Batch
 from queuewise.agents.settings import TrainSettings
 from queuewise.agents.values import dueling, expectation, project, scale_outputs
-from queuewise.envs.building import Arena
+from queuewise.envs.env_setup import EnvSetup
 
 Weights = dict[str, Tensor] | None  # in place of the network's own
 
@@ -28,9 +28,9 @@ class D3qn(OffPolicy):
     decision = "best"
     figures = ("loss/value", "value/mean", "value/target", "gradient/norm", "schedule/epsilon", "schedule/importance")
 
-    def __init__(self, arena: Arena, settings: TrainSettings, seed: int) -> None:
+    def __init__(self, setup: EnvSetup, settings: TrainSettings, seed: int) -> None:
         self.settings = settings.d3qn
-        super().__init__(arena, settings, settings.d3qn, seed, priority=settings.d3qn.priority)
+        super().__init__(setup, settings, settings.d3qn, seed, priority=settings.d3qn.priority)
 
     def _build(self, settings: TrainSettings, seed: int) -> None:
         self.network = build_network(settings.net, self.stage.spec, settings.network, seed=seed, outputs=settings.outputs)

@@ -68,12 +68,12 @@ def diagnose(path: Path, *, episodes: int = 8, seed: int = 0) -> Diagnosis:
     """Play `episodes` training episodes with the model in `path` and tell what is found."""
     card = read_card(path)
     settings, _ = settings_of(card, path)
-    arena = make_grounds(settings).arena
-    model = load_model(path, Spec(settings.env, arena.layout))
+    setup = make_grounds(settings).setup
+    model = load_model(path, Spec(settings.env, setup.layout))
     if model.network.outputs > 1:
         raise InputError("learns distributions, and a diagnosis reads means", where=str(path), hint="diagnose a model with d3qn.atoms = 1")
-    stage = Stage(arena, episodes, seed=seed)
-    stage.scaler = Scaler(model.scaling, arena.layout)
+    stage = Stage(setup, episodes, seed=seed)
+    stage.scaler = Scaler(model.scaling, setup.layout)
     play = play_episodes(model, stage, _gamma(settings), seed)
     stage.close()
     scores, values, units = _think(model, play)
@@ -113,7 +113,7 @@ class _Moment(NamedTuple):
 @torch.inference_mode()
 def play_episodes(model: Model, stage: Stage, gamma: float, seed: int) -> Play:
     """One episode in each environment of the stage: by chance where scores are logits, as likely as they say; by the best otherwise."""
-    random, beta = torch.Generator().manual_seed(seed), stage.arena.settings.discount_per_s
+    random, beta = torch.Generator().manual_seed(seed), stage.setup.settings.discount_per_s
     rows = torch.zeros(stage.num_envs, stage.spec.observation_size)
     mask = torch.zeros(stage.num_envs, stage.spec.num_actions, dtype=torch.bool)
     stage.write(rows, mask)

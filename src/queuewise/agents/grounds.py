@@ -13,7 +13,7 @@ import numpy as np
 from queuewise.agents.objective import parse_reward, reward_for
 from queuewise.agents.settings import TrainSettings
 from queuewise.cluster.spec import Cluster
-from queuewise.envs.building import Arena, build_arena
+from queuewise.envs.env_setup import EnvSetup, build_arena
 from queuewise.envs.presets import preset as preset_settings
 from queuewise.errors import InputError
 from queuewise.evaluation.experiment import Experiment, Rules
@@ -40,20 +40,20 @@ class Grounds:
         return is_model(self.settings.workload)
 
     @cached_property
-    def arena(self) -> Arena:
+    def setup(self) -> EnvSetup:
         """For training."""
         return self.task_arena("train")
 
-    def task_arena(self, block: str) -> Arena:
+    def task_arena(self, block: str) -> EnvSetup:
         """The task as it is, rewards and cutting off included, on the windows of a block."""
         return self._arena(block, self.settings.workload if self.from_model else self.workload)
 
-    def _arena(self, block: str, workload: Any, **changes: Any) -> Arena:
+    def _arena(self, block: str, workload: Any, **changes: Any) -> EnvSetup:
         s = self.settings
         sizes: dict[str, Any] = {"jobs": s.jobs, "pool": s.pool, "model_args": model_args(s)}
         return build_arena(s.env, workload=workload, cluster=self.cluster, block=block, **sizes, **self.task | changes)
 
-    def judging_arena(self, windows: list[Workload]) -> Arena:
+    def judging_arena(self, windows: list[Workload]) -> EnvSetup:
         """For playing these windows to their ends, with nothing paid."""
         return self._arena("report", windows, **NEVER_CUT, reward=(), baseline=None)
 
@@ -62,8 +62,8 @@ class Grounds:
         s = self.settings
         number, seed = (s.val_windows, 0) if block == "val" else (s.report_windows, s.report_seed)
         windows = block_windows(self.workload, block, number, s.jobs, seed, from_model=self.from_model)
-        commits = self.arena.settings.dispatch == "commit"
-        rules = Rules(dispatch="commit" if commits else "reorder", estimates=self.arena.settings.estimates)
+        commits = self.setup.settings.dispatch == "commit"
+        rules = Rules(dispatch="commit" if commits else "reorder", estimates=self.setup.settings.estimates)
         return Experiment(self.workload, self.cluster, Plan("blocks", windows), rules, self._drawer(block) if self.from_model else None)
 
     def _drawer(self, block: str) -> Callable[[int, int], Workload]:

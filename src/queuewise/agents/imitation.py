@@ -14,7 +14,7 @@ from queuewise.agents.networks.base import Network
 from queuewise.agents.scaling import Scaler, Scaling
 from queuewise.agents.stage import Stage
 from queuewise.agents.teachers import Teacher, find_teacher
-from queuewise.envs.building import Arena
+from queuewise.envs.env_setup import EnvSetup
 from queuewise.envs.features import NUM_GLOBAL
 
 ENVS = 32
@@ -31,9 +31,9 @@ class Lessons:
     actions: Tensor  # [N]
 
 
-def imitate(network: Network, arena: Arena, scaling: Scaling, policy: str, *, frames: int, epochs: int, seed: int) -> float:
+def imitate(network: Network, setup: EnvSetup, scaling: Scaling, policy: str, *, frames: int, epochs: int, seed: int) -> float:
     """Train the network on `frames` frames of the policy's play; returns the share of choices that are the same afterwards."""
-    lessons = watch(find_teacher(policy, arena), arena, scaling, frames, seed)
+    lessons = watch(find_teacher(policy, setup), setup, scaling, frames, seed)
     optimiser = torch.optim.Adam(network.parameters(), RATE)
     for rows in _batches(len(lessons.actions), epochs, seed):
         logits, _ = network.policy(lessons.observations[rows], lessons.masks[rows])
@@ -46,10 +46,10 @@ def imitate(network: Network, arena: Arena, scaling: Scaling, policy: str, *, fr
         return float(torch.cat(same).float().mean())
 
 
-def watch(teacher: Teacher, arena: Arena, scaling: Scaling, frames: int, seed: int) -> Lessons:
+def watch(teacher: Teacher, setup: EnvSetup, scaling: Scaling, frames: int, seed: int) -> Lessons:
     """Let the teacher play."""
-    stage = Stage(teacher.arena(arena), ENVS, seed=seed)
-    scaler = Scaler(scaling, arena.layout)
+    stage = Stage(teacher.setup(setup), ENVS, seed=seed)
+    scaler = Scaler(scaling, setup.layout)
     rows = torch.zeros(ENVS, stage.spec.observation_size)
     mask = torch.zeros(ENVS, stage.spec.num_actions, dtype=torch.bool)
     stage.write(rows, mask)

@@ -12,10 +12,10 @@ from queuewise.agents.actions import flat_mask, split_actions
 from queuewise.agents.grounds import Grounds
 from queuewise.agents.scaling import Scaler, Scaling
 from queuewise.agents.spec import Spec
-from queuewise.envs.batch import Batch
+from queuewise.envs.batch import EnvBatch
 from queuewise.envs.stepping import RUNS_ON
 from queuewise.evaluation.experiment import Cell, Experiment, measure_cell
-from queuewise.sim.schedule import Schedule
+from queuewise.sim.core.schedule import Schedule
 
 Act = Callable[[Tensor, Tensor], Tensor]  # [B, F] scaled observations, [B, A] mask -> [B] flat actions
 AT_A_TIME = 64  # windows played side by side
@@ -26,16 +26,16 @@ def judge_policy(act: Act, scaling: Scaling, grounds: Grounds, experiment: Exper
     windows = experiment.plan.windows
     cells = []
     for first in range(0, len(windows), AT_A_TIME):
-        arena = grounds.judging_arena([experiment.jobs_of(window) for window in windows[first : first + AT_A_TIME]])
-        batch = arena.batch(min(AT_A_TIME, len(windows) - first), threads=1)
-        batch.begin(range(batch.size), [arena.window(number) for number in range(batch.size)])
-        schedules = play_out(batch, act, Scaler(scaling, arena.layout), Spec(arena.settings.problem, arena.layout), name)
+        setup = grounds.judging_arena([experiment.jobs_of(window) for window in windows[first : first + AT_A_TIME]])
+        batch = setup.batch(min(AT_A_TIME, len(windows) - first), threads=1)
+        batch.begin(range(batch.size), [setup.window(number) for number in range(batch.size)])
+        schedules = play_out(batch, act, Scaler(scaling, setup.layout), Spec(setup.settings.problem, setup.layout), name)
         batch.close()
         cells += [measure_cell(experiment, name, first + index, schedule) for index, schedule in enumerate(schedules)]
     return cells
 
 
-def play_out(batch: Batch, act: Act, scaler: Scaler, spec: Spec, name: str) -> Sequence[Schedule]:
+def play_out(batch: EnvBatch, act: Act, scaler: Scaler, spec: Spec, name: str) -> Sequence[Schedule]:
     """Play every environment of the batch to the end of its episode. One that has ended idles in it until the last has."""
     schedules: dict[int, Schedule] = {}
     while len(schedules) < batch.size:

@@ -18,10 +18,10 @@ from torch import Tensor, nn
 from queuewise.agents.networks.base import Network
 from queuewise.agents.scaling import Scaling
 from queuewise.agents.settings import TrainSettings
-from queuewise.envs.building import Arena
+from queuewise.envs.env_setup import EnvSetup
 from queuewise.errors import QueuewiseError, unknown_name
 
-ALGORITHMS: dict[str, str] = {  # name -> class, made by (arena, settings, seed)
+ALGORITHMS: dict[str, str] = {  # name -> class, made by (setup, settings, seed)
     "ppo": "queuewise.agents.ppo:Ppo",
     "d3qn": "queuewise.agents.d3qn:D3qn",
     "sac": "queuewise.agents.sac:Sac",
@@ -64,12 +64,12 @@ class Diverged(QueuewiseError):
     """A loss is no number any more."""
 
 
-def make_learner(arena: Arena, settings: TrainSettings, seed: int) -> Learner:
+def make_learner(setup: EnvSetup, settings: TrainSettings, seed: int) -> Learner:
     if settings.algo not in ALGORITHMS:
         raise unknown_name("algorithm", settings.algo, ALGORITHMS)
     module, _, cls = ALGORITHMS[settings.algo].partition(":")
-    make: Callable[[Arena, TrainSettings, int], Learner] = getattr(import_module(module), cls)
-    return make(arena, settings, seed)
+    make: Callable[[EnvSetup, TrainSettings, int], Learner] = getattr(import_module(module), cls)
+    return make(setup, settings, seed)
 
 
 def spawn_seeds(seed: int, number: int) -> list[int]:

@@ -15,7 +15,7 @@ from queuewise.agents.networks.base import Network
 from queuewise.agents.scaling import Scaler, identity
 from queuewise.agents.settings import NetworkSettings
 from queuewise.agents.spec import Spec
-from queuewise.envs.features import Layout
+from queuewise.envs.features import ObservationLayout
 from queuewise.errors import unknown_name
 from queuewise.policies.learned import Learned
 
@@ -38,7 +38,13 @@ class NetSpeed:
 
 
 def measure_networks(
-    names: Sequence[str], widths: Sequence[int], layout: Layout, *, depth: int = 2, seconds: float = 0.2, problem: str | None = None
+    names: Sequence[str],
+    widths: Sequence[int],
+    layout: ObservationLayout,
+    *,
+    depth: int = 2,
+    seconds: float = 0.2,
+    problem: str | None = None,
 ) -> list[NetSpeed]:
     """One row for each network and width; a network is measured on the first problem it decides, unless one is named."""
     for name in names:

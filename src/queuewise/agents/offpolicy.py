@@ -42,7 +42,7 @@ from queuewise.agents.settings import OffPolicySettings, TrainSettings
 from queuewise.agents.stage import Stage, Step
 from queuewise.agents.values import action_scores
 from queuewise.agents.warmup import warm_up
-from queuewise.envs.building import Arena
+from queuewise.envs.env_setup import EnvSetup
 from queuewise.errors import InputError
 
 RECENT = 4  # iterations whose returns tell the unit of rewards
@@ -65,12 +65,12 @@ class OffPolicy(ABC):
     optimisers: dict[str, torch.optim.Optimizer]
     figures: ClassVar[tuple[str, ...]]  # names of what `_learn` returns
 
-    def __init__(self, arena: Arena, settings: TrainSettings, own: OffPolicySettings, seed: int, *, priority: float) -> None:
+    def __init__(self, setup: EnvSetup, settings: TrainSettings, own: OffPolicySettings, seed: int, *, priority: float) -> None:
         torch.set_num_threads(1)
         check_sizes(own)
         self._own, self.total_frames = own, settings.frames
         weights, play, drawing, chance = spawn_seeds(seed, 4)
-        self.stage = Stage(arena, own.num_envs, seed=play, draw=window_filter(arena, settings.filter, settings.score))
+        self.stage = Stage(setup, own.num_envs, seed=play, draw=window_filter(setup, settings.filter, settings.score))
         spec = self.stage.spec
         sizes = (own.num_envs, spec.observation_size, spec.num_actions)
         self.replay = Replay(rows_for(own.replay, *sizes, own.replay_gib), *sizes, n_step=own.n_step, alpha=priority)
@@ -156,7 +156,7 @@ class OffPolicy(ABC):
         """Play and remember."""
         before, mask = self._row.clone(), self._mask.clone()
         step = self.stage.step(actions, self._row, self._mask)
-        discounts = step_discounts(step.elapsed, self._own.gamma, self.stage.arena.settings.discount_per_s)
+        discounts = step_discounts(step.elapsed, self._own.gamma, self.stage.setup.settings.discount_per_s)
         ended = step.ended.copy()
         ended[step.cut] = False
         self.replay.add(before, mask, actions.numpy(), np.where(ended, 0.0, discounts), step)

@@ -18,14 +18,14 @@ from queuewise.agents.spec import Spec, read_spec
 from queuewise.cluster.spec import Cluster
 from queuewise.config import validate
 from queuewise.envs.batch import make_template
-from queuewise.envs.building import Arena
+from queuewise.envs.env_setup import EnvSetup
 from queuewise.envs.episodes import lay_out_episode
 from queuewise.envs.stepping import RUNS_ON
 from queuewise.errors import InputError
 from queuewise.policies.learned import Learned
 from queuewise.policies.model_file import find_model, read_card, read_model
 from queuewise.policies.players import Replay
-from queuewise.sim.schedule import Schedule
+from queuewise.sim.core.schedule import Schedule
 from queuewise.workload.jobs import Workload
 
 
@@ -44,15 +44,15 @@ def play(wanted: Replay) -> Schedule:
     """The schedule of the network's best actions, one after the other."""
     began = time.perf_counter()
     path = find_model(_named(wanted.policy.partition(":")[2]))
-    arena, model = load_player(path, wanted.workload, wanted.cluster)
-    if wanted.dispatch == "commit" and arena.settings.dispatch != "commit":
+    setup, model = load_player(path, wanted.workload, wanted.cluster)
+    if wanted.dispatch == "commit" and setup.settings.dispatch != "commit":
         raise InputError(
             f"{wanted.policy} was not trained to commit to jobs, and the replay asks for it",
             hint="use --dispatch reorder, or train with --task.dispatch commit",
         )
-    batch = arena.batch(1, threads=1)
-    batch.begin([0], [make_template(lay_out_episode(wanted.workload, arena.cluster, arena.settings, arena.layout, wanted.estimate))])
-    spec = Spec(arena.settings.problem, arena.layout)
+    batch = setup.batch(1, threads=1)
+    batch.begin([0], [make_template(lay_out_episode(wanted.workload, setup.cluster, setup.settings, setup.layout, wanted.estimate))])
+    spec = Spec(setup.settings.problem, setup.layout)
     while batch.outcome[0] == RUNS_ON:
         batch.step(split_actions(model.act(batch.observations, flat_mask(batch.mask, spec)), spec))
     schedule = batch.schedule(0, wanted.policy)
@@ -60,13 +60,13 @@ def play(wanted: Replay) -> Schedule:
     return replace(schedule, estimates=wanted.estimates, seed=wanted.seed, engine_s=time.perf_counter() - began)
 
 
-def load_player(path: Path, workload: Workload, cluster: Cluster) -> tuple[Arena, Learned]:
+def load_player(path: Path, workload: Workload, cluster: Cluster) -> tuple[EnvSetup, Learned]:
     """The model, and the environment in which it plays this workload to its end."""
     arrays, card = read_model(path)
     settings, trained = settings_of(card, path)
     grounds = grounds_of(_fitting(settings, trained, cluster, path), workload, cluster)
-    arena = grounds.judging_arena([workload])
-    return arena, Learned(arrays, card, arena.settings.problem, arena.layout, where=str(path))
+    setup = grounds.judging_arena([workload])
+    return setup, Learned(arrays, card, setup.settings.problem, setup.layout, where=str(path))
 
 
 def training_grounds(path: Path) -> tuple[Grounds, Learned]:
@@ -74,7 +74,7 @@ def training_grounds(path: Path) -> tuple[Grounds, Learned]:
     arrays, card = read_model(path)
     settings, _ = settings_of(card, path)
     grounds = make_grounds(settings)
-    return grounds, Learned(arrays, card, grounds.arena.settings.problem, grounds.arena.layout, where=str(path))
+    return grounds, Learned(arrays, card, grounds.setup.settings.problem, grounds.setup.layout, where=str(path))
 
 
 def settings_of(card: dict[str, Any], path: Path) -> tuple[TrainSettings, Spec]:

@@ -36,7 +36,7 @@ from queuewise.agents.settings import PpoSettings, TrainSettings
 from queuewise.agents.stage import Stage
 from queuewise.agents.warmup import warm_up
 from queuewise.agents.workers import Crew, Worker, shared, twin
-from queuewise.envs.building import Arena
+from queuewise.envs.env_setup import EnvSetup
 from queuewise.errors import InputError
 
 KL_SLACK = 1.5  # an update ends when the divergence is this many times the target
@@ -47,16 +47,16 @@ LOSSES = ("loss/policy", "loss/value", "policy/entropy", "policy/kl", "policy/cl
 class Ppo:
     decision = "likely"
 
-    def __init__(self, arena: Arena, settings: TrainSettings, seed: int) -> None:
+    def __init__(self, setup: EnvSetup, settings: TrainSettings, seed: int) -> None:
         ppo = settings.ppo
         check_split(ppo)
         torch.set_num_threads(1)  # the workers are what runs side by side
         self.settings, self.total_frames = ppo, settings.frames
         weights, play, sampling, chance, self._lessons = spawn_seeds(seed, 5)
-        self._arena = arena
+        self._arena = setup
         share = ppo.num_envs // ppo.workers
-        windows = window_filter(arena, settings.filter, settings.score)
-        stages = [Stage(arena, share, seed=play, first_env=number * share, draw=windows) for number in range(ppo.workers)]
+        windows = window_filter(setup, settings.filter, settings.score)
+        stages = [Stage(setup, share, seed=play, first_env=number * share, draw=windows) for number in range(ppo.workers)]
         self.network = build_network(settings.net, stages[0].spec, settings.network, seed=weights)
         for parameter in self.network.parameters():
             parameter.data = shared(parameter.data)
@@ -111,7 +111,7 @@ class Ppo:
     @torch.inference_mode()
     def play(self, worker: Worker, temperature: float) -> list[dict[str, float]]:
         """T steps of the worker's environments by chance, as likely as the policy says. Tells of the episodes that ended."""
-        rollout, stage, beta = worker.rollout, worker.stage, worker.stage.arena.settings.discount_per_s
+        rollout, stage, beta = worker.rollout, worker.stage, worker.stage.setup.settings.discount_per_s
         tallies: list[dict[str, float]] = []
         rollout.observations[0].copy_(rollout.observations[-1])
         rollout.masks[0].copy_(rollout.masks[-1])

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from queuewise.agents.stage import Step
-from queuewise.envs.table import F64, I64
 from queuewise.errors import InputError
+from queuewise.sim.core.tables import F64, I64
 
 NO_ACTION = -1
 LEAST_PRIORITY = 1e-6  # so that nothing is forgotten

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from queuewise.envs.table import F64
+from queuewise.sim.core.tables import F64
 
 SLOWEST = 0.05  # weight of the newest update in the running moments, once there are many
 LEAST_DEVIATION = 1e-6

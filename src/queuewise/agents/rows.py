@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from queuewise.sim.compilation import entry
+from queuewise.sim.core.compilation import entry
 
 
 @entry

@@ -21,16 +21,16 @@ from queuewise.agents.offpolicy import OffPolicy
 from queuewise.agents.ppo import UNLIKELY, draw
 from queuewise.agents.settings import TrainSettings
 from queuewise.agents.values import dueling, scale_outputs
-from queuewise.envs.building import Arena
+from queuewise.envs.env_setup import EnvSetup
 
 
 class Sac(OffPolicy):
     decision = "likely"
     figures = ("loss/value", "loss/policy", "value/mean", "policy/entropy", "policy/entropy_target", "policy/temperature", "gradient/norm")
 
-    def __init__(self, arena: Arena, settings: TrainSettings, seed: int) -> None:
+    def __init__(self, setup: EnvSetup, settings: TrainSettings, seed: int) -> None:
         self.settings = settings.sac
-        super().__init__(arena, settings, settings.sac, seed, priority=0.0)
+        super().__init__(setup, settings, settings.sac, seed, priority=0.0)
 
     def _build(self, settings: TrainSettings, seed: int) -> None:
         sac = self.settings

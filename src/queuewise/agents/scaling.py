@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from queuewise.agents.rows import scale_rows
-from queuewise.envs.features import NUM_GLOBAL, Layout
-from queuewise.envs.table import F32
+from queuewise.envs.features import NUM_GLOBAL, ObservationLayout
+from queuewise.sim.core.tables import F32
 
 CONSTANT = 1e-4  # a feature that deviates less was constant in play: it is shifted and not stretched
 LEAST = 0.01  # smallest deviation that is divided by
@@ -42,12 +42,12 @@ def read_scaling(tensors: dict[str, Tensor]) -> Scaling:
     )
 
 
-def identity(layout: Layout) -> Scaling:
+def identity(layout: ObservationLayout) -> Scaling:
     sizes = {"global": NUM_GLOBAL, "lookahead": 1, "jobs": len(layout.job_features), "hosts": len(layout.host_features)}
     return Scaling({part: torch.zeros(size) for part, size in sizes.items()}, {part: torch.ones(size) for part, size in sizes.items()})
 
 
-def measure_scaling(layout: Layout, observations: F32) -> Scaling:
+def measure_scaling(layout: ObservationLayout, observations: F32) -> Scaling:
     """From [N, F] observations as the environment gives them."""
     means, scales = {}, {}
     names = {"jobs": layout.job_features, "hosts": layout.host_features}
@@ -67,7 +67,7 @@ def measure_scaling(layout: Layout, observations: F32) -> Scaling:
 class Scaler:
     """A scaling laid out for whole rows of one layout."""
 
-    def __init__(self, scaling: Scaling, layout: Layout) -> None:
+    def __init__(self, scaling: Scaling, layout: ObservationLayout) -> None:
         self.scaling = scaling
         repeats = {"global": 1, "lookahead": layout.units, "jobs": layout.window, "hosts": layout.hosts}
         self._mean = torch.cat([scaling.mean[part].repeat(repeats[part]) for part in PARTS]).numpy()

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from queuewise.envs.features import GLOBAL, NUM_GLOBAL, Layout
+from queuewise.envs.features import GLOBAL, NUM_GLOBAL, ObservationLayout
 from queuewise.errors import InputError
 
 TASK_VERSION = 1  # raise it when the meaning of a feature or of an action changes and its name does not
@@ -18,7 +18,7 @@ TASK_VERSION = 1  # raise it when the meaning of a feature or of an action chang
 @dataclass(frozen=True)
 class Spec:
     problem: str  # job, host or joint
-    layout: Layout
+    layout: ObservationLayout
 
     def __post_init__(self) -> None:
         if self.layout.stops:
@@ -58,7 +58,7 @@ class Spec:
 def read_spec(data: dict[str, Any], *, where: str) -> Spec:
     """The spec that `as_json` wrote; one made for other features than this version's is refused."""
     scores = tuple(name.removeprefix("score_") for name in data["features"]["jobs"] if name.startswith("score_"))
-    spec = Spec(data["problem"], Layout(data["window"], data["hosts"], data["units"], scores))
+    spec = Spec(data["problem"], ObservationLayout(data["window"], data["hosts"], data["units"], scores))
     present = spec.as_json()
     for key in ("version", "features"):
         if data[key] != present[key]:

@@ -19,10 +19,10 @@ from queuewise.agents.actions import flat_mask, split_actions
 from queuewise.agents.scaling import Scaler
 from queuewise.agents.spec import Spec
 from queuewise.agents.terms import TermSums
-from queuewise.envs.building import Arena
+from queuewise.envs.env_setup import EnvSetup
 from queuewise.envs.stepping import RUNS_ON, TRUNCATED
-from queuewise.envs.table import F64, I64
 from queuewise.errors import InputError
+from queuewise.sim.core.tables import F64, I64
 
 Bools = NDArray[np.bool_]
 Draw = Callable[[np.random.Generator], int]  # of a window's number
@@ -41,16 +41,16 @@ class Step(NamedTuple):
 
 
 class Stage:
-    def __init__(self, arena: Arena, num_envs: int, *, seed: int, first_env: int = 0, draw: Draw | None = None) -> None:
+    def __init__(self, setup: EnvSetup, num_envs: int, *, seed: int, first_env: int = 0, draw: Draw | None = None) -> None:
         """Environments `first_env` … of the run with this seed. `draw` picks windows; default: any of the source, equally likely."""
-        self.arena, self.num_envs = arena, num_envs
-        self.spec = Spec(arena.settings.problem, arena.layout)
-        self.batch = arena.batch(num_envs, threads=1)
+        self.setup, self.num_envs = setup, num_envs
+        self.spec = Spec(setup.settings.problem, setup.layout)
+        self.batch = setup.batch(num_envs, threads=1)
         self.scaler: Scaler | None = None
         self._terms = TermSums(self.batch)
         self._rows = torch.from_numpy(self.batch.observations)  # written by every step
         self._none = torch.zeros(0, self.spec.observation_size), torch.zeros(0, self.spec.num_actions, dtype=torch.bool)
-        self._seed, self._first, self._draw = seed, first_env, draw or arena.source.draw
+        self._seed, self._first, self._draw = seed, first_env, draw or setup.source.draw
         self._episodes = np.zeros(num_envs, np.int64)  # begun so far
         self._windows = np.zeros(num_envs, np.int64)  # being played
         self._ages = np.zeros(num_envs, np.int64)  # actions taken in them
@@ -109,7 +109,7 @@ class Stage:
             self._windows[e] = self._draw(np.random.default_rng((self._seed, self._first + int(e), int(self._episodes[e]))))
         self._episodes[envs] += 1
         self._ages[envs] = 0
-        self.batch.begin(envs.tolist(), [self.arena.window(int(self._windows[e])) for e in envs])
+        self.batch.begin(envs.tolist(), [self.setup.window(int(self._windows[e])) for e in envs])
         self._terms.begin(envs)
 
     def _remember(self, chosen: I64) -> None:
@@ -136,7 +136,7 @@ class Stage:
         self._episodes, self._windows, ages = (state[name].numpy().copy() for name in ("episodes", "windows", "ages"))
         actions = state["actions"].numpy().astype(np.int64)
         self._ages, self._actions = ages.copy(), list(actions)
-        templates = [self.arena.window(int(window)) for window in self._windows]
+        templates = [self.setup.window(int(window)) for window in self._windows]
         self._terms.forget()
         self.batch.begin(range(self.num_envs), templates)
         for number, taken in enumerate(actions):

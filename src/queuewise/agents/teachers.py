@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from queuewise.agents.spec import Spec
-from queuewise.envs.building import Arena
-from queuewise.envs.table import F32, F64, I64
+from queuewise.envs.env_setup import EnvSetup
 from queuewise.errors import InputError
 from queuewise.policies.names import parse_policy
+from queuewise.sim.core.tables import F32, F64, I64
 
 RULES = ("first", "pack", "spread")
 Bools = NDArray[np.bool_]
@@ -28,15 +28,15 @@ class Teacher:
     blocking: bool  # the first of the order holds up the others
     rule: str
 
-    def arena(self, arena: Arena) -> Arena:
+    def setup(self, setup: EnvSetup) -> EnvSetup:
         """The same task with the order's score as an additional, last feature of jobs."""
-        scores = (*arena.layout.scores, self.order)
-        return Arena(
-            arena.cluster, arena.settings.model_copy(update={"scores": scores}), arena.source, replace(arena.layout, scores=scores)
+        scores = (*setup.layout.scores, self.order)
+        return EnvSetup(
+            setup.cluster, setup.settings.model_copy(update={"scores": scores}), setup.source, replace(setup.layout, scores=scores)
         )
 
     def choose(self, observations: F32, mask: Bools, spec: Spec) -> I64:
-        """[E] flat actions for [E, F] observations of `arena`, not scaled, and [E, A] flat masks."""
+        """[E] flat actions for [E, F] observations of `setup`, not scaled, and [E, A] flat masks."""
         parts = spec.layout.parts(observations)
         wait, everyone = spec.num_actions - 1, np.arange(len(mask))
         if spec.problem == "host":
@@ -61,13 +61,13 @@ class Teacher:
         return np.where(legal, order, np.inf)
 
 
-def find_teacher(name: str, arena: Arena) -> Teacher:
+def find_teacher(name: str, setup: EnvSetup) -> Teacher:
     """The teacher of this name for this task."""
     policy = parse_policy(name)
     if policy.backfill not in ("none", "greedy"):
         raise InputError(f"{name} cannot be imitated: it looks ahead", hint="imitate an order or order+greedy, e.g. sjf+greedy")
-    if arena.settings.dispatch == "commit" and policy.backfill == "greedy":
+    if setup.settings.dispatch == "commit" and policy.backfill == "greedy":
         raise InputError(f"{name} cannot be imitated with dispatch commit: there every job may be chosen", hint=f"imitate {policy.order}")
-    if arena.settings.problem != "job" and policy.placement not in RULES:
+    if setup.settings.problem != "job" and policy.placement not in RULES:
         raise InputError(f"{name} cannot be imitated: its placement is not seen", hint=f"use one of @{', @'.join(RULES)}")
     return Teacher(policy.order, policy.backfill == "none", policy.placement)

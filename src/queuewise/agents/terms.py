@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from queuewise.envs.batch import Batch
+from queuewise.envs.batch import EnvBatch
 from queuewise.envs.rewards import TERMS
-from queuewise.envs.table import F64, I64
+from queuewise.sim.core.tables import F64, I64
 
 WATCHED = 4  # environments
 
@@ -14,7 +14,7 @@ WATCHED = 4  # environments
 class TermSums:
     """Sums of weight × term over the episodes that the first environments of a batch play."""
 
-    def __init__(self, batch: Batch) -> None:
+    def __init__(self, batch: EnvBatch) -> None:
         self._batch = batch
         self._terms = list(dict.fromkeys(term.name for term in batch.settings.reward))
         self._places = np.array([list(TERMS).index(name) for name in self._terms], np.int64)
@@ -26,7 +26,7 @@ class TermSums:
     def begin(self, envs: I64) -> None:
         """These environments stand at the beginning of an episode."""
         for e in envs[envs < len(self._watched)].tolist():
-            self._live[e] = self._batch.play_of(e).term, self._batch.episode(e).task.weight[self._places]
+            self._live[e] = self._batch.episode_state(e).term, self._batch.episode(e).task.weight[self._places]
             self._sums[e] = 0.0
             self._whole[e] = True
 

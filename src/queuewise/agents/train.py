@@ -155,7 +155,7 @@ class End:
 def _train_seed(one: Seed, watcher: Watcher, resume: bool, init_from: Path | None) -> End:
     settings, progress = one.settings, Progress()
     folder = Folder(one.home, settings.keep)
-    learner = make_learner(one.grounds.arena, settings, one.seed)
+    learner = make_learner(one.grounds.setup, settings, one.seed)
     spec = learner.network.spec
     last = folder.last() if resume else None
     if last is not None:
@@ -278,6 +278,6 @@ def _report(run: Path, settings: TrainSettings, grounds: Grounds, score: Score, 
     """The chosen model on REPORT, beside the baselines."""
     watcher.note(f"judging the best model on {settings.report_windows} windows never used before")
     experiment = grounds.experiment("report")
-    model = load_model(run / f"best{SUFFIX}", Spec(settings.env, grounds.arena.layout))
+    model = load_model(run / f"best{SUFFIX}", Spec(settings.env, grounds.setup.layout))
     cells = judge_policy(model.act, model.scaling, grounds, experiment, f"model:{run}")
     return judge([*cells, *baseline_cells(experiment, settings.baselines)], score)

@@ -10,7 +10,7 @@ import torch
 
 from queuewise.agents.scaling import Scaling, measure_scaling
 from queuewise.agents.stage import Stage
-from queuewise.envs.table import F32
+from queuewise.sim.core.tables import F32
 
 STEPS = 1024
 EVERY = 32  # steps between observations that are measured

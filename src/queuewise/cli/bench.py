@@ -59,7 +59,7 @@ class Bench:
 def measure_all(jobs: int, nodes: int, *, repeats: int, compile: bool) -> dict[str, Any]:
     """Everything that the command prints, as one JSON object."""
     from queuewise.cli.console import note, tell_compiling
-    from queuewise.sim.engine import compiled_replay
+    from queuewise.sim.core.engine import compiled_replay
 
     machine = describe_machine()  # first: the load average should tell of other programs
     tell_compiling()

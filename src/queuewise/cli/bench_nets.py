@@ -42,9 +42,9 @@ class BenchNets:
             if error.name != "torch":
                 raise
             raise MissingExtraError("torch", "train") from None
-        from queuewise.envs.features import Layout
+        from queuewise.envs.features import ObservationLayout
 
-        layout = Layout(self.window, self.hosts, self.gpus)
+        layout = ObservationLayout(self.window, self.hosts, self.gpus)
         rows = measure_networks(self.nets, self.widths, layout, depth=self.depth, seconds=self.seconds)
         if self.json:
             print(json_text.dumps([row.as_json() for row in rows], indent=2))

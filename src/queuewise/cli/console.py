@@ -62,7 +62,7 @@ def check_policies(policies: Sequence[str]) -> None:
 
 def tell_compiling(*, playing: bool = False) -> None:
     """Say so before the first use compiles the engine (and the environments, through which models play); later starts load a cache."""
-    from queuewise.sim.compilation import cache_is_warm
+    from queuewise.sim.core.compilation import cache_is_warm
 
     if not cache_is_warm():
         note(f"compiling the engine, once (about {COMPILE_S['engine']} s) …")

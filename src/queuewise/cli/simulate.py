@@ -14,7 +14,7 @@ from queuewise.reading import Reading
 
 if TYPE_CHECKING:
     from queuewise.cluster import Cluster
-    from queuewise.sim.schedule import Schedule
+    from queuewise.sim.core.schedule import Schedule
     from queuewise.workload import Loaded
 
 LISTED_IDS = 5  # rejected jobs named on stderr; the run folder has them all
@@ -120,7 +120,7 @@ class Simulate:
 def _tell_rejected(schedules: list[Schedule]) -> None:
     """Jobs that can never run on this cluster, or wait for one that cannot end well."""
     from queuewise.cli.console import note
-    from queuewise.sim.schedule import CANCELLED, REJECTED
+    from queuewise.sim.core.schedule import CANCELLED, REJECTED
 
     told = set()
     for schedule in schedules:

@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from queuewise.envs.presets import PRESETS
     from queuewise.envs.rewards import Term
-    from queuewise.envs.settings import Baseline, TaskSettings
     from queuewise.envs.single import QueuewiseEnv
+    from queuewise.envs.task_settings import Baseline, TaskSettings
     from queuewise.envs.vector import QueuewiseVectorEnv
 
 __all__ = ["PRESETS", "Baseline", "QueuewiseEnv", "QueuewiseVectorEnv", "TaskSettings", "Term", "register_envs"]
 
 _HOME = {
     "PRESETS": "presets",
-    "Baseline": "settings",
+    "Baseline": "task_settings",
     "QueuewiseEnv": "single",
     "QueuewiseVectorEnv": "vector",
-    "TaskSettings": "settings",
+    "TaskSettings": "task_settings",
     "Term": "rewards",
 }
 IDS = {"Queuewise/Job-v0": "job", "Queuewise/Host-v0": "host", "Queuewise/Joint-v0": "joint"}

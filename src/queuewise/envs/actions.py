@@ -6,28 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from queuewise.envs.table import (
-    ACTIONS,
-    HOST_SLOTS,
-    HOSTS,
-    I8,
-    JOINT,
-    LEGAL,
-    LENIENT,
-    LISTS,
-    MASK_WIDTH,
-    PAIRS,
-    PLAY_LIST,
-    PROBLEM,
-    WAIT_ACTION,
-    WINDOW,
-    Frame,
-    Play,
-    Task,
-    as_frame,
-    as_play,
-)
-from queuewise.sim.compilation import entry, inline, kernel
+from queuewise.envs import columns
+from queuewise.envs.columns import EpisodeState, Frame, Task, as_episode_state, as_frame
+from queuewise.sim.core.compilation import entry, inline, kernel
+from queuewise.sim.core.tables import I8
 
 
 @inline
@@ -35,22 +17,22 @@ def is_legal(k: Task, mask: I8, action: int, host: int) -> bool:
     """Whether the mask allows the action, and the host of a joint one."""
     if not mask[action]:
         return False
-    if k.config[PROBLEM] != JOINT or action == k.config[WAIT_ACTION]:
+    if k.config.problem != columns.JOINT or action == k.config.wait_action:
         return True
-    return mask[k.config[WINDOW] + 1 + action * k.config[HOST_SLOTS] + host] > 0
+    return mask[k.config.window + 1 + action * k.config.host_slots + host] > 0
 
 
 @kernel
 def legal_instead(k: Task, mask: I8) -> tuple[int, int]:
     """What is done in place of an illegal action: wait, or else the first legal one."""
-    if mask[k.config[WAIT_ACTION]]:
-        return k.config[WAIT_ACTION], 0
+    if mask[k.config.wait_action]:
+        return k.config.wait_action, 0
     action = 0
     while not mask[action]:
         action += 1
     host = 0
-    if k.config[PROBLEM] == JOINT:
-        while not mask[k.config[WINDOW] + 1 + action * k.config[HOST_SLOTS] + host]:
+    if k.config.problem == columns.JOINT:
+        while not mask[k.config.window + 1 + action * k.config.host_slots + host]:
             host += 1
     return action, host
 
@@ -58,32 +40,32 @@ def legal_instead(k: Task, mask: I8) -> tuple[int, int]:
 @kernel
 def first_refused(f: Frame, num_envs: int) -> int:
     """The first env whose action is outside the action space or, where these do not count as waits, illegal; -1 if there is none."""
-    actions, hosts, lenient = f.space[ACTIONS], f.space[HOSTS], f.space[LENIENT]
+    actions, hosts, lenient = f.space.actions, f.space.hosts, f.space.lenient
     for e in range(num_envs):
         action, host = f.actions[2 * e], f.actions[2 * e + 1]
         if action < 0 or action >= actions or host < 0 or host >= hosts:
             return e
         if lenient:
             continue
-        row = e * f.space[MASK_WIDTH]
+        row = e * f.space.mask_width
         if not f.mask[row + action]:
             return e
-        if f.space[PAIRS] and action != actions - 1 and not f.mask[row + actions + action * hosts + host]:
+        if f.space.pairs and action != actions - 1 and not f.mask[row + actions + action * hosts + host]:
             return e
     return -1
 
 
 @kernel
-def draw_legal(f: Frame, p: Play, e: int) -> None:
+def draw_legal(f: Frame, p: EpisodeState, e: int) -> None:
     """A uniformly random legal action for env e (joint: a job, then one of its hosts)."""
-    actions, hosts, row = f.space[ACTIONS], f.space[HOSTS], e * f.space[MASK_WIDTH]
-    legal = p.number[LEGAL]
+    actions, hosts, row = f.space.actions, f.space.hosts, e * f.space.mask_width
+    legal = p.count.legal
     number = _draw_below(f, e, legal)
     waits = f.mask[row + actions - 1] > 0
     action = actions - 1 if waits and number == legal - 1 else _find_legal(f, row, number)
     f.drawn[2 * e] = action
     f.drawn[2 * e + 1] = 0
-    if f.space[PAIRS] and action != actions - 1:
+    if f.space.pairs and action != actions - 1:
         row += actions + action * hosts
         f.drawn[2 * e + 1] = _find_legal(f, row, _draw_below(f, e, _count(f, row, hosts)))
 
@@ -92,7 +74,7 @@ def draw_legal(f: Frame, p: Play, e: int) -> None:
 def draw_for_all(frame, num_envs) -> None:  # type: ignore[no-untyped-def]
     f = as_frame(frame)
     for e in range(num_envs):
-        draw_legal(f, as_play(f.lists[e * LISTS + PLAY_LIST]), e)
+        draw_legal(f, as_episode_state(f.lists[e * columns.LISTS + columns.PLAY_LIST]), e)
 
 
 @inline

@@ -17,22 +17,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from queuewise.cluster.spec import Cluster
-from queuewise.envs import table
+from queuewise.envs import columns
 from queuewise.envs.actions import draw_for_all
-from queuewise.envs.crew import REFUSED, Crew
+from queuewise.envs.columns import EpisodeState, Frame, Output, Task
 from queuewise.envs.episodes import Episode, num_actions
-from queuewise.envs.features import NUM_RUNNING, Layout
+from queuewise.envs.features import NUM_RUNNING, ObservationLayout
 from queuewise.envs.published import publish
-from queuewise.envs.settings import TaskSettings
+from queuewise.envs.step_threads import REFUSED, StepThreads
 from queuewise.envs.stepping import CACHE_LINE, play
-from queuewise.envs.table import F32, F64, I32, I64, Frame, Output, Play, Task
+from queuewise.envs.task_settings import TaskSettings
 from queuewise.errors import InputError
-from queuewise.sim import state as engine
-from queuewise.sim.compilation import JIT_DISABLED
-from queuewise.sim.engine import schedule_of
-from queuewise.sim.schedule import NEVER, RUNNING, Schedule
-from queuewise.sim.state import Machine, State, World
-from queuewise.sim.tables import clone
+from queuewise.sim.core.compilation import JIT_DISABLED
+from queuewise.sim.core.engine import schedule_of
+from queuewise.sim.core.schedule import NEVER, RUNNING, Schedule
+from queuewise.sim.core.state import Machine, State, World
+from queuewise.sim.core.tables import F32, F64, I32, I64, addresses_of
 
 ALIGNMENT = 16  # bytes, of arrays
 LARGE_PAGE = 1 << 21  # bytes
@@ -85,7 +84,7 @@ class Block:
         arrays = self._tables[number]
         offsets = self.offsets[number]
         return type(arrays)(*(
-            np.ndarray(array.shape, array.dtype, memory.data, int(offset), array.strides)
+            np.ndarray(array.shape, array.dtype, memory.data, int(offset), array.strides).view(type(array))
             for array, offset in zip(arrays, offsets, strict=True)
         ))  # fmt: skip
 
@@ -111,11 +110,11 @@ class Template(NamedTuple):
 
 MACHINE, SPARE, STATE, PLAY = range(4)  # tables of an env's block
 BLOCK_LISTS = np.array([1, 2, 3, 5])  # where in Frame.lists their addresses go
-SHARED_LISTS = np.array([table.WORLD_LIST, table.TASK_LIST])  # and those of the template's
-SHARED = slice(table.NEXT_WORLD, table.NEXT_TASK + 1)
+SHARED_LISTS = np.array([columns.WORLD_LIST, columns.TASK_LIST])  # and those of the template's
+SHARED = slice(columns.NEXT_WORLD, columns.NEXT_TASK + 1)
 
 
-_COMMON: WeakValueDictionary[tuple[str, bytes], NDArray[Any]] = WeakValueDictionary()
+_COMMON: WeakValueDictionary[tuple[type, str, bytes], NDArray[Any]] = WeakValueDictionary()
 
 
 def _in_common(arrays: Table) -> Table:
@@ -124,7 +123,7 @@ def _in_common(arrays: Table) -> Table:
     def find(array: Any) -> Any:
         if array.base is not None or array.nbytes > MOST_COMMON:
             return array
-        return _COMMON.setdefault((array.dtype.str, array.tobytes()), array)
+        return _COMMON.setdefault((type(array), array.dtype.str, array.tobytes()), array)
 
     return type(arrays)(*map(find, arrays))
 
@@ -132,20 +131,20 @@ def _in_common(arrays: Table) -> Table:
 def make_template(episode: Episode) -> Template:
     episode = replace(episode, world=_in_common(episode.world), task=_in_common(episode.task))
     for arrays in (episode.machine, episode.state):
-        engine.handle(arrays)  # checks the types
-    table.handle(episode.play)
-    block = Block(episode.machine, clone(episode.machine), episode.state, episode.play, seldom=(SPARE,))
-    world, task = engine.handle(episode.world), table.handle(episode.task)
-    following = np.zeros(table.NEXT_SIZE, np.int64)
+        addresses_of(arrays)  # checks the types
+    addresses_of(episode.play)
+    block = Block(episode.machine, episode.machine.clone(), episode.state, episode.play, seldom=(SPARE,))
+    world, task = addresses_of(episode.world), addresses_of(episode.task)
+    following = np.zeros(columns.NEXT_SIZE, np.int64)
     if not JIT_DISABLED:
         following[:] = block.bytes.ctypes.data, len(block.bytes), world.ctypes.data, task.ctypes.data
     return Template(episode, block, world, task, following)
 
 
-class Batch:
+class EnvBatch:
     """E envs. The arrays below are written by `begin` and `step`; `observations` may be exchanged for a buffer of the caller's."""
 
-    def __init__(self, size: int, cluster: Cluster, settings: TaskSettings, layout: Layout, threads: int | None = None) -> None:
+    def __init__(self, size: int, cluster: Cluster, settings: TaskSettings, layout: ObservationLayout, threads: int | None = None) -> None:
         self.size, self.cluster, self.settings, self.layout = size, cluster, settings, layout
         self.joint = settings.problem == "joint"
         self.num_actions = num_actions(settings, layout)
@@ -158,7 +157,7 @@ class Batch:
         self.terminated: Bools = np.zeros(size, np.bool_)
         self.truncated: Bools = np.zeros(size, np.bool_)
         self.elapsed: F64 = np.zeros(size)
-        self.tallies: F64 = np.zeros((len(table.TALLY), size))  # of episodes that ended in the last step
+        self.tallies: F64 = np.zeros((len(columns.TALLY), size))  # of episodes that ended in the last step
         self._bytes = self.mask.view(np.int8)
         self._actions: I64 = np.zeros((size, 2), np.int64)
         self._memory = [np.zeros(0, np.uint8) for _ in range(size)]
@@ -168,24 +167,27 @@ class Batch:
         self._outputs: Any = [None] * size if JIT_DISABLED else np.zeros((size, 3), np.int64)
         self._shown_at: F32 | None = None  # the buffer that observations were last written to
         self._frame = self._make_frame()
-        self._call: Any = self._frame if JIT_DISABLED else table.handle(self._frame)
+        self._call: Any = self._frame if JIT_DISABLED else addresses_of(self._frame)
         self._publish: Any = None if layout.view == "tokens" else publish
         self._threads = 1 if JIT_DISABLED else max(1, min(threads or os.cpu_count() or 1, size))
-        self._crew: Crew | None = None
+        self._step_threads: StepThreads | None = None
         drawn = self._frame.drawn.reshape(size, 2)
         self._random, self._chosen = (drawn, self._actions) if self.joint else (drawn[:, 0], self._actions[:, 0])
         self._asked, self._drawn = False, False  # for random actions since the last step; whether those of the present state are there
         self._draws, self._seeded = False, False  # whether steps end with drawing, and the generators have begun
 
     def _make_frame(self) -> Frame:
-        lists: Any = [None] * (self.size * table.LISTS) if JIT_DISABLED else np.zeros(self.size * table.LISTS, np.int64)
-        space = [self.num_actions, self.layout.hosts, self.mask.shape[1], int(self.joint), int(self.settings.illegal == "wait"), 0]
+        lists: Any = [None] * (self.size * columns.LISTS) if JIT_DISABLED else np.zeros(self.size * columns.LISTS, np.int64)
+        space = columns.ActionSpace(
+            actions=self.num_actions, hosts=self.layout.hosts, mask_width=self.mask.shape[1],
+            pairs=int(self.joint), lenient=int(self.settings.illegal == "wait"),
+        )  # fmt: skip
         return Frame(
             lists=lists,
             home=np.zeros(self.size, np.int64),
             running_at=np.array([self.layout.size - self.layout.stops * NUM_RUNNING]),
             length=np.array([self.layout.size]),
-            space=np.array(space),
+            space=space,
             mask=self._bytes.reshape(-1),
             drawn=np.zeros(2 * self.size, np.int64),
             generator=np.zeros(self.size, np.int64),
@@ -196,7 +198,7 @@ class Batch:
             truncated=self.truncated.view(np.int8),
             elapsed=self.elapsed,
             tally=self.tallies.reshape(-1),
-            next=np.zeros(self.size * table.NEXT_SIZE, np.int64),
+            next=np.zeros(self.size * columns.NEXT_SIZE, np.int64),
         )
 
     def begin(self, envs: Iterable[int], templates: Iterable[Template], out: F32 | None = None) -> None:
@@ -220,7 +222,7 @@ class Batch:
         """
         if not JIT_DISABLED and self._publish is None and len(template.block.bytes) <= len(self._memory[e]):
             self._following[e] = template
-            self._frame.next[e * table.NEXT_SIZE : (e + 1) * table.NEXT_SIZE] = template.following
+            self._frame.next[e * columns.NEXT_SIZE : (e + 1) * columns.NEXT_SIZE] = template.following
 
     def went_on(self, e: int) -> bool:
         """Whether env e, whose episode ended in the last step, is in the one that was prepared."""
@@ -240,7 +242,7 @@ class Batch:
                 frame.home[e] = self._memory[e].ctypes.data
         memory, home = self._memory[e], frame.home[e]
         block.load(memory, home)
-        first = e * table.LISTS
+        first = e * columns.LISTS
         if JIT_DISABLED:
             tables = [template.world, *(block.view(number, memory) for number in range(3)), template.task, block.view(PLAY, memory)]
             frame.lists[first : first + len(tables)] = tables
@@ -269,9 +271,9 @@ class Batch:
         if self._draws != self._asked:
             self._let_steps_draw(self._asked)
         fresh = self._aim(self.observations if out is None else out)
-        if self._crew is None:
-            self._crew = Crew(self._threads, self._call, self._everyone, play, self._publish)
-        ended = self._crew.step(fresh)
+        if self._step_threads is None:
+            self._step_threads = StepThreads(self._threads, self._call, self._everyone, play, self._publish)
+        ended = self._step_threads.step(fresh)
         if ended <= REFUSED:
             self._shown_at = None  # nothing was shown there
             raise self._refusal(REFUSED - ended)
@@ -280,7 +282,7 @@ class Batch:
 
     def _let_steps_draw(self, draws: bool) -> None:
         self._draws = draws
-        self._frame.space[table.DRAWS] = draws
+        self._frame.space.draws = draws
 
     def _play(self, envs: I64, begins: bool, fresh: bool) -> int:
         ended: int = play(self._call, envs, begins, fresh, self.size)
@@ -299,14 +301,13 @@ class Batch:
             )
         mask = self._bytes
         if JIT_DISABLED:
-            self._frame.lists[table.LISTS - 1 :: table.LISTS] = [
-                Output(*rows) for rows in zip(observations, mask, self.finals, strict=True)
-            ]
+            lists: Any = self._frame.lists
+            lists[columns.LISTS - 1 :: columns.LISTS] = [Output(*rows) for rows in zip(observations, mask, self.finals, strict=True)]
         else:
             self._outputs[:, 0] = observations.ctypes.data + self._everyone * observations.strides[0]
             self._outputs[:, 1] = mask.ctypes.data + self._everyone * mask.strides[0]
             self._outputs[:, 2] = self.finals.ctypes.data + self._everyone * self.finals.strides[0]
-            self._frame.lists[table.LISTS - 1 :: table.LISTS] = self._outputs.ctypes.data + self._everyone * self._outputs.strides[0]
+            self._frame.lists[columns.LISTS - 1 :: columns.LISTS] = self._outputs.ctypes.data + self._everyone * self._outputs.strides[0]
         self._shown_at = observations
         return True
 
@@ -349,7 +350,7 @@ class Batch:
         """The live arrays of env e."""
         return self._template(e).block.view(STATE, self._memory[e])
 
-    def play_of(self, e: int) -> Play:
+    def episode_state(self, e: int) -> EpisodeState:
         return self._template(e).block.view(PLAY, self._memory[e])
 
     def machine(self, e: int) -> Machine:
@@ -357,17 +358,17 @@ class Batch:
 
     def window_jobs(self, e: int) -> I32:
         """[Q] the job in each slot of the window, -1 where it is empty."""
-        play_arrays = self.play_of(e)
+        play_arrays = self.episode_state(e)
         jobs = np.full(self.layout.window, -1, np.int32)
-        shown = min(int(play_arrays.number[table.WAITING]), self.layout.window)
+        shown = min(int(play_arrays.count.waiting), self.layout.window)
         jobs[:shown] = play_arrays.waiting[:shown]
         return jobs
 
     def running_jobs(self, e: int) -> I32:
         """[P] the running job in each slot of those that may be preempted, -1 where it is empty."""
-        play_arrays = self.play_of(e)
+        play_arrays = self.episode_state(e)
         jobs = np.full(self.layout.stops, -1, np.int32)
-        shown = int(play_arrays.number[table.LISTED])
+        shown = int(play_arrays.count.listed)
         jobs[:shown] = play_arrays.stop_job[:shown]
         return jobs
 
@@ -376,17 +377,17 @@ class Batch:
         episode = self.episode(e)
         state: State = self._template(e).block.view(STATE, self._memory[e].copy())
         num_jobs = len(episode.workload)
-        state = state._replace(status=state.status[:num_jobs], start=state.start[:num_jobs], end=state.end[:num_jobs])
+        state = state.replace(status=state.status[:num_jobs], start=state.start[:num_jobs], end=state.end[:num_jobs])
         state.end[state.status == RUNNING] = NEVER  # when a running job will end is nobody's business
         return schedule_of(episode.workload, self.cluster, episode.rules, state, episode.estimate, policy, self.settings.estimates, 0.0)
 
     def illegal_actions(self, e: int) -> int:
         """How many actions of env e's episode were illegal."""
-        return int(self.play_of(e).number[table.ILLEGAL])
+        return int(self.episode_state(e).count.illegal)
 
     def tally(self, e: int) -> dict[str, float]:
         """Sums of env e's episode, which ended in the last step; all figures of docs/metrics.md are in `schedule`."""
-        return dict(zip(table.TALLY, self.tallies[:, e].tolist(), strict=True))
+        return dict(zip(columns.TALLY, self.tallies[:, e].tolist(), strict=True))
 
     def bytes_per_env(self) -> int:
         """Memory of one env: its block of arrays, and its rows of the buffers."""
@@ -394,9 +395,9 @@ class Batch:
         return max(len(memory) for memory in self._memory) + sum(row.nbytes for row in rows) // self.size
 
     def close(self) -> None:
-        if self._crew is not None:
-            self._crew.close()
-            self._crew = None
+        if self._step_threads is not None:
+            self._step_threads.close()
+            self._step_threads = None
 
 
 def _roomy(size: int) -> NDArray[np.uint8]:

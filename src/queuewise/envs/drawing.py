@@ -11,9 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from queuewise.envs import table
-from queuewise.envs.batch import Batch
-from queuewise.sim.state import NOW
+from queuewise.envs.batch import EnvBatch
 
 Image = NDArray[np.uint8]
 Colour = tuple[int, int, int]
@@ -35,14 +33,14 @@ DOTS = {  # characters as rows of three dots
 }  # fmt: skip
 
 
-def occupancy(batch: Batch, e: int = 0) -> NDArray[np.int64]:
+def occupancy(batch: EnvBatch, e: int = 0) -> NDArray[np.int64]:
     """[N, GPUs] the job on each GPU, or NOBODY, SEVERAL, NO_GPU. A cluster without GPUs has one column, the whole node."""
     gpus = batch.cluster.node_gpus
     cells = np.full((len(gpus), max(int(gpus.max()), 1)), NOBODY, np.int64)
     if gpus.any():
         cells[np.arange(cells.shape[1])[None, :] >= gpus[:, None]] = NO_GPU
-    state, play = batch.state(e), batch.play_of(e)
-    for j in play.running[: play.number[table.ON_MACHINE]]:
+    state, play = batch.state(e), batch.episode_state(e)
+    for j in play.running[: play.count.on_machine]:
         for piece in range(state.first_piece[j], state.first_piece[j] + state.num_pieces[j]):
             n, mask = int(state.piece_node[piece]), int(state.piece_gpus[piece])
             for g in range(cells.shape[1]):
@@ -67,7 +65,7 @@ def _fill(image: Image, top: int, left: int, height: int, width: int, colour: Co
     image[top : top + height, left : left + width] = colour
 
 
-def picture(batch: Batch, e: int = 0) -> Image:
+def picture(batch: EnvBatch, e: int = 0) -> Image:
     """[height, width, 3] of a size that only depends on cluster and window."""
     cells = occupancy(batch, e)
     nodes, gpus = cells.shape
@@ -95,15 +93,15 @@ def _draw_cell(image: Image, top: int, left: int, job: int, level: float) -> Non
     _fill(image, top + CELL - filled, left, filled, CELL, _colour(job))
 
 
-def _levels(batch: Batch, e: int, cells: NDArray[np.int64]) -> NDArray[np.float64]:
+def _levels(batch: EnvBatch, e: int, cells: NDArray[np.int64]) -> NDArray[np.float64]:
     """[N, GPUs] remaining expected time ÷ time scale, cut to [0, 1]."""
-    expected, now = batch.state(e).expected, batch.state(e).clock[NOW]
-    until = np.where(cells >= 0, expected[np.maximum(cells, 0)], batch.play_of(e).node_until[:, None])
+    expected, now = batch.state(e).expected, batch.state(e).clock.now
+    until = np.where(cells >= 0, expected[np.maximum(cells, 0)], batch.episode_state(e).node_until[:, None])
     with np.errstate(invalid="ignore"):
         return np.clip((until - now) / batch.settings.time_scale_s, 0.0, 1.0)
 
 
-def _draw_window(image: Image, top: int, left: int, height: int, batch: Batch, e: int) -> None:
+def _draw_window(image: Image, top: int, left: int, height: int, batch: EnvBatch, e: int) -> None:
     """A bar a job, as long as the share of the cluster it asks for (square root, so that small ones can be seen)."""
     size = batch.episode(e).task.job_size
     total = float(batch.cluster.num_gpus or batch.cluster.num_nodes)
@@ -117,16 +115,16 @@ def _draw_window(image: Image, top: int, left: int, height: int, batch: Batch, e
         _fill(image, top + round(q * step), left, max(2, round(step) - 1), length, colour)
 
 
-def _headline(batch: Batch, e: int) -> str:
+def _headline(batch: EnvBatch, e: int) -> str:
     """Time since the first submission, use and queue."""
-    seconds = int(batch.state(e).clock[NOW] - batch.episode(e).task.scale[table.FIRST_SUBMIT])
+    seconds = int(batch.state(e).clock.now - batch.episode(e).task.scale.first_submit)
     use = round(100 * _use(batch, e))
-    waiting = int(batch.play_of(e).number[table.WAITING])
+    waiting = int(batch.episode_state(e).count.waiting)
     return f"{seconds // 86400}d {seconds // 3600 % 24:02}:{seconds // 60 % 60:02}:{seconds % 60:02}  {use}%  q {waiting}"
 
 
-def _use(batch: Batch, e: int) -> float:
-    return float(batch.play_of(e).scalar[table.BUSY]) / float(batch.episode(e).task.scale[table.CAPACITY])
+def _use(batch: EnvBatch, e: int) -> float:
+    return float(batch.episode_state(e).value.busy) / float(batch.episode(e).task.scale.capacity)
 
 
 def _write(image: Image, top: int, left: int, text: str) -> None:
@@ -137,14 +135,14 @@ def _write(image: Image, top: int, left: int, text: str) -> None:
                     _fill(image, top + row * SCALE, left + (number * 4 + column) * SCALE, SCALE, SCALE, INK)
 
 
-def _terminal_rows(batch: Batch, e: int) -> Iterator[tuple[str, str]]:
+def _terminal_rows(batch: EnvBatch, e: int) -> Iterator[tuple[str, str]]:
     marks = {NOBODY: "[dim]··[/]", SEVERAL: "[reverse]▒▒[/]", NO_GPU: "  "}
     for name, row in zip(batch.cluster.node_names, occupancy(batch, e), strict=True):
         cells = [marks.get(int(job)) or "[white on rgb({},{},{})]{:02}[/]".format(*_colour(int(job)), job % 100) for job in row]
         yield name, " ".join(cells)
 
 
-def show(batch: Batch, e: int = 0) -> None:
+def show(batch: EnvBatch, e: int = 0) -> None:
     """Print the state to the terminal; jobs are shown by the last two digits of their number."""
     from rich.console import Console
     from rich.table import Table
@@ -152,7 +150,7 @@ def show(batch: Batch, e: int = 0) -> None:
     grid = Table(box=None, show_header=False, padding=(0, 1, 0, 0))
     for name, row in _terminal_rows(batch, e):
         grid.add_row(name, row)
-    episode, now = batch.episode(e), float(batch.state(e).clock[NOW])
+    episode, now = batch.episode(e), float(batch.state(e).clock.now)
     queue = Table("job", "size", "estimate", "waited", "fits", box=None, header_style="dim", padding=(0, 1, 0, 0))
     for q, j in enumerate(job for job in batch.window_jobs(e) if job >= 0):
         fits = "yes" if batch.settings.problem == "host" or batch.mask[e, q] else ""

@@ -1,12 +1,8 @@
-"""Episodes: which jobs are played, and everything of an episode that does not change while it is played.
-
-A `Source` draws windows (one random number each, so equal seeds play equal windows whatever else happens); `lay_out_episode` turns a
-window into the arrays kernels read, and into templates from which envs are reset by copying bytes.
-"""
+"""Episodes: a window laid out as the columns that kernels read, and everything of an episode that does not change while it is played."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,34 +10,34 @@ import numpy as np
 
 from queuewise.cluster.conditions import Conditions
 from queuewise.cluster.spec import UNLIMITED, Cluster
-from queuewise.envs import published, rewards, table
-from queuewise.envs.features import LONGEST_S, LOOKAHEADS, NUM_CLASS_LIVE, NUM_JOB_FIXED, VIEWS, Layout
-from queuewise.envs.settings import TaskSettings
-from queuewise.envs.table import F32, F64, Play, Task
+from queuewise.envs import columns, published, rewards
+from queuewise.envs.columns import Config, EpisodeState, Scale, Task
+from queuewise.envs.features import LONGEST_S, LOOKAHEADS, NUM_CLASS_LIVE, NUM_JOB_FIXED, VIEWS, ObservationLayout
+from queuewise.envs.task_settings import TaskSettings
 from queuewise.errors import InputError
 from queuewise.evaluation import energy, measure, usage
-from queuewise.evaluation.protocol import BLOCK_SEEDS, block_jobs
 from queuewise.policies.backfill import BACKFILLS
 from queuewise.policies.ordering import Jobs, order_rule
 from queuewise.policies.placing import parse_placement
 from queuewise.policies.replay import simulate
-from queuewise.sim import state as engine
-from queuewise.sim.facts import job_facts
-from queuewise.sim.rules import Rules
-from queuewise.sim.setup import lay_out
-from queuewise.sim.state import FACTS, Machine, State, World
-from queuewise.workload.estimates import estimate as estimate_runtimes
+from queuewise.sim.backfill import NO_BACKFILL
+from queuewise.sim.core.facts import job_facts
+from queuewise.sim.core.rules import Rules
+from queuewise.sim.core.setup import lay_out
+from queuewise.sim.core.state import Machine, State, World
+from queuewise.sim.core.tables import F32, F64
+from queuewise.sim.placement import BY_CPU, BY_GPU, BY_MEM
+from queuewise.sim.queue import COMMIT, FACTS, OUTLOOK_SIZE, REORDER
 from queuewise.workload.jobs import Workload
-from queuewise.workload.models import generate, is_model, model_parameters
 
-PROBLEMS = {"job": table.JOB, "host": table.HOST, "joint": table.JOINT}
+PROBLEMS = {"job": columns.JOB, "host": columns.HOST, "joint": columns.JOINT}
 MANY_TASKS = 1024.0  # as many tasks are shown as 1
 METRICS: dict[str, tuple[int, Callable[[measure.Measurement], float]]] = {
-    "wait": (table.WAIT_MEAN, lambda m: float(measure.wait(m).mean())),
-    "jct": (table.JCT_MEAN, lambda m: float(measure.jct(m).mean())),
-    "slowdown": (table.SLOWDOWN_MEAN, lambda m: float(measure.slowdown(m).sum() / max(m.rows.size, 1))),
-    "bounded_slowdown": (table.BOUNDED_SLOWDOWN_MEAN, lambda m: float(measure.bounded_slowdown(m).mean())),
-    "utilisation": (table.UTILISATION_MEAN, lambda m: -float(usage.gpu_utilisation(m) or usage.cpu_utilisation(m) or 0.0)),
+    "wait": (columns.WAIT_MEAN, lambda m: float(measure.wait(m).mean())),
+    "jct": (columns.JCT_MEAN, lambda m: float(measure.jct(m).mean())),
+    "slowdown": (columns.SLOWDOWN_MEAN, lambda m: float(measure.slowdown(m).sum() / max(m.rows.size, 1))),
+    "bounded_slowdown": (columns.BOUNDED_SLOWDOWN_MEAN, lambda m: float(measure.bounded_slowdown(m).mean())),
+    "utilisation": (columns.UTILISATION_MEAN, lambda m: -float(usage.gpu_utilisation(m) or usage.cpu_utilisation(m) or 0.0)),
 }
 
 
@@ -56,108 +52,21 @@ class Episode:
     task: Task
     machine: Machine
     state: State
-    play: Play
-
-
-class Source:
-    """Where windows come from. `size` is how many there are; `draw` picks one of them."""
-
-    size: int
-
-    def draw(self, rng: np.random.Generator) -> int:
-        return int(rng.integers(self.size))
-
-    def window(self, number: int) -> tuple[Workload, F64]:
-        """The jobs of a window and what is known of their runtimes."""
-        raise NotImplementedError
-
-
-class ModelSource(Source):
-    """Every window is drawn from a workload model with a seed of its own, out of the block's range of seeds."""
-
-    def __init__(self, name: str, cluster: Cluster, jobs: int | None, block: str, estimates: str, pool: int | None, args: dict[str, Any]):
-        self._name, self._jobs, self._estimates, self._seeds = name, jobs, estimates, BLOCK_SEEDS[block]
-        sizes = {"gpus": cluster.num_gpus, "cores": cluster.num_cores}
-        known = model_parameters(name)
-        fitting = {key: int(value) for key, value in sizes.items() if key in known and 0 < value < np.inf}
-        self._args = fitting | args
-        self.size = min(pool or len(self._seeds), len(self._seeds))
-
-    def window(self, number: int) -> tuple[Workload, F64]:
-        workload = generate(self._name, self._jobs, self._seeds[number], **self._args)
-        return workload, estimate_runtimes(workload, self._estimates, self._seeds[number]).values
-
-
-class LogSource(Source):
-    """Windows of consecutive jobs of one block of a log; `jobs=None` is the whole block, `block=None` the whole log."""
-
-    def __init__(self, workload: Workload, jobs: int | None, block: str | None, estimates: str, pool: int | None) -> None:
-        self._workload = workload
-        self._estimate = estimate_runtimes(workload, estimates).values if len(workload) else np.zeros(0)
-        self._rows = range(len(workload)) if block is None else block_jobs(workload)[block]
-        self._jobs = len(self._rows) if jobs is None else jobs
-        if self._jobs > len(self._rows):
-            raise InputError(
-                f"an episode of {self._jobs} jobs does not fit into {len(self._rows)} jobs", hint="give a smaller number of jobs, or None"
-            )
-        windows = len(self._rows) - self._jobs + 1
-        self.size = min(pool or windows, windows)
-        self._step = max(windows // self.size, 1)
-
-    def window(self, number: int) -> tuple[Workload, F64]:
-        first = self._rows.start + number * self._step
-        rows = slice(first, first + self._jobs)
-        return self._workload.take(rows), self._estimate[rows]
-
-
-class ListSource(Source):
-    """Given windows."""
-
-    def __init__(self, workloads: Sequence[Workload], estimates: str) -> None:
-        self._workloads, self._estimates = workloads, estimates
-        self.size = len(workloads)
-
-    def window(self, number: int) -> tuple[Workload, F64]:
-        workload = self._workloads[number]
-        return workload, estimate_runtimes(workload, self._estimates).values if len(workload) else np.zeros(0)
-
-
-def make_source(
-    workload: str | Workload | Sequence[Workload],
-    cluster: Cluster,
-    settings: TaskSettings,
-    *,
-    jobs: int | None,
-    block: str | None,
-    pool: int | None,
-    model_args: dict[str, Any] | None,
-) -> Source:
-    """A source for a model's name, the path of a log, a workload, or a list of windows. `pool` limits the number of different windows."""
-    if isinstance(workload, str):
-        if is_model(workload):
-            return ModelSource(workload, cluster, jobs, block or "train", settings.estimates, pool, model_args or {})
-        from queuewise.workload import load_workload
-
-        return LogSource(load_workload(workload).workload, jobs, block, settings.estimates, pool)
-    if isinstance(workload, Workload):
-        return LogSource(workload, jobs, block, settings.estimates, pool)
-    if not len(workload):
-        raise InputError("the list of windows is empty", hint="give at least one workload")
-    return ListSource(workload, settings.estimates)
+    play: EpisodeState
 
 
 def main_resource(cluster: Cluster) -> int:
     """What utilisation is measured in: GPUs, otherwise cores, otherwise memory."""
     if cluster.num_gpus:
-        return engine.BY_GPU
-    return engine.BY_CPU if cluster.num_cores < np.inf else engine.BY_MEM
+        return BY_GPU
+    return BY_CPU if cluster.num_cores < np.inf else BY_MEM
 
 
 def num_units(cluster: Cluster) -> int:
     return cluster.num_gpus or cluster.num_nodes
 
 
-def num_actions(settings: TaskSettings, layout: Layout) -> int:
+def num_actions(settings: TaskSettings, layout: ObservationLayout) -> int:
     """Of the first choice of an action: a host, or a job of the window, one to preempt, one to migrate; the wait is the last."""
     if settings.problem == "host":
         return layout.hosts + 1
@@ -176,15 +85,15 @@ def make_rules(workload: Workload, settings: TaskSettings, estimate: F64) -> Rul
     commits = settings.dispatch == "commit"
     return Rules(
         order=order.make(Jobs(workload, estimate, 0)),
-        backfill=BACKFILLS[settings.backfill].code if commits else engine.NO_BACKFILL,
+        backfill=BACKFILLS[settings.backfill].code if commits else NO_BACKFILL,
         rule=rule,
         rule_option=option,
-        dispatch=engine.COMMIT if commits else engine.REORDER,
+        dispatch=COMMIT if commits else REORDER,
         stops=settings.most_stops if settings.stops else 0,
     )
 
 
-def lay_out_episode(workload: Workload, cluster: Cluster, settings: TaskSettings, layout: Layout, estimate: F64) -> Episode:
+def lay_out_episode(workload: Workload, cluster: Cluster, settings: TaskSettings, layout: ObservationLayout, estimate: F64) -> Episode:
     if workload.is_elastic.any():
         raise InputError("environments know no elastic jobs", hint="leave out --elastic, or min_tasks and max_tasks in the log")
     empty = len(workload) == 0
@@ -194,49 +103,29 @@ def lay_out_episode(workload: Workload, cluster: Cluster, settings: TaskSettings
     rules = make_rules(workload, settings, estimate)
     conditions = Conditions(preemption=settings.stopping)
     world, machine, state = lay_out(workload, cluster, rules, runtime=workload.runtime, estimate=estimate, conditions=conditions)
-    world.policy[engine.UNQUEUED] = int(rules.backfill == engine.NO_BACKFILL)  # Play.waiting is queue enough
+    world.policy.external_queue = int(rules.backfill == NO_BACKFILL)  # EpisodeState.waiting is queue enough
     if empty:
-        world.sizes[engine.NUM_JOBS] = 0
+        world.sizes.num_jobs = 0
         workload, estimate = workload.take(slice(0, 0)), estimate[:0]
     users = int(workload.user.max(initial=-1)) + 1
     task = _task(workload, cluster, settings, layout, estimate, world)
-    return Episode(workload, estimate, rules, world, task, machine, state, _play(world, settings, layout, users))
+    return Episode(workload, estimate, rules, world, task, machine, state, _episode_state(world, settings, layout, users))
 
 
-def _play(world: World, settings: TaskSettings, layout: Layout, users: int) -> Play:
-    num_jobs, num_classes, num_nodes = (int(world.sizes[i]) for i in (engine.NUM_JOBS, engine.NUM_CLASSES, engine.NUM_NODES))
-    pools = num_classes if layout.view == "rltune" else 1
-    return Play(
-        number=np.zeros(table.NUMBER_SIZE, np.int64),
-        scalar=np.zeros(table.SCALAR_SIZE),
-        term=np.zeros(rewards.NUM_TERMS),
-        waiting=np.zeros(num_jobs + 1, np.int32),
-        running=np.zeros(num_jobs + 1, np.int32),
-        running_end=np.zeros(num_jobs + 1),
-        class_stamp=np.zeros(num_classes, np.int64),
-        class_live=np.zeros(num_classes * NUM_CLASS_LIVE, np.float32),
-        node_until=np.full(num_nodes, table.FREE),
-        node_load=np.zeros(num_nodes),
-        unit_until=np.full(layout.units, table.FREE),
-        unit_sorted=np.full(layout.units if settings.lookahead == "sorted" else 1, table.FREE),
-        touched=np.zeros(num_nodes // table.TOUCHED_BITS + 1, np.int64),
-        row_job=np.zeros(layout.window, np.int32),
-        row_class=np.zeros(layout.window, np.int32),
-        row_submit=np.zeros(layout.window),
-        usage=np.zeros(users + 1),
-        user_slowdown=np.zeros(users + 1),
-        user_ended=np.zeros(users + 1),
-        score=np.zeros(layout.window),
-        order=np.zeros(engine.OUTLOOK_SIZE),
-        class_pool_stamp=np.zeros(pools, np.int64),
-        class_pool=np.zeros(pools * published.POOL_VALUES),
-        group_demand=np.zeros(pools),
-        stop_job=np.zeros(max(layout.stops, 1), np.int32),
-        served=np.zeros(num_jobs + 1 if layout.stops else 1),
-    )
+def _episode_state(world: World, settings: TaskSettings, layout: ObservationLayout, users: int) -> EpisodeState:
+    num_jobs, num_classes, num_nodes = int(world.sizes.num_jobs), int(world.sizes.num_classes), int(world.sizes.num_nodes)
+    lengths = {
+        "terms": rewards.NUM_TERMS, "resources": columns.RESOURCES, "job_slots": num_jobs + 1, "nodes": num_nodes, "window": layout.window,
+        "classes": num_classes, "class_live": NUM_CLASS_LIVE, "users": users + 1, "outlook": OUTLOOK_SIZE,
+        "units": layout.units, "sorted_units": layout.units if settings.lookahead == "sorted" else 1,
+        "touched_words": num_nodes // columns.TOUCHED_BITS + 1,
+        "pooled_classes": num_classes if layout.view == "rltune" else 1, "pool_values": published.POOL_VALUES,
+        "stop_slots": max(layout.stops, 1), "stopped_jobs": num_jobs + 1 if layout.stops else 1,
+    }  # fmt: skip
+    return EpisodeState.allocate(lengths)
 
 
-def _task(workload: Workload, cluster: Cluster, settings: TaskSettings, layout: Layout, estimate: F64, world: World) -> Task:
+def _task(workload: Workload, cluster: Cluster, settings: TaskSettings, layout: ObservationLayout, estimate: F64, world: World) -> Task:
     resource = main_resource(cluster)
     demand = (workload.gpu_milli, workload.cpu_milli, workload.mem_mib)[resource]
     amount = workload.num_tasks.astype(np.float64) * demand
@@ -254,33 +143,27 @@ def _task(workload: Workload, cluster: Cluster, settings: TaskSettings, layout: 
     flops = usage.node_tflops(cluster)
     units = cluster.node_gpus if cluster.num_gpus else np.ones(cluster.num_nodes, np.int64)
     score, score_kind, facts = _scores(workload, settings, estimate)
-    rows = np.zeros(max(len(workload), 1), table.TASK_ROW)
-    rows["deadline"] = np.inf
-    columns = (
-        workload.size,
-        amount,
-        work,
-        workload.priority,
-        np.where(np.isnan(workload.deadline), np.inf, workload.deadline),
-        workload.user,
-    )
-    for name, column in zip(table.TASK_ROW.names or (), columns, strict=True):
-        rows[name][: len(workload)] = column
     weight = rewards.weights(settings.reward, divisors)
     config = _config(settings, layout, resource)
-    config[table.NUM_USERS] = int(workload.user.max(initial=-1)) + 1
-    config[table.DEADLINES] = int((rows["deadline"] < np.inf).any())
-    config[table.NUM_WEIGHTED] = np.count_nonzero(weight)
-    config[table.VIEW] = VIEWS.index(settings.view)
-    return Task(
+    config.num_users = int(workload.user.max(initial=-1)) + 1
+    config.has_deadlines = int((workload.deadline < np.inf).any())
+    config.num_weighted = int(np.count_nonzero(weight))
+    config.observation_view = VIEWS.index(settings.view)
+    lengths = {
+        "resources": columns.RESOURCES, "terms": len(weight), "some_jobs": max(len(workload), 1), "nodes": cluster.num_nodes,
+        "node_bounds": cluster.num_nodes + 1,
+    }  # fmt: skip
+    return Task.allocate(
+        lengths,
         config=config,
         scale=_scale(workload, cluster, settings, horizon, first, capacity, flops, node_amount, estimate),
+        total=np.array(_totals(cluster)),
         weight=weight,
         weighted=np.concatenate([np.flatnonzero(weight), np.zeros(1, np.int64)]),
         token=_job_tokens(workload, cluster, estimate, world),
         host_token=_host_tokens(cluster),
-        **{name: rows[name] for name in table.TASK_ROW.names or ()},
-        unit_first=np.concatenate([[0], np.cumsum(units)]).astype(np.int64),
+        **_job_columns(workload, amount, work),
+        unit_first=np.concatenate([[0], np.cumsum(units)]),
         node_flops=flops,
         node_inverse=_node_inverse(cluster),
         node_amount=node_amount,
@@ -290,6 +173,25 @@ def _task(workload: Workload, cluster: Cluster, settings: TaskSettings, layout: 
         published=published.lay_out_view(settings.view, workload, cluster, estimate, settings.time_scale_s),
         class_group=published.pool_groups(world, settings.view),
     )
+
+
+def _job_columns(workload: Workload, amount: F64, work: F64) -> dict[str, Any]:
+    if not len(workload):
+        return {}
+    return {
+        "job_size": workload.size,
+        "job_amount": amount,
+        "job_work": work,
+        "priority": workload.priority,
+        "deadline": np.where(np.isnan(workload.deadline), np.inf, workload.deadline),
+        "job_user": workload.user,
+    }
+
+
+def _totals(cluster: Cluster) -> tuple[float, float, float]:
+    """GPU milli, CPU milli and MiB of the cluster, 0 if they are unlimited."""
+    cores = cluster.num_cores * 1000.0 if cluster.num_cores < np.inf else 0.0
+    return cluster.num_gpus * 1000.0, cores, cluster.mem_gib * 1024.0 if cluster.mem_gib < np.inf else 0.0
 
 
 def _node_inverse(cluster: Cluster) -> F64:
@@ -311,49 +213,46 @@ def _horizon(workload: Workload, settings: TaskSettings, amount: F64, capacity: 
     return float(workload.submit[-1]) + settings.horizon_factor * max(busy, longest)
 
 
-def _config(settings: TaskSettings, layout: Layout, resource: int) -> Any:
-    config = np.zeros(table.CONFIG_SIZE, np.int64)
-    config[table.PROBLEM] = PROBLEMS[settings.problem]
-    config[table.DISPATCH] = table.COMMIT if settings.dispatch == "commit" else table.MASK
-    config[table.WINDOW] = layout.window
-    config[table.HOST_SLOTS] = layout.hosts
-    config[table.LOOKAHEAD] = LOOKAHEADS.index(settings.lookahead)
-    config[table.UNITS] = layout.units
-    config[table.NUM_SCORES] = len(layout.scores)
-    config[table.SKIP_FORCED] = int(settings.skip_forced)
-    config[table.BLOCKING] = int(settings.problem == "host" and settings.backfill == "none")
-    config[table.MAX_STEPS] = table.NO_CAP if settings.max_steps is None else settings.max_steps
-    config[table.TERMINAL] = int(settings.pay == "terminal")
-    config[table.RELATIVE_TO] = METRICS[settings.baseline.metric][0] if settings.baseline else table.NOTHING
-    config[table.RESOURCE] = resource
-    config[table.STOP_SLOTS] = layout.stops
-    config[table.MOVE_SLOTS] = layout.stops if settings.moves else 0
-    config[table.MOST_STOPS] = settings.most_stops
-    config[table.WAIT_ACTION] = num_actions(settings, layout) - 1
+def _config(settings: TaskSettings, layout: ObservationLayout, resource: int) -> Config:
+    config = Config()
+    config.problem = PROBLEMS[settings.problem]
+    config.dispatch = columns.COMMIT if settings.dispatch == "commit" else columns.MASK
+    config.window = layout.window
+    config.host_slots = layout.hosts
+    config.lookahead = LOOKAHEADS.index(settings.lookahead)
+    config.units = layout.units
+    config.num_scores = len(layout.scores)
+    config.skip_forced = int(settings.skip_forced)
+    config.blocking = int(settings.problem == "host" and settings.backfill == "none")
+    config.max_steps = columns.NO_CAP if settings.max_steps is None else settings.max_steps
+    config.terminal = int(settings.pay == "terminal")
+    config.relative_to = METRICS[settings.baseline.metric][0] if settings.baseline else columns.NOTHING
+    config.resource = resource
+    config.stop_slots = layout.stops
+    config.move_slots = layout.stops if settings.moves else 0
+    config.most_stops = settings.most_stops
+    config.wait_action = num_actions(settings, layout) - 1
     return config
 
 
 def _scale(
     workload: Workload, cluster: Cluster, settings: TaskSettings, horizon: float, first: float, capacity: float,
     flops: F64, node_amount: F64, estimate: F64,
-) -> F64:  # fmt: skip
-    scale = np.zeros(table.SCALE_SIZE)
-    scale[table.HORIZON] = horizon
-    scale[table.TIME_SCALE] = settings.time_scale_s
-    scale[table.EPOCH] = workload.epoch
-    scale[table.DECAY] = settings.discount_per_s
-    scale[table.ALL_GPU] = cluster.num_gpus * 1000.0
-    scale[table.ALL_CPU] = cluster.num_cores * 1000.0 if cluster.num_cores < np.inf else 0.0
-    scale[table.ALL_MEM] = cluster.mem_gib * 1024.0 if cluster.mem_gib < np.inf else 0.0
-    scale[table.CAPACITY] = capacity
-    scale[table.ALL_FLOPS] = float(cluster.node_gpus @ flops) or 1.0
-    scale[table.IDLE_WATTS] = energy.idle_watts(cluster)
-    scale[table.FIRST_SUBMIT] = first
-    scale[table.NUM_LOADED] = float((node_amount > 0).sum())
+) -> Scale:  # fmt: skip
+    scale = Scale()
+    scale.horizon = horizon
+    scale.time_scale = settings.time_scale_s
+    scale.epoch = workload.epoch
+    scale.decay = settings.discount_per_s
+    scale.capacity = capacity
+    scale.all_flops = float(cluster.node_gpus @ flops) or 1.0
+    scale.idle_watts = energy.idle_watts(cluster)
+    scale.first_submit = first
+    scale.num_loaded = float((node_amount > 0).sum())
     if settings.baseline and len(workload):
         schedule = simulate(workload, cluster, settings.baseline.policy, dispatch=_baseline_dispatch(settings), estimates=estimate)
         if schedule.finished.any():
-            scale[table.BASE_VALUE] = METRICS[settings.baseline.metric][1](measure.measure(schedule))
+            scale.base_value = METRICS[settings.baseline.metric][1](measure.measure(schedule))
     return scale
 
 
@@ -391,7 +290,7 @@ def _job_tokens(workload: Workload, cluster: Cluster, estimate: F64, world: Worl
     pools = np.bincount(world.node_pool)
     allowed = world.class_allows.reshape(-1, len(pools)) @ pools / cluster.num_nodes
     total = float(cluster.num_gpus or (cluster.num_cores if cluster.num_cores < np.inf else 0) or cluster.num_nodes)
-    columns = {
+    features = {
         "present": np.ones(num),
         "estimate": _share(np.log1p(estimate), float(np.log1p(LONGEST_S))),
         "size": _share(workload.size, total),
@@ -402,12 +301,12 @@ def _job_tokens(workload: Workload, cluster: Cluster, estimate: F64, world: Worl
         "priority": workload.priority / (np.abs(workload.priority) + 1.0),
         "allowed": np.where(world.job_class >= 0, allowed[world.job_class], 0.0),
     }
-    return np.ascontiguousarray(np.column_stack(list(columns.values())), np.float32).ravel()
+    return np.ascontiguousarray(np.column_stack(list(features.values())), np.float32).ravel()
 
 
 def _host_tokens(cluster: Cluster) -> F32:
     """[N*S] what never changes of every node."""
-    columns = {
+    features = {
         "host_present": np.ones(cluster.num_nodes),
         "gpu_total": _share(cluster.node_gpus, float(cluster.node_gpus.max())),
         "cores_norm": np.where(
@@ -417,4 +316,4 @@ def _host_tokens(cluster: Cluster) -> F32:
         "kind": (cluster.node_kind + 1) / max(len(cluster.kinds), 1),
         "speed": usage.per_node(cluster, list(cluster.speed)) / max(float(cluster.speed.max(initial=0.0)), 1e-9),
     }
-    return np.ascontiguousarray(np.column_stack(list(columns.values())), np.float32).ravel()
+    return np.ascontiguousarray(np.column_stack(list(features.values())), np.float32).ravel()

@@ -13,7 +13,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from queuewise.envs.table import F32
+from queuewise.sim.core.tables import F32
 
 GLOBAL = (
     "queue_length", "beyond_window", "running", "gpu_use", "cpu_use", "mem_use", "day_sin", "day_cos", "week_sin", "week_cos", "choices",
@@ -39,7 +39,7 @@ NUM_CLASS_LIVE = 3  # fits, ways, share_of_free: the same for all jobs of a dema
 
 
 @dataclass(frozen=True)
-class Layout:
+class ObservationLayout:
     """Where the parts of an observation lie in its row."""
 
     window: int  # Q

@@ -4,91 +4,76 @@ from __future__ import annotations
 
 import numpy as np
 
+from queuewise.envs import columns
+from queuewise.envs.columns import EpisodeState, Task
 from queuewise.envs.features import NUM_CLASS_LIVE
+from queuewise.envs.observation import shown_jobs
 from queuewise.envs.stopping import mark_stops
-from queuewise.envs.table import (
-    COMMIT,
-    DISPATCH,
-    GANG,
-    HOST,
-    HOST_SLOTS,
-    I8,
-    JOINT,
-    LEGAL,
-    NOBODY,
-    PROBLEM,
-    STOP_SLOTS,
-    TASKS_LEFT,
-    WAIT_ACTION,
-    WINDOW,
-    Play,
-    Task,
-)
-from queuewise.envs.task import shown_jobs
-from queuewise.sim.compilation import inline, kernel
-from queuewise.sim.machine import slots_on
-from queuewise.sim.state import ARRIVED, EVENTS, NUM_JOBS, NUM_NODES, Machine, State, World
+from queuewise.sim.core.compilation import inline, kernel
+from queuewise.sim.core.machine import slots_on
+from queuewise.sim.core.state import Machine, State, World
+from queuewise.sim.core.tables import I8
 
 
 @inline
 def lies_ahead(w: World, s: State) -> bool:
     """Whether there is an event to wait for."""
-    return s.count[EVENTS] > 0 or s.count[ARRIVED] < w.sizes[NUM_JOBS]
+    return s.count.events > 0 or s.count.arrived < w.sizes.num_jobs
 
 
 @kernel
-def mark_legal(w: World, m: Machine, s: State, k: Task, p: Play, mask: I8) -> None:
+def mark_legal(w: World, m: Machine, s: State, k: Task, p: EpisodeState, mask: I8) -> None:
     """Write which actions are legal: [Q+P+M+1] (job), [H+1] (host) or [Q+1 + Q*H] (joint: jobs, then hosts of each)."""
-    if k.config[PROBLEM] == HOST:
+    if k.config.problem == columns.HOST:
         _mark_hosts(w, m, s, k, p, mask)
         return
-    window = k.config[WINDOW]
+    window = k.config.window
     shown = shown_jobs(k, p)
-    gang = p.number[GANG]
+    gang = p.count.gang
     some = 0
     for q in range(shown):
         legal = True
-        if gang != NOBODY:
+        if gang != columns.NOBODY:
             legal = p.waiting[q] == gang
-        elif k.config[DISPATCH] != COMMIT:
+        elif k.config.dispatch != columns.COMMIT:
             legal = p.class_live[p.row_class[q] * NUM_CLASS_LIVE] > 0.0  # as just noted for the observation
         mask[q] = np.int8(legal)
         some += legal
     for q in range(shown, window):
         mask[q] = np.int8(0)
-    if k.config[STOP_SLOTS] > 0:
+    if k.config.stop_slots > 0:
         some += mark_stops(w, m, s, k, p, mask)
-    may_wait = gang == NOBODY and lies_ahead(w, s) and (k.config[DISPATCH] != COMMIT or some == 0)
+    may_wait = gang == columns.NOBODY and lies_ahead(w, s) and (k.config.dispatch != columns.COMMIT or some == 0)
     waits = may_wait or some == 0  # something is always legal, also when the episode is over
-    mask[k.config[WAIT_ACTION]] = np.int8(waits)
-    p.number[LEGAL] = some + waits
-    if k.config[PROBLEM] == JOINT:
+    mask[k.config.wait_action] = np.int8(waits)
+    p.count.legal = some + waits
+    if k.config.problem == columns.JOINT:
         _mark_pairs(w, m, k, p, mask, shown)
 
 
 @kernel
-def _mark_hosts(w: World, m: Machine, s: State, k: Task, p: Play, mask: I8) -> None:
-    hosts = k.config[HOST_SLOTS]
-    gang = p.number[GANG]
+def _mark_hosts(w: World, m: Machine, s: State, k: Task, p: EpisodeState, mask: I8) -> None:
+    hosts = k.config.host_slots
+    gang = p.count.gang
     some = 0
     for n in range(hosts):
-        legal = gang != NOBODY and n < w.sizes[NUM_NODES] and slots_on(w, m, w.job_class[gang], n) > 0
+        legal = gang != columns.NOBODY and n < w.sizes.num_nodes and slots_on(w, m, w.job_class[gang], n) > 0
         mask[n] = np.int8(legal)
         some += legal
-    untouched = gang == NOBODY or p.number[TASKS_LEFT] == w.class_tasks[w.job_class[gang]]
-    waits = gang == NOBODY or (untouched and lies_ahead(w, s))
+    untouched = gang == columns.NOBODY or p.count.tasks_left == w.class_tasks[w.job_class[gang]]
+    waits = gang == columns.NOBODY or (untouched and lies_ahead(w, s))
     mask[hosts] = np.int8(waits)
-    p.number[LEGAL] = some + waits
+    p.count.legal = some + waits
 
 
 @kernel
-def _mark_pairs(w: World, m: Machine, k: Task, p: Play, mask: I8, shown: int) -> None:
-    window, hosts = k.config[WINDOW], k.config[HOST_SLOTS]
+def _mark_pairs(w: World, m: Machine, k: Task, p: EpisodeState, mask: I8, shown: int) -> None:
+    window, hosts = k.config.window, k.config.host_slots
     for q in range(window):
         at = window + 1 + q * hosts
         for n in range(hosts):
             mask[at + n] = np.int8(0)
         if q < shown and mask[q]:
             c = w.job_class[p.waiting[q]]
-            for n in range(min(hosts, w.sizes[NUM_NODES])):
+            for n in range(min(hosts, w.sizes.num_nodes)):
                 mask[at + n] = np.int8(slots_on(w, m, c, n) > 0)

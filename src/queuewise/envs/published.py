@@ -11,35 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from queuewise.cluster.spec import UNLIMITED, Cluster
+from queuewise.envs import columns
+from queuewise.envs.columns import EpisodeState, Task, as_episode_state, as_frame, as_output, as_task
 from queuewise.envs.features import NUM_HOST_FIXED, NUM_JOB_FIXED, ROW_WIDTH, VIEWS
-from queuewise.envs.table import (
-    ALL_GPU,
-    F32,
-    F64,
-    FREE_GPU,
-    GANG,
-    HORIZON,
-    HOST_SLOTS,
-    I64,
-    LISTS,
-    NOBODY,
-    UNITS,
-    VIEW,
-    WAITING,
-    WINDOW,
-    Play,
-    Task,
-    as_frame,
-    as_output,
-    as_play,
-    as_task,
-)
-from queuewise.envs.task import class_fits, machine_stamp, observe_lookahead, shown_jobs, sum_free
-from queuewise.sim.compilation import entry, inline, kernel
-from queuewise.sim.machine import WHOLE, slots
-from queuewise.sim.state import NOW, NUM_CLASSES, NUM_NODES, Machine, State, World, as_machine, as_state, as_world
-from queuewise.sim.tables import view
-from queuewise.sim.tiers import fits_second_tier
+from queuewise.envs.observation import class_fits, machine_stamp, observe_lookahead, shown_jobs, sum_free
+from queuewise.sim import placement
+from queuewise.sim.core.compilation import entry, inline, kernel
+from queuewise.sim.core.machine import WHOLE, slots
+from queuewise.sim.core.state import Machine, State, World, as_machine, as_state, as_world
+from queuewise.sim.core.tables import F32, F64, I64, view
+from queuewise.sim.placement.tiers import fits_second_tier
 from queuewise.workload.jobs import Workload
 
 GPU_OPTIMIZER, DRL_SCHEDULER, LSF, RLTUNE, RLSCHEDULER = range(1, len(VIEWS))  # 0: tokens
@@ -48,7 +29,7 @@ LONGEST_WAIT_S = 12 * 3600.0  # of rltune and rlscheduler
 MOST_PRIORITY = 10.0  # of gpu-optimizer
 HIGHEST_LEVEL = 5.0  # of drl-scheduler's priorities
 LONG_QUEUE = 200.0  # of drl-scheduler
-POOL_VALUES = 4  # of a class, in Play.class_pool: free GPUs, all GPUs, share of partly used nodes, ways
+POOL_VALUES = 4  # of a class, in EpisodeState.class_pool: free GPUs, all GPUs, share of partly used nodes, ways
 FREE, ALL, PARTIAL, WAYS = range(POOL_VALUES)
 
 
@@ -93,7 +74,7 @@ def _capped(share: F64) -> F64:
 
 def pool_groups(world: World, name: str) -> I64:
     """[C] classes that may use the same nodes have the same number."""
-    num_classes = int(world.sizes[NUM_CLASSES])
+    num_classes = int(world.sizes.num_classes)
     if name != "rltune":
         return np.zeros(1, np.int64)
     allows = world.class_allows.reshape(num_classes, -1)
@@ -105,30 +86,31 @@ def publish(frame, envs) -> None:  # type: ignore[no-untyped-def]
     """Write the vectors of these envs, which have just been begun or stepped."""
     f = as_frame(frame)
     for i in range(len(envs)):
-        at = envs[i] * LISTS
+        at = envs[i] * columns.LISTS
         w, m, s = as_world(f.lists[at]), as_machine(f.lists[at + 1]), as_state(f.lists[at + 3])
-        k, p, o = as_task(f.lists[at + 4]), as_play(f.lists[at + 5]), as_output(f.lists[at + 6])
+        k, p, o = as_task(f.lists[at + 4]), as_episode_state(f.lists[at + 5]), as_output(f.lists[at + 6])
         _observe(w, m, s, k, p, o.observation)
 
 
 @kernel
-def _observe(w: World, m: Machine, s: State, k: Task, p: Play, out: F32) -> None:
+def _observe(w: World, m: Machine, s: State, k: Task, p: EpisodeState, out: F32) -> None:
     """Write the vector of the view; `note_window` has been called."""
     sum_free(w, m, s, p)
-    window = k.config[WINDOW]
-    name = k.config[VIEW]
-    free = p.scalar[FREE_GPU] / k.scale[ALL_GPU] if k.scale[ALL_GPU] > 0.0 else 0.0
+    window = k.config.window
+    name = k.config.observation_view
+    total = k.total[placement.BY_GPU]
+    free = p.free[placement.BY_GPU] / total if total > 0.0 else 0.0
     if name == GPU_OPTIMIZER:
         _copy_rows(k, p, out, 0, 4)
         for q in range(shown_jobs(k, p)):
-            out[4 * q + 3] = np.float32(min((s.clock[NOW] - p.row_submit[q]) / max(k.scale[HORIZON], 1e-9), 1.0))
+            out[4 * q + 3] = np.float32(min((s.clock.now - p.row_submit[q]) / max(k.scale.horizon, 1e-9), 1.0))
         observe_lookahead(s, k, p, out, 4 * window, True)
-        out[4 * window + k.config[UNITS]] = np.float32(free)
-        out[4 * window + k.config[UNITS] + 1] = np.float32(1.0 - free)
+        out[4 * window + k.config.units] = np.float32(free)
+        out[4 * window + k.config.units + 1] = np.float32(1.0 - free)
     elif name == DRL_SCHEDULER:
         out[0] = np.float32(free)
         _copy_rows(k, p, out, 1, 4)
-        out[1 + 4 * window] = np.float32(min(p.number[WAITING] / LONG_QUEUE, 1.0))
+        out[1 + 4 * window] = np.float32(min(p.count.waiting / LONG_QUEUE, 1.0))
     elif name == LSF:
         _observe_lsf(w, m, k, p, out)
     elif name == RLTUNE:
@@ -137,36 +119,36 @@ def _observe(w: World, m: Machine, s: State, k: Task, p: Play, out: F32) -> None
     else:
         _copy_rows(k, p, out, 0, 8)
         for q in range(shown_jobs(k, p)):
-            out[8 * q] = np.float32(min((s.clock[NOW] - p.row_submit[q]) / LONGEST_WAIT_S, ALMOST_ONE))
+            out[8 * q] = np.float32(min((s.clock.now - p.row_submit[q]) / LONGEST_WAIT_S, ALMOST_ONE))
             out[8 * q + 7] = np.float32(ALMOST_ONE if class_fits(w, m, s, p, p.row_class[q]) else ALMOST_ZERO)
 
 
 @inline
-def _copy_rows(k: Task, p: Play, out: F32, at: int, width: int) -> None:
+def _copy_rows(k: Task, p: EpisodeState, out: F32, at: int, width: int) -> None:
     shown = shown_jobs(k, p)
-    for q in range(k.config[WINDOW]):
+    for q in range(k.config.window):
         source = (1 + p.waiting[q]) * width if q < shown else 0
         for f in range(width):
             out[at + q * width + f] = k.published[source + f]
 
 
 @kernel
-def _observe_lsf(w: World, m: Machine, k: Task, p: Play, out: F32) -> None:
-    hosts = k.config[HOST_SLOTS]
+def _observe_lsf(w: World, m: Machine, k: Task, p: EpisodeState, out: F32) -> None:
+    hosts = k.config.host_slots
     for n in range(hosts):
-        real = n < w.sizes[NUM_NODES]
+        real = n < w.sizes.num_nodes
         out[4 * n] = np.float32((w.node_cpu[n] - m.free_cpu[n]) * k.node_inverse[3 * n + 1] if real else 0.0)
         out[4 * n + 1] = np.float32((w.node_mem[n] - m.free_mem[n]) * k.node_inverse[3 * n + 2] if real else 0.0)
         for f in range(2):
             out[4 * n + 2 + f] = k.host_token[n * NUM_HOST_FIXED + 2 + f] if real else np.float32(0.0)
-    gang = p.number[GANG]
+    gang = p.count.gang
     for f in range(2):
-        out[4 * hosts + f] = k.token[gang * NUM_JOB_FIXED + 5 + f] if gang != NOBODY else np.float32(0.0)
+        out[4 * hosts + f] = k.token[gang * NUM_JOB_FIXED + 5 + f] if gang != columns.NOBODY else np.float32(0.0)
 
 
 @kernel
-def _look_at_pool(w: World, m: Machine, s: State, p: Play, c: int) -> None:
-    """Bring Play.class_pool of class c up to date."""
+def _look_at_pool(w: World, m: Machine, s: State, p: EpisodeState, c: int) -> None:
+    """Bring EpisodeState.class_pool of class c up to date."""
     stamp = machine_stamp(s, p)
     if p.class_pool_stamp[c] == stamp:
         return
@@ -214,9 +196,9 @@ def _first_tier_ways(s: State, roomy: int, nodes: int, tasks: int) -> int:
 
 
 @kernel
-def _observe_rltune(w: World, m: Machine, s: State, k: Task, p: Play, out: F32) -> None:
+def _observe_rltune(w: World, m: Machine, s: State, k: Task, p: EpisodeState, out: F32) -> None:
     shown = shown_jobs(k, p)
-    for c in range(w.sizes[NUM_CLASSES]):
+    for c in range(w.sizes.num_classes):
         p.group_demand[c] = 0.0
     for q in range(shown):
         c = p.row_class[q]
@@ -228,7 +210,7 @@ def _observe_rltune(w: World, m: Machine, s: State, k: Task, p: Play, out: F32) 
         free, total = p.class_pool[c * POOL_VALUES + FREE], p.class_pool[c * POOL_VALUES + ALL]
         ways = p.class_pool[c * POOL_VALUES + WAYS]
         base = 7 * q
-        out[base] = np.float32(min((s.clock[NOW] - p.row_submit[q]) / LONGEST_WAIT_S, ALMOST_ONE))
+        out[base] = np.float32(min((s.clock.now - p.row_submit[q]) / LONGEST_WAIT_S, ALMOST_ONE))
         out[base + 2] = np.float32(min(asks / max(free, 1e-5) / max(total, 1.0), ALMOST_ONE))
         ahead = free - p.group_demand[k.class_group[c]]
         out[base + 3] = np.float32(min(max((ahead + total) / (2.0 * total + 1e-5), 0.0), ALMOST_ONE))

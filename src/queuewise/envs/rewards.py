@@ -11,8 +11,8 @@ from typing import Literal
 import numpy as np
 
 from queuewise.config import Config
-from queuewise.envs.table import F64
 from queuewise.errors import unknown_name
+from queuewise.sim.core.tables import F64
 
 TERMS: dict[str, str] = {  # name -> unit
     "completed_work": "size·s",

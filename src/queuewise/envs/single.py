@@ -9,14 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from queuewise.envs.batch import Bools
-from queuewise.envs.building import build_arena
+from queuewise.envs.env_setup import build_arena
 from queuewise.envs.rewards import TERMS
 from queuewise.envs.spaces import LegalDiscrete, LegalPairs
-from queuewise.envs.table import I32
 from queuewise.errors import InputError
 from queuewise.evaluation.measure import measure
 from queuewise.evaluation.metrics import all_metrics
-from queuewise.sim.schedule import Schedule
+from queuewise.sim.core.schedule import Schedule
+from queuewise.sim.core.tables import I32
 
 RENDER_MODES = ("human", "rgb_array")
 
@@ -30,10 +30,10 @@ class QueuewiseEnv(gymnasium.Env[Any, Any]):
         if render_mode is not None and render_mode not in RENDER_MODES:
             raise InputError(f"unknown render mode {render_mode!r}", hint=f"known: {', '.join(RENDER_MODES)}")
         self.render_mode = render_mode
-        self.arena = build_arena(problem, **arguments)
-        self.batch = self.arena.batch(1, threads=1)
-        layout = self.arena.layout
-        self.observation_space = layout.space(self.arena.settings.observation)
+        self.setup = build_arena(problem, **arguments)
+        self.batch = self.setup.batch(1, threads=1)
+        layout = self.setup.layout
+        self.observation_space = layout.space(self.setup.settings.observation)
         self.action_space = (
             LegalPairs(layout.window + 1, layout.hosts, lambda: self.batch.mask[0])
             if self.batch.joint
@@ -46,11 +46,11 @@ class QueuewiseEnv(gymnasium.Env[Any, Any]):
         super().reset(seed=seed)
         options = options or {}
         if "workload" in options:
-            template = self.arena.given(options["workload"])
+            template = self.setup.given(options["workload"])
         elif "window" in options:
-            template = self.arena.window(int(options["window"]))
+            template = self.setup.window(int(options["window"]))
         else:
-            template = self.arena.draw(self.np_random)
+            template = self.setup.draw(self.np_random)
         self.batch.begin([0], [template])
         if self.render_mode == "human":
             self.render()
@@ -77,21 +77,21 @@ class QueuewiseEnv(gymnasium.Env[Any, Any]):
         return np.concatenate([mask[:jobs], hosts if hosts.any() else ~hosts])
 
     def _host_mask(self) -> Bools:
-        layout = self.arena.layout
+        layout = self.setup.layout
         return self.batch.mask[0, layout.window + 1 :].reshape(layout.window, layout.hosts).copy()
 
     def _observation(self) -> Any:
         row = self.batch.observations[0].copy()
-        if self.arena.settings.observation == "flat":
+        if self.setup.settings.observation == "flat":
             return row
-        return {name: part.copy() for name, part in self.arena.layout.parts(row).items()}
+        return {name: part.copy() for name, part in self.setup.layout.parts(row).items()}
 
     def _info(self) -> dict[str, Any]:
         elapsed = float(self.batch.elapsed[0])
         info: dict[str, Any] = {
             "action_mask": self.batch.mask[0, : self.batch.num_actions].copy(),
             "elapsed_s": elapsed,
-            "discount": float(np.exp(-self.arena.settings.discount_per_s * elapsed)),
+            "discount": float(np.exp(-self.setup.settings.discount_per_s * elapsed)),
             "illegal_actions": self.batch.illegal_actions(0),
         }
         if self.batch.joint:
@@ -100,7 +100,7 @@ class QueuewiseEnv(gymnasium.Env[Any, Any]):
 
     def reward_terms(self) -> dict[str, float]:
         """The terms of the last step's reward, unweighted."""
-        return dict(zip(TERMS, self.batch.play_of(0).term.tolist(), strict=True))
+        return dict(zip(TERMS, self.batch.episode_state(0).term.tolist(), strict=True))
 
     def window_jobs(self) -> I32:
         """[Q] index of the job in each slot of the window, -1 where it is empty."""

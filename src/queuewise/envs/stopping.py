@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from queuewise.envs.accounts import note_start, note_stop, rate_of
+from queuewise.envs.bookkeeping import note_start, note_stop, rate_of
+from queuewise.envs.columns import EpisodeState, Task
 from queuewise.envs.features import JOB_FIXED, NUM_JOB_FIXED, NUM_RUNNING
-from queuewise.envs.table import F32, I8, LISTED, MOST_STOPS, MOVE_SLOTS, ON_MACHINE, STOP_SLOTS, STOPS, WAITING, WINDOW, Play, Task
-from queuewise.envs.task import HALF_S, class_fits
-from queuewise.sim.compilation import inline, kernel, seldom
-from queuewise.sim.lifecycle import end_run, queue_again, start_placed, stop_to_move, take_off
-from queuewise.sim.placement import place, runtime_factor
-from queuewise.sim.restart import policy_saves, run_started
-from queuewise.sim.state import NOW, Machine, State, World
-from queuewise.sim.victims import may_be_stopped
+from queuewise.envs.observation import HALF_S, class_fits
+from queuewise.sim.core.compilation import inline, kernel, seldom
+from queuewise.sim.core.lifecycle import end_run, queue_again, start_placed, stop_to_move, take_off
+from queuewise.sim.core.state import Machine, State, World
+from queuewise.sim.core.tables import F32, I8
+from queuewise.sim.placement.placing import place, runtime_factor
+from queuewise.sim.preemption.restart import policy_saves, run_started
+from queuewise.sim.preemption.victims import may_be_stopped
 
 SIZE, TASKS, PRIORITY = (JOB_FIXED.index(name) for name in ("size", "tasks", "priority"))
 
@@ -25,11 +26,11 @@ def _goes_before(s: State, j: int, other: int) -> bool:
 
 
 @kernel
-def _list_running(s: State, k: Task, p: Play) -> None:
-    """Write the running jobs that are shown to Play.stop_job."""
-    slots = k.config[STOP_SLOTS]
+def _list_running(s: State, k: Task, p: EpisodeState) -> None:
+    """Write the running jobs that are shown to EpisodeState.stop_job."""
+    slots = k.config.stop_slots
     number = 0
-    for i in range(p.number[ON_MACHINE]):
+    for i in range(p.count.on_machine):
         j = p.running[i]
         at = number
         while at > 0 and _goes_before(s, j, p.stop_job[at - 1]):
@@ -39,30 +40,30 @@ def _list_running(s: State, k: Task, p: Play) -> None:
         if at < slots:
             p.stop_job[at] = j
             number = min(number + 1, slots)
-    p.number[LISTED] = number
+    p.count.listed = number
 
 
 @inline
-def _may_stop(w: World, s: State, k: Task, p: Play, j: int) -> bool:
+def _may_stop(w: World, s: State, k: Task, p: EpisodeState, j: int) -> bool:
     """Whether running job j may be stopped; a run that began at this instant may not, or nothing would ever end."""
-    return run_started(s, j) < s.clock[NOW] and may_be_stopped(w, s, j) and p.number[STOPS] < k.config[MOST_STOPS]
+    return run_started(s, j) < s.clock.now and may_be_stopped(w, s, j) and p.count.stops < k.config.most_stops
 
 
 @inline
-def _may_preempt(w: World, s: State, k: Task, p: Play, j: int) -> bool:
-    return p.number[WAITING] > 0 and _may_stop(w, s, k, p, j)
+def _may_preempt(w: World, s: State, k: Task, p: EpisodeState, j: int) -> bool:
+    return p.count.waiting > 0 and _may_stop(w, s, k, p, j)
 
 
 @inline
-def _may_move(w: World, m: Machine, s: State, k: Task, p: Play, j: int) -> bool:
-    return k.config[MOVE_SLOTS] > 0 and _may_stop(w, s, k, p, j) and class_fits(w, m, s, p, w.job_class[j])
+def _may_move(w: World, m: Machine, s: State, k: Task, p: EpisodeState, j: int) -> bool:
+    return k.config.move_slots > 0 and _may_stop(w, s, k, p, j) and class_fits(w, m, s, p, w.job_class[j])
 
 
 @seldom
-def something_may_stop(w: World, m: Machine, s: State, k: Task, p: Play) -> bool:
+def something_may_stop(w: World, m: Machine, s: State, k: Task, p: EpisodeState) -> bool:
     """Whether one of the running jobs that will be shown may be preempted or moved."""
     _list_running(s, k, p)
-    for i in range(p.number[LISTED]):
+    for i in range(p.count.listed):
         j = p.stop_job[i]
         if _may_preempt(w, s, k, p, j) or _may_move(w, m, s, k, p, j):
             return True
@@ -70,17 +71,17 @@ def something_may_stop(w: World, m: Machine, s: State, k: Task, p: Play) -> bool
 
 
 @seldom
-def mark_stops(w: World, m: Machine, s: State, k: Task, p: Play, mask: I8) -> int:
+def mark_stops(w: World, m: Machine, s: State, k: Task, p: EpisodeState, mask: I8) -> int:
     """Write which of the running jobs shown may be preempted, and which moved; how many."""
-    slots = k.config[STOP_SLOTS]
-    first = k.config[WINDOW]
+    slots = k.config.stop_slots
+    first = k.config.window
     some = 0
     for i in range(slots):
-        listed = i < p.number[LISTED]
+        listed = i < p.count.listed
         stops = listed and _may_preempt(w, s, k, p, p.stop_job[i])
         mask[first + i] = np.int8(stops)
         some += stops
-        if i < k.config[MOVE_SLOTS]:
+        if i < k.config.move_slots:
             moves = listed and _may_move(w, m, s, k, p, p.stop_job[i])
             mask[first + slots + i] = np.int8(moves)
             some += moves
@@ -88,13 +89,13 @@ def mark_stops(w: World, m: Machine, s: State, k: Task, p: Play, mask: I8) -> in
 
 
 @seldom
-def observe_running(w: World, m: Machine, s: State, k: Task, p: Play, out: F32, at: int) -> None:
+def observe_running(w: World, m: Machine, s: State, k: Task, p: EpisodeState, out: F32, at: int) -> None:
     """Tokens of the running jobs shown."""
     _list_running(s, k, p)
-    now = s.clock[NOW]
-    for f in range(at, at + k.config[STOP_SLOTS] * NUM_RUNNING):
+    now = s.clock.now
+    for f in range(at, at + k.config.stop_slots * NUM_RUNNING):
         out[f] = np.float32(0.0)
-    for i in range(p.number[LISTED]):
+    for i in range(p.count.listed):
         j = p.stop_job[i]
         base = at + i * NUM_RUNNING
         ran = now - run_started(s, j)
@@ -112,13 +113,13 @@ def observe_running(w: World, m: Machine, s: State, k: Task, p: Play, out: F32, 
 
 
 @seldom
-def stop_or_move(w: World, m: Machine, s: State, k: Task, p: Play, choice: int) -> None:
+def stop_or_move(w: World, m: Machine, s: State, k: Task, p: EpisodeState, choice: int) -> None:
     """Preempt the running job in slot `choice`, or move that in slot `choice` − P."""
-    moves = choice >= k.config[STOP_SLOTS]
-    j = p.stop_job[choice - k.config[STOP_SLOTS] if moves else choice]
+    moves = choice >= k.config.stop_slots
+    j = p.stop_job[choice - k.config.stop_slots if moves else choice]
     c = w.job_class[j]
     rate = rate_of(w, s, k, j)
-    left = rate * (s.end[j] - s.clock[NOW])
+    left = rate * (s.end[j] - s.clock.now)
     if moves:
         place(w, m, s, c)  # while it still holds its old place
     take_off(w, m, s, j)

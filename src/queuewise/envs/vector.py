@@ -17,12 +17,13 @@ from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
+from queuewise.envs import columns
 from queuewise.envs.batch import Template
-from queuewise.envs.building import build_arena
-from queuewise.envs.table import F32, TALLY
+from queuewise.envs.env_setup import build_arena
 from queuewise.errors import InputError
 from queuewise.evaluation.measure import measure
 from queuewise.evaluation.metrics import all_metrics
+from queuewise.sim.core.tables import F32
 
 
 class QueuewiseVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
@@ -50,11 +51,11 @@ class QueuewiseVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
                 raise InputError(f"{name} is {number!r}", hint=f"give a whole number of {name}, 1 or more")
         self.num_envs, self.render_mode = num_envs, render_mode
         self._copy, self._metrics = copy, metrics
-        self.arena = build_arena(problem, **arguments)
-        self.batch = self.arena.batch(num_envs, threads)
-        layout = self.arena.layout
-        self._flat = self.arena.settings.observation == "flat"
-        self.single_observation_space = layout.space(self.arena.settings.observation)
+        self.setup = build_arena(problem, **arguments)
+        self.batch = self.setup.batch(num_envs, threads)
+        layout = self.setup.layout
+        self._flat = self.setup.settings.observation == "flat"
+        self.single_observation_space = layout.space(self.setup.settings.observation)
         self.single_action_space = (
             gymnasium.spaces.MultiDiscrete([layout.window + 1, layout.hosts])
             if self.batch.joint
@@ -74,13 +75,13 @@ class QueuewiseVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
                 self._next[e] = None
         chosen = (options or {}).get("windows")
         everyone = range(self.num_envs)
-        templates = [self._draw(e) for e in everyone] if chosen is None else [self.arena.window(int(n)) for n in chosen]
+        templates = [self._draw(e) for e in everyone] if chosen is None else [self.setup.window(int(n)) for n in chosen]
         self.batch.begin(everyone, templates)
         self._look_ahead(everyone)
         return self._observation(self.batch.observations), self._info()
 
     def _draw(self, e: int) -> Template:
-        template, self._next[e] = self._next[e] or self.arena.draw(self._generators[e]), None
+        template, self._next[e] = self._next[e] or self.setup.draw(self._generators[e]), None
         return template
 
     def _look_ahead(self, envs: Iterable[int]) -> None:
@@ -116,7 +117,7 @@ class QueuewiseVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
             else:
                 waiting.append(e)
                 final_obs[e] = self._one(rows[e].copy())
-        tallies = dict(zip(TALLY, np.where(over, self.batch.tallies, 0.0), strict=True))
+        tallies = dict(zip(columns.TALLY, np.where(over, self.batch.tallies, 0.0), strict=True))
         final_info: dict[str, Any] = {"episode_tally": tallies, "_episode_tally": over}
         if self._metrics:
             final_info |= {"metrics": self._final_metrics(ended), "_metrics": over}
@@ -133,18 +134,18 @@ class QueuewiseVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
         return metrics
 
     def _one(self, row: F32) -> Any:
-        return row if self._flat else self.arena.layout.parts(row)
+        return row if self._flat else self.setup.layout.parts(row)
 
     def _observation(self, rows: F32, own: bool = False) -> Any:
         rows = rows.copy() if self._copy and not own else rows
-        return rows if self._flat else self.arena.layout.parts(rows)
+        return rows if self._flat else self.setup.layout.parts(rows)
 
     def _info(self) -> dict[str, Any]:
         batch = self.batch
         if not batch.joint:
             return {"action_mask": batch.mask.copy() if self._copy else batch.mask}
         mask = batch.mask.copy() if self._copy else batch.mask
-        layout = self.arena.layout
+        layout = self.setup.layout
         pairs = mask[:, batch.num_actions :].reshape(self.num_envs, layout.window, layout.hosts)
         return {"action_mask": mask[:, : batch.num_actions], "host_mask": pairs}
 

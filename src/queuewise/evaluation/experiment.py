@@ -30,7 +30,7 @@ from queuewise.evaluation.protocol import Plan, Window
 from queuewise.evaluation.runfolder import CONFIG_FILE, is_replay, read_facts, write_cluster, write_replay
 from queuewise.evaluation.scores import Score, score_values
 from queuewise.runs import file_name, write_text
-from queuewise.sim.schedule import Schedule
+from queuewise.sim.core.schedule import Schedule
 from queuewise.workload.jobs import Workload
 
 Simulator = Callable[..., Schedule]  # queuewise.policies.simulate, or a stand-in with its signature

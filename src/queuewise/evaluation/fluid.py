@@ -7,7 +7,7 @@ import heapq
 import numpy as np
 from numpy.typing import NDArray
 
-from queuewise.sim.compilation import entry
+from queuewise.sim.core.compilation import entry
 
 
 @entry

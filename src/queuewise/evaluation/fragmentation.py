@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from queuewise.cluster.spec import MAX_GPUS_PER_NODE, Cluster
 from queuewise.evaluation.measure import Floats, Measurement
-from queuewise.sim.schedule import Schedule
+from queuewise.sim.core.schedule import Schedule
 from queuewise.workload.jobs import WHOLE_GPU, Workload
 
 INSTANTS = 24  # times of the span at which a replay's fragmentation is taken

@@ -13,7 +13,7 @@ import numpy as np
 from queuewise.cluster.conditions import Power
 from queuewise.cluster.spec import Cluster
 from queuewise.evaluation.measure import bounded_slowdown, measure, service
-from queuewise.sim.schedule import NEVER, STATUS_NAMES, Schedule
+from queuewise.sim.core.schedule import NEVER, STATUS_NAMES, Schedule
 from queuewise.workload.jobs import UNKNOWN, Workload
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from queuewise.errors import InputError
 from queuewise.evaluation.sleeping import Sleeps, node_sleeps
-from queuewise.sim.schedule import Schedule
+from queuewise.sim.core.schedule import Schedule
 
 Floats = NDArray[np.float64]
 BOUND_S = 10.0  # runtimes below this count as this in the bounded slowdown (Feitelson et al., JSSPP 1997)

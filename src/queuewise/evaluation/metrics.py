@@ -14,7 +14,7 @@ import numpy as np
 
 from queuewise.evaluation import energy, fairness, fragmentation, measure, timeline, usage
 from queuewise.evaluation.measure import Floats, Measurement
-from queuewise.sim.schedule import CANCELLED, KILLED, REJECTED, Schedule
+from queuewise.sim.core.schedule import CANCELLED, KILLED, REJECTED, Schedule
 
 QUANTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
 

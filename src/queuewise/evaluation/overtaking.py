@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from queuewise.sim.compilation import entry
+from queuewise.sim.core.compilation import entry
 
 
 @entry

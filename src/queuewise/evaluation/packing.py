@@ -16,7 +16,7 @@ from queuewise.cluster.spec import Cluster
 from queuewise.errors import InputError
 from queuewise.evaluation.fragmentation import FreeState, fragments, task_types
 from queuewise.evaluation.measure import Floats, Measurement
-from queuewise.sim.schedule import REJECTED, Schedule
+from queuewise.sim.core.schedule import REJECTED, Schedule
 from queuewise.workload.jobs import COLUMNS, WHOLE_GPU, Workload
 
 OVERFILL = 1.3  # GPUs asked for in all ÷ GPUs of the cluster: arrivals go on beyond a full cluster

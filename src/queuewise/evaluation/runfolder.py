@@ -21,7 +21,7 @@ from queuewise.config import parse_toml
 from queuewise.errors import InputError
 from queuewise.evaluation.jobs_table import jobs_table, pieces_table, schedule_facts, schedule_from
 from queuewise.runs import LAST_FILE, replacing, write_text
-from queuewise.sim.schedule import Schedule
+from queuewise.sim.core.schedule import Schedule
 
 REPLAY_FILE = "replay.json"
 CLUSTER_FILE = "cluster.json"

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from queuewise.sim.schedule import Schedule
+from queuewise.sim.core.schedule import Schedule
 
 Floats = NDArray[np.float64]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from queuewise.sim.state import CONSERVATIVE, DEFRAG, EASY, EASY_STRICT, GREEDY, NO_BACKFILL
+from queuewise.sim import backfill
 
 
 @dataclass(frozen=True)
@@ -14,14 +14,16 @@ class BackfillRule:
 
 
 BACKFILLS: dict[str, BackfillRule] = {
-    "none": BackfillRule(NO_BACKFILL, "the head blocks the queue"),
-    "greedy": BackfillRule(GREEDY, "whatever fits starts, in order; large jobs may starve"),
+    "none": BackfillRule(backfill.NO_BACKFILL, "the head blocks the queue"),
+    "greedy": BackfillRule(backfill.GREEDY, "whatever fits starts, in order; large jobs may starve"),
     "easy": BackfillRule(
-        EASY, "what does not delay the head's reservation starts (Lifka 1995; on the real nodes, with the spare-resource rule)"
+        backfill.EASY, "what does not delay the head's reservation starts (Lifka 1995; on the real nodes, with the spare-resource rule)"
     ),
     "easy-strict": BackfillRule(
-        EASY_STRICT, "only what ends strictly before the head's reservation starts (the RLScheduler paper's variant)"
+        backfill.EASY_STRICT, "only what ends strictly before the head's reservation starts (the RLScheduler paper's variant)"
     ),
-    "conservative": BackfillRule(CONSERVATIVE, "every waiting job has a reservation that nobody behind it may delay"),
-    "defrag": BackfillRule(DEFRAG, "as greedy, but first running jobs are migrated off a node if the head then fits; alone: fcfs+defrag"),
+    "conservative": BackfillRule(backfill.CONSERVATIVE, "every waiting job has a reservation that nobody behind it may delay"),
+    "defrag": BackfillRule(
+        backfill.DEFRAG, "as greedy, but first running jobs are migrated off a node if the head then fits; alone: fcfs+defrag"
+    ),
 }

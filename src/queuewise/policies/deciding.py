@@ -14,12 +14,13 @@ from queuewise.errors import InputError
 from queuewise.policies.interface import Migrate, Preempt, Running, Start
 from queuewise.policies.records import Job, Node
 from queuewise.policies.user import Own, find_own
-from queuewise.sim.engine import with_room_in_log
-from queuewise.sim.facts import node_facts
-from queuewise.sim.rules import Order
-from queuewise.sim.schedule import QUEUED, RUNNING, STATUS_NAMES
-from queuewise.sim.state import NOW, PENDING_JOBS, QUANTUM, RUNNING_JOBS, SLEEP_AFTER, SLEEPS, USER_CALLS, Machine, State, World, handle
-from queuewise.sim.stepwise import ASK_FIT, ASK_SLOTS, MOVE, MOVE_TO, NEXT_INSTANT, START, START_ON, STOP, act
+from queuewise.sim.core.engine import with_room_in_log
+from queuewise.sim.core.facts import node_facts
+from queuewise.sim.core.rules import Order
+from queuewise.sim.core.schedule import QUEUED, RUNNING, STATUS_NAMES
+from queuewise.sim.core.state import Machine, State, World
+from queuewise.sim.core.stepwise import ASK_FIT, ASK_SLOTS, MOVE, MOVE_TO, NEXT_INSTANT, START, START_ON, STOP, act
+from queuewise.sim.core.tables import addresses_of
 
 NO_NODES = np.zeros(0, np.int64)
 NO_MORE = object()  # where decisions end; None is a wrong one
@@ -80,7 +81,7 @@ class Replay:
 
     def __init__(self, own: Own, cluster: Cluster, world: World, machine: Machine, state: State) -> None:
         self.own, self.cluster, self.world, self.machine, self.state = own, cluster, world, machine, state
-        self._tables = handle(world), handle(machine), handle(state)
+        self._tables = addresses_of(world), addresses_of(machine), addresses_of(state)
         self._jobs: dict[int, Job] = {}
         self._nodes = node_facts(cluster)
 
@@ -94,7 +95,7 @@ class Replay:
             for decision in self._decisions(policy):
                 self._make_room_in_log()
                 self._carry_out(decision)
-        left = int(self.state.count[PENDING_JOBS])
+        left = int(self.state.count.pending_jobs)
         if left:
             raise self._illegal(f"left {left:,} jobs waiting for ever, job {self.queue[0].index} first", "start every job in the end")
 
@@ -102,15 +103,15 @@ class Replay:
 
     @property
     def now(self) -> float:
-        return float(self.state.clock[NOW])
+        return float(self.state.clock.now)
 
     @property
     def queue(self) -> tuple[Job, ...]:
-        return tuple(self._job(j) for j in np.sort(self.state.pending[: self.state.count[PENDING_JOBS]]).tolist())
+        return tuple(self._job(j) for j in np.sort(self.state.pending[: self.state.count.pending_jobs]).tolist())
 
     @property
     def running(self) -> tuple[Running, ...]:
-        return tuple(self._running(j) for j in np.sort(self.state.running[: self.state.count[RUNNING_JOBS]]).tolist())
+        return tuple(self._running(j) for j in np.sort(self.state.running[: self.state.count.running_jobs]).tolist())
 
     def nodes(self, job: Job | None = None) -> tuple[Node, ...]:
         facts, machine = self._nodes, self.machine
@@ -118,8 +119,8 @@ class Replay:
         facts["whole_gpus"] = machine.free_gpus
         facts["free_cores"] = np.where(np.isinf(facts["cores"]), np.inf, machine.free_cpu / 1000)
         facts["free_mem_mib"] = np.where(np.isinf(facts["mem_mib"]), np.inf, machine.free_mem)
-        if self.world.policy[SLEEPS]:
-            facts["asleep"] = self.now > self.state.idle_since + self.world.costs[SLEEP_AFTER]
+        if self.world.policy.nodes_sleep:
+            facts["asleep"] = self.now > self.state.idle_since + self.world.costs.sleep_after
         slots = np.zeros(len(facts), np.int64)
         if job is not None:
             self._act(ASK_SLOTS, self._index(job), tasks=slots)
@@ -141,7 +142,7 @@ class Replay:
         longer = with_room_in_log(self.world, self.state)
         if longer is not self.state:
             self.state = longer
-            self._tables = handle(self.world), handle(self.machine), handle(self.state)
+            self._tables = addresses_of(self.world), addresses_of(self.machine), addresses_of(self.state)
 
     def _job(self, j: int) -> Job:
         if j not in self._jobs:
@@ -207,7 +208,7 @@ class Replay:
         j = self._index(job)
         if self.state.status[j] != RUNNING:
             raise self._illegal(f"{verb} job {j}, which is {STATUS_NAMES[self.state.status[j]]}", f"{verb[:-1]} jobs of view.running")
-        quantum = float(self.world.costs[QUANTUM])
+        quantum = float(self.world.costs.quantum)
         if self.now <= self._run_start(j) or self.now < self._run_start(j) + quantum:
             raise self._illegal(
                 f"{verb} job {j}, which started at {self._run_start(j):g} s", f"let it run for {quantum:g} s and more than 0"
@@ -242,9 +243,9 @@ class Replay:
 
     @contextmanager
     def _thinking(self) -> Iterator[None]:
-        self.state.count[USER_CALLS] += 1
+        self.state.count.user_calls += 1
         yield
-        self.state.count[USER_CALLS] += 1
+        self.state.count.user_calls += 1
 
 
 def _is_whole(*numbers: Any) -> bool:

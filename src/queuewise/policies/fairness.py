@@ -13,17 +13,8 @@ from numpy.typing import NDArray
 
 from queuewise.cluster.accounts import Fairness
 from queuewise.cluster.spec import UNLIMITED, Cluster
-from queuewise.sim.accounts import ROOT, Accounts
-from queuewise.sim.state import (
-    AGE_WEIGHT,
-    CPU_TOTAL,
-    FADING,
-    FAIRNESS_SIZE,
-    FAIRSHARE_WEIGHT,
-    GPU_TOTAL,
-    MAX_AGE,
-    MEM_TOTAL,
-)
+from queuewise.sim.queue import FairShare
+from queuewise.sim.queue.account_tree import ROOT, Accounts
 from queuewise.workload.jobs import UNKNOWN, WHOLE_GPU, Floats, Ints, Workload
 
 NAMELESS = ""  # account or user of jobs for which the log names none
@@ -100,13 +91,13 @@ def _relative(codes: Ints, names: tuple[str, ...], priority: Mapping[str, float]
     return values[codes] / most if most > 0 else np.zeros(len(codes))
 
 
-def _numbers(cluster: Cluster, fairness: Fairness) -> Floats:
-    numbers = np.zeros(FAIRNESS_SIZE)
-    numbers[FADING] = math.log(2.0) / fairness.half_life_s if fairness.half_life_s > 0 else 0.0
-    numbers[AGE_WEIGHT] = fairness.weights.age
-    numbers[MAX_AGE] = fairness.max_age_s
-    numbers[FAIRSHARE_WEIGHT] = fairness.weights.fairshare
-    numbers[[GPU_TOTAL, CPU_TOTAL, MEM_TOTAL]] = _totals(cluster)
+def _numbers(cluster: Cluster, fairness: Fairness) -> FairShare:
+    numbers = FairShare()
+    numbers.decay_rate = math.log(2.0) / fairness.half_life_s if fairness.half_life_s > 0 else 0.0
+    numbers.age_weight = fairness.weights.age
+    numbers.max_age = fairness.max_age_s
+    numbers.fairshare_weight = fairness.weights.fairshare
+    numbers.gpu_total, numbers.cpu_total, numbers.mem_total = _totals(cluster)
     return numbers
 
 

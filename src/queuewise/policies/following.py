@@ -13,51 +13,34 @@ import numpy as np
 from numpy.typing import NDArray
 
 from queuewise.errors import InputError
-from queuewise.sim.engine import PIECE_COLUMNS, with_room_in_log
-from queuewise.sim.schedule import NEVER, QUEUED, Schedule
-from queuewise.sim.state import (
-    ARRIVED,
-    BACKFILL,
-    DEFRAG,
-    EVENTS,
-    KEYS,
-    NOW,
-    OUTAGES_SEEN,
-    PIECES,
-    PLACED,
-    RESIZES,
-    RUN_ROW,
-    RUNNING_JOBS,
-    STARTS,
-    STOP_AT,
-    Machine,
-    State,
-    World,
-    handle,
-)
-from queuewise.sim.stepwise import NEXT_INSTANT, START_THERE, STOP, act
+from queuewise.sim import backfill
+from queuewise.sim.core.engine import PIECE_COLUMNS, with_room_in_log
+from queuewise.sim.core.schedule import NEVER, QUEUED, Schedule
+from queuewise.sim.core.state import Machine, State, World
+from queuewise.sim.core.stepwise import NEXT_INSTANT, START_THERE, STOP, act
+from queuewise.sim.core.tables import addresses_of, row_names
 
 NO_NODES = np.zeros(0, np.int64)
 # What the log determines. Not in it: where things lie in heaps and lists, and what is remembered only to decide sooner.
 COLUMNS = (
-    "status", "start", "end", "expected", "first_piece", "num_pieces", *(RUN_ROW.names or ()),
-    "class_pending", "unmet", "ready", "standby", "doomed", "usage", "usage_rate", "usage_time", "held", "tenant_used",
+    "status", "start", "end", "expected", "first_piece", "num_pieces", *row_names(State, "run"),
+    "class_pending", "unmet", "ready", "awaits_others", "never_ready", "usage", "usage_rate", "usage_time", "held", "tenant_used",
     "idle_since", "awake_at", "node_pieces",
 )  # fmt: skip
-COUNTS = (ARRIVED, STARTS, PIECES, OUTAGES_SEEN)
+COUNTS = ("arrived", "starts", "pieces", "outages_seen")
 
 
 def logged_state(machine: Machine, state: State) -> Iterator[NDArray[Any]]:
     """The parts of a state that the log determines."""
-    yield state.clock[NOW : NOW + 1]
-    yield state.count[list(COUNTS)]
+    yield np.array([state.clock.now])
+    yield np.array([getattr(state.count, name) for name in COUNTS])
     yield from machine
     for name in COLUMNS:
         yield np.ascontiguousarray(getattr(state, name))
     for name in PIECE_COLUMNS:
-        yield getattr(state, name)[: state.count[PIECES]]
-    yield np.sort(state.running[: state.count[RUNNING_JOBS]])
-    time, code = state.event_time[: state.count[EVENTS]], state.event_code[: state.count[EVENTS]]
+        yield getattr(state, name)[: state.count.pieces]
+    yield np.sort(state.running[: state.count.running_jobs])
+    time, code = state.event_time[: state.count.events], state.event_code[: state.count.events]
     order = np.lexsort((code, time))
     yield time[order]
     yield code[order]
@@ -71,10 +54,10 @@ class Follower:
             numbers = f"{len(log.workload):,} jobs, the simulation of {len(world.submit):,}"
             raise InputError(f"the log is of {numbers}", hint="follow the log of the same workload")
         self.log, self.world, self.machine, self.state = log, world, machine, state
-        self._tables = handle(world), handle(machine), handle(state)
+        self._tables = addresses_of(world), addresses_of(machine), addresses_of(state)
         self._runs = _first_pieces(log)  # and one more, the end of the log
-        self._next = int(np.searchsorted(self._runs, state.count[PIECES]))
-        moves = world.policy[KEYS] or world.policy[BACKFILL] == DEFRAG or world.policy[RESIZES]
+        self._next = int(np.searchsorted(self._runs, state.count.pieces))
+        moves = world.policy.preemption_key or world.policy.backfill == backfill.DEFRAG or world.policy.resizes
         self._stop_time = _stop_times(log) if moves else np.full(len(log.piece_job), np.nan)
         self._stop_times = set(self._stop_time.tolist())
 
@@ -89,7 +72,7 @@ class Follower:
 
     def _do_as_logged(self) -> None:
         """Stops and starts of this time. What cannot be done yet is left for the next instant, which may be at the same time."""
-        now = self.state.clock[NOW]
+        now = self.state.clock.now
         while True:
             if now in self._stop_times:
                 self._stop_due(now)
@@ -98,7 +81,7 @@ class Follower:
             self._next += 1
 
     def _stop_due(self, now: float) -> None:
-        running = self.state.running[: self.state.count[RUNNING_JOBS]]
+        running = self.state.running[: self.state.count.running_jobs]
         for j in np.sort(running[self._stop_time[self.state.first_piece[running]] == now]).tolist():
             act(*self._tables, STOP, j, NO_NODES, NO_NODES)
 
@@ -111,8 +94,8 @@ class Follower:
         longer = with_room_in_log(self.world, self.state)
         if longer is not self.state:
             self.state = longer
-            self._tables = handle(self.world), handle(self.machine), handle(self.state)
-        number = self.state.count[PLACED] = pieces.stop - pieces.start
+            self._tables = addresses_of(self.world), addresses_of(self.machine), addresses_of(self.state)
+        number = self.state.count.placed = pieces.stop - pieces.start
         for column in ("node", "tasks", "gpus"):
             getattr(self.state, f"place_{column}")[:number] = getattr(self.log, f"piece_{column}")[pieces]
         return bool(act(*self._tables, START_THERE, j, NO_NODES, NO_NODES))
@@ -126,8 +109,8 @@ class Follower:
 
     def _check(self) -> None:
         """That the log was one of this replay."""
-        state, log, until = self.state, self.log, self.state.clock[STOP_AT]
-        done = int(state.count[PIECES])
+        state, log, until = self.state, self.log, self.state.clock.stop_at
+        done = int(state.count.pieces)
         expected = np.where(log.piece_end[:done] <= until, log.piece_end[:done], NEVER)
         differs = np.flatnonzero(expected != state.piece_end[:done])
         left = self._runs[self._next]

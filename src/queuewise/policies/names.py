@@ -18,10 +18,12 @@ from queuewise.policies.placing import PLACEMENTS, parse_placement
 from queuewise.policies.preemptive import PREEMPTIVE, parse_option
 from queuewise.policies.scores import OwnScore, check_score, job_score, node_score
 from queuewise.policies.user import JOB_PARAMETERS, NODE_PARAMETERS, Own, find_own, is_reference
-from queuewise.sim.rules import Rules
-from queuewise.sim.state import BY_SCORE, COMMIT, NO_LIMIT, REORDER
+from queuewise.sim import queue
+from queuewise.sim.core.rules import Rules
+from queuewise.sim.core.state import NO_LIMIT
+from queuewise.sim.placement import BY_SCORE
 
-DISPATCHES = {"reorder": REORDER, "commit": COMMIT}
+DISPATCHES = {"reorder": queue.REORDER, "commit": queue.COMMIT}
 GRAMMAR = (
     "order[+backfill[/depth][:order]][@placement], e.g. sjf+easy@pack; FILE.py:NAME stands for an order or placement of your own, "
     "model:RUN is a trained network"
@@ -50,7 +52,7 @@ class Policy:
         node_scorer = node_score(self.placement).scorer if own_placement else None
         limit = min((own.time_limit_s for own in self.own), default=np.inf)
         if self.order in PREEMPTIVE:
-            if parse_dispatch(dispatch) == COMMIT:
+            if parse_dispatch(dispatch) == queue.COMMIT:
                 raise InputError(f"{self.order} cannot commit to a job: it sorts the queue anew", hint="use --dispatch reorder")
             made = PREEMPTIVE[self.order].make(jobs, self.level)
             return dataclasses.replace(made, rule=rule, rule_option=option, node_scorer=node_scorer, seed=jobs.seed, time_limit_s=limit)

@@ -18,10 +18,10 @@ from queuewise.cluster.accounts import Fairness
 from queuewise.cluster.spec import Cluster
 from queuewise.errors import InputError, unknown_name
 from queuewise.policies.fairness import account_tree, static_priority
-from queuewise.sim.accounts import Accounts
-from queuewise.sim.placement import mix
-from queuewise.sim.rules import Order, scoring_function
-from queuewise.sim.state import DRF, FAIRSHARE, FIXED, MULTIFACTOR
+from queuewise.sim import queue
+from queuewise.sim.core.rules import Order, scoring_function
+from queuewise.sim.placement.placing import mix
+from queuewise.sim.queue.account_tree import Accounts
 from queuewise.workload.estimates import estimate as estimate_runtimes
 from queuewise.workload.jobs import Floats, Workload
 
@@ -74,11 +74,15 @@ class OrderRule:
     source: str
     fixed: Callable[[Jobs], Floats] | None = None
     live: int = -1  # branch of score_live
-    fair: int = FIXED  # branch of sim.fairness
+    fair: int = queue.FIXED  # branch of sim.fairness
 
     def make(self, jobs: Jobs) -> Order:
-        if self.fair != FIXED:
-            base = static_priority(jobs.workload, jobs.machine, jobs.fairness) if self.fair == MULTIFACTOR else np.zeros(len(jobs.workload))
+        if self.fair != queue.FIXED:
+            base = (
+                static_priority(jobs.workload, jobs.machine, jobs.fairness)
+                if self.fair == queue.MULTIFACTOR
+                else np.zeros(len(jobs.workload))
+            )
             return Order(fixed=base, fair=self.fair, accounts=jobs.accounts)
         if self.fixed is not None:
             return Order(fixed=np.ascontiguousarray(self.fixed(jobs), np.float64))
@@ -124,9 +128,9 @@ ORDERS: dict[str, OrderRule] = {
     ),
     "qssf": OrderRule("predicted·n", "Hu et al. (Helios), SC 2021", lambda jobs: jobs.predicted * jobs.size),
     "power": OrderRule("r·n·watts; oldest first once w ≥ 1 day", "cheapest energy first, with a limit to waiting", live=POWER),
-    "fairshare": OrderRule("effective usage / share, by user and account", "Slurm's classic fair share", fair=FAIRSHARE),
-    "multifactor": OrderRule("−Σ weight·factor: age, fair share, size, …", "Slurm's priority/multifactor", fair=MULTIFACTOR),
-    "drf": OrderRule("greatest share of GPUs, CPU or memory that the user holds", "Ghodsi et al., NSDI 2011", fair=DRF),
+    "fairshare": OrderRule("effective usage / share, by user and account", "Slurm's classic fair share", fair=queue.FAIRSHARE),
+    "multifactor": OrderRule("−Σ weight·factor: age, fair share, size, …", "Slurm's priority/multifactor", fair=queue.MULTIFACTOR),
+    "drf": OrderRule("greatest share of GPUs, CPU or memory that the user holds", "Ghodsi et al., NSDI 2011", fair=queue.DRF),
     "random": OrderRule("a hash of seed and job", "a random feasible job: implies greedy backfill", _random),
 }
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from queuewise.errors import InputError, unknown_name
-from queuewise.sim.state import CHEAPEST, FASTEST, FGD, FIRST, NO_LIMIT, PACK, RANDOM, SPREAD, TIER
-from queuewise.sim.tiers import BALANCE, DEFRAGMENT
+from queuewise.sim import placement
+from queuewise.sim.core.state import NO_LIMIT
+from queuewise.sim.placement.tiers import BALANCE, DEFRAGMENT
 
 
 @dataclass(frozen=True)
@@ -17,15 +18,19 @@ class PlacementRule:
 
 
 PLACEMENTS: dict[str, PlacementRule] = {
-    "first": PlacementRule(FIRST, "the lowest node that fits (LSF's default)"),
-    "pack": PlacementRule(PACK, "the node with the least left over; pack:K allows at most K nodes more than the fewest possible", "K"),
-    "best": PlacementRule(PACK, "another name of pack", "K"),
-    "spread": PlacementRule(SPREAD, "the least loaded node, task by task"),
-    "random": PlacementRule(RANDOM, "any node that fits"),
-    "fastest": PlacementRule(FASTEST, "the fastest GPU kind, packed"),
-    "cheapest": PlacementRule(CHEAPEST, "the least energy for the job, packed"),
-    "tier": PlacementRule(TIER, "fewest nodes, one more only if that does not fragment (RLTune); tier:balance evens the load", "balance"),
-    "fgd": PlacementRule(FGD, "least growth of fragmentation (Weng et al., ATC 2023)"),
+    "first": PlacementRule(placement.FIRST, "the lowest node that fits (LSF's default)"),
+    "pack": PlacementRule(
+        placement.PACK, "the node with the least left over; pack:K allows at most K nodes more than the fewest possible", "K"
+    ),
+    "best": PlacementRule(placement.PACK, "another name of pack", "K"),
+    "spread": PlacementRule(placement.SPREAD, "the least loaded node, task by task"),
+    "random": PlacementRule(placement.RANDOM, "any node that fits"),
+    "fastest": PlacementRule(placement.FASTEST, "the fastest GPU kind, packed"),
+    "cheapest": PlacementRule(placement.CHEAPEST, "the least energy for the job, packed"),
+    "tier": PlacementRule(
+        placement.TIER, "fewest nodes, one more only if that does not fragment (RLTune); tier:balance evens the load", "balance"
+    ),
+    "fgd": PlacementRule(placement.FGD, "least growth of fragmentation (Weng et al., ATC 2023)"),
 }
 
 
@@ -35,14 +40,14 @@ def parse_placement(text: str) -> tuple[int, int]:
     if name not in PLACEMENTS:
         raise unknown_name("placement", name, PLACEMENTS)
     rule = PLACEMENTS[name]
-    if rule.code == TIER:
+    if rule.code == placement.TIER:
         if option not in ("", "balance"):
             raise InputError(f"placement {text!r}: tier takes the option balance", hint="write tier or tier:balance")
-        return TIER, BALANCE if option else DEFRAGMENT
+        return placement.TIER, BALANCE if option else DEFRAGMENT
     if not colon:
         return rule.code, NO_LIMIT
-    if rule.code == PACK and option.isdigit():
-        return PACK, int(option)
+    if rule.code == placement.PACK and option.isdigit():
+        return placement.PACK, int(option)
     raise InputError(
         f"placement {text!r}: {option!r} is no option of {name}", hint="pack:K takes a number of extra nodes, tier:balance a word"
     )

@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import Protocol
 
 from queuewise.cluster.spec import Cluster
-from queuewise.sim.schedule import Schedule
+from queuewise.sim.core.schedule import Schedule
 from queuewise.workload.jobs import Floats, Workload
 
 PLAYERS: dict[str, str] = {  # what a name begins with -> the module that plays it: a Player

@@ -9,8 +9,8 @@ import numpy as np
 
 from queuewise.errors import InputError
 from queuewise.policies.ordering import Jobs
-from queuewise.sim.rules import Levels, Order, Rules
-from queuewise.sim.state import BY_FIXED, BY_LEVEL, BY_REMAINING
+from queuewise.sim import preemption
+from queuewise.sim.core.rules import Levels, Order, Rules
 from queuewise.workload.jobs import Floats
 
 DOUBLINGS = 40  # levels of las and gittins
@@ -31,7 +31,7 @@ def _doubling(first: float) -> Floats:
 
 
 def _by_level(levels: Levels) -> Rules:
-    return Rules(order=Order(), keys=BY_LEVEL, levels=levels)
+    return Rules(order=Order(), keys=preemption.BY_LEVEL, levels=levels)
 
 
 def _las(first: float, by_time: bool) -> Rules:
@@ -61,7 +61,7 @@ def gittins_index(services: Floats, attained: float) -> float:
 
 PREEMPTIVE: dict[str, PreemptiveRule] = {
     "srtf": PreemptiveRule(
-        "shortest remaining time first, by estimate", "Schrage 1968", lambda jobs, _: Rules(order=Order(), keys=BY_REMAINING)
+        "shortest remaining time first, by estimate", "Schrage 1968", lambda jobs, _: Rules(order=Order(), keys=preemption.BY_REMAINING)
     ),
     "las": PreemptiveRule(
         "least time of running so far first; levels that double from Q seconds on", "Nuyens & Wierman 2008",
@@ -80,7 +80,7 @@ PREEMPTIVE: dict[str, PreemptiveRule] = {
     "priority-preempt": PreemptiveRule(
         "the log's own priorities; more urgent jobs take the place of others",
         "folklore",
-        lambda jobs, _: Rules(order=Order(fixed=-np.asarray(jobs.workload.priority, np.float64)), keys=BY_FIXED),
+        lambda jobs, _: Rules(order=Order(fixed=-np.asarray(jobs.workload.priority, np.float64)), keys=preemption.BY_FIXED),
     ),
 }  # fmt: skip
 

@@ -12,8 +12,8 @@ from queuewise.policies.names import parse_dispatch, parse_policy
 from queuewise.policies.ordering import Jobs
 from queuewise.policies.players import Replay, is_played, play
 from queuewise.policies.user import explained
-from queuewise.sim import engine
-from queuewise.sim.schedule import Schedule
+from queuewise.sim.core import engine
+from queuewise.sim.core.schedule import Schedule
 from queuewise.workload.estimates import estimate
 from queuewise.workload.jobs import Floats, Workload
 

@@ -21,25 +21,13 @@ from queuewise.errors import InputError
 from queuewise.policies.ordering import Jobs
 from queuewise.policies.records import Cluster, Demand, Job, Node, Queue
 from queuewise.policies.user import JOB_PARAMETERS, NODE_PARAMETERS, NotANumber, Own, check_function, find_own, uncompilable
-from queuewise.sim.compilation import JIT_DISABLED
-from queuewise.sim.rules import NODE_SCORING_SIGNATURE, SCORING_SIGNATURE, Order, scoring_function
-from queuewise.sim.state import (
-    CORES,
-    COUNT_SIZE,
-    F64,
-    FREE_CORES,
-    FREE_GPUS,
-    FREE_MEM_MIB,
-    GPUS,
-    MEM_MIB,
-    NODES,
-    OUTLOOK_SIZE,
-    PARAMS_SIZE,
-    RUNNING_NOW,
-    USER_CALLS,
-    Records,
-)
-from queuewise.sim.watch import run_watched
+from queuewise.sim import queue
+from queuewise.sim.core.compilation import JIT_DISABLED
+from queuewise.sim.core.rules import NODE_SCORING_SIGNATURE, SCORING_SIGNATURE, Order, scoring_function
+from queuewise.sim.core.state import Counts
+from queuewise.sim.core.tables import F64
+from queuewise.sim.core.watch import run_watched
+from queuewise.sim.queue import Records
 
 OPTIONS = {"error_model": "numpy", "nogil": True, "boundscheck": True}
 
@@ -88,14 +76,14 @@ class OwnScore:
 
     def _score_once(self, blocks: Iterator[Records]) -> F64:
         """The scores of all jobs, whose facts come some at a time."""
-        count = np.zeros(COUNT_SIZE, np.int64)
-        outlook, params = np.zeros(OUTLOOK_SIZE + self.own.state_size), np.zeros(PARAMS_SIZE)
+        count = Counts()
+        outlook, params = np.zeros(queue.OUTLOOK_SIZE + self.own.state_size), np.zeros(queue.PARAMS_SIZE)
 
         def score(facts: Records) -> F64:
             scores = np.empty(len(facts))
-            count[USER_CALLS] += 1
+            count.user_calls += 1
             self.scorer(facts, np.arange(len(facts), dtype=np.int32), len(facts), 0.0, outlook, params, scores)
-            count[USER_CALLS] += 1
+            count.user_calls += 1
             return scores
 
         def work() -> F64:
@@ -154,7 +142,7 @@ def _source(own: Own, template: str) -> str:
     return template.format(
         queue="queue = sum_up(facts, pending, number, now)" if "queue" in own.parameters else "",
         cluster="cluster = glance(outlook)" if "cluster" in own.parameters else "",
-        outlook_size=OUTLOOK_SIZE,
+        outlook_size=queue.OUTLOOK_SIZE,
         job=from_row(Job),
         node=from_row(Node),
         demand=", ".join(f"demand[{i}]" for i in range(len(Demand._fields))),
@@ -180,21 +168,21 @@ def _sum_up(facts: Any, pending: Any, number: int, now: float) -> Any:
 @njit(error_model="numpy", nogil=True)
 def _glance(outlook: Any) -> Any:
     """What there is to know of the cluster."""
-    if outlook[GPUS] > 0:
-        used = 1.0 - outlook[FREE_GPUS] / outlook[GPUS]
-    elif outlook[CORES] < np.inf:
-        used = 1.0 - outlook[FREE_CORES] / outlook[CORES]
+    if outlook[queue.GPUS] > 0:
+        used = 1.0 - outlook[queue.FREE_GPUS] / outlook[queue.GPUS]
+    elif outlook[queue.CORES] < np.inf:
+        used = 1.0 - outlook[queue.FREE_CORES] / outlook[queue.CORES]
     else:
-        used = 1.0 - outlook[FREE_MEM_MIB] / outlook[MEM_MIB]
+        used = 1.0 - outlook[queue.FREE_MEM_MIB] / outlook[queue.MEM_MIB]
     return Cluster(
-        outlook[NODES],
-        outlook[GPUS],
-        outlook[FREE_GPUS],
-        outlook[CORES],
-        outlook[FREE_CORES],
-        outlook[MEM_MIB],
-        outlook[FREE_MEM_MIB],
-        outlook[RUNNING_NOW],
+        outlook[queue.NODES],
+        outlook[queue.GPUS],
+        outlook[queue.FREE_GPUS],
+        outlook[queue.CORES],
+        outlook[queue.FREE_CORES],
+        outlook[queue.MEM_MIB],
+        outlook[queue.FREE_MEM_MIB],
+        outlook[queue.RUNNING_NOW],
         used,
     )
 

@@ -23,10 +23,10 @@ from queuewise.policies.names import parse_policy
 from queuewise.policies.ordering import Jobs
 from queuewise.policies.replay import known_estimates
 from queuewise.runs import replacing
-from queuewise.sim.engine import PIECE_COLUMNS, compiled_replay, limited_runtime, run_kernel, schedule_of
-from queuewise.sim.schedule import DONE, KILLED, Schedule
-from queuewise.sim.setup import lay_out
-from queuewise.sim.state import NODE_SCORER, NOW, PIECES, STOP_AT, Machine, State
+from queuewise.sim.core.engine import PIECE_COLUMNS, compiled_replay, limited_runtime, run_kernel, schedule_of
+from queuewise.sim.core.schedule import DONE, KILLED, Schedule
+from queuewise.sim.core.setup import lay_out
+from queuewise.sim.core.state import Machine, State
 from queuewise.workload.jobs import Floats, Workload
 
 # What holds nothing from one instant to the next. (Of `room` only that it is there: room_key says whether it is known.)
@@ -88,16 +88,16 @@ class Simulation:
     @property
     def now(self) -> float:
         """The time of the last instant."""
-        return float(self._state.clock[NOW])
+        return float(self._state.clock.now)
 
     def run(self, until: float = np.inf) -> None:
         """Go on with all instants up to a time, that time included."""
-        self._state.clock[STOP_AT] = until
+        self._state.clock.stop_at = until
         self._state = self._drive(self._state)
 
     def follow(self, log: Schedule, until: float = np.inf) -> None:
         """Go on with all instants up to a time as a log of this very replay tells, without asking the policy (docs/simulator.md)."""
-        self._state.clock[STOP_AT] = until
+        self._state.clock.stop_at = until
         self._state = Follower(log, self._world, self._machine, self._state).run()
 
     def fingerprint(self) -> str:
@@ -108,7 +108,7 @@ class Simulation:
         return digest.hexdigest()
 
     def snapshot(self) -> Snapshot:
-        used = int(self._state.count[PIECES])
+        used = int(self._state.count.pieces)
         return Snapshot(self.now, self._memory.copy(), tuple(getattr(self._state, name)[:used].copy() for name in PIECE_COLUMNS))
 
     def restore(self, snapshot: Snapshot) -> None:
@@ -120,7 +120,7 @@ class Simulation:
 
     def schedule(self) -> Schedule:
         """What has happened so far."""
-        state = self._state._replace(status=self._state.status.copy())
+        state = self._state.replace(status=self._state.status.copy())
         state.status[(state.status == DONE) & self._killed] = KILLED
         return self._schedule(state=state)
 
@@ -157,8 +157,8 @@ class Simulation:
         """Of the jobs, the cluster and the policy."""
         digest = hashlib.sha256("".join(self._own).encode())
         policy = self._world.policy.copy()
-        policy[NODE_SCORER] = policy[NODE_SCORER] != 0  # where the function lies differs from process to process
-        for name, column in zip(self._world._fields, self._world._replace(policy=policy), strict=True):
+        policy.node_scorer = policy.node_scorer != 0  # where the function lies differs from process to process
+        for name, column in zip(self._world.columns, self._world.replace(policy=policy), strict=True):
             if name != "sizes":  # which tells the length of the log
                 digest.update(np.ascontiguousarray(column).tobytes())
         return np.frombuffer(digest.digest(), np.uint8)
@@ -168,7 +168,7 @@ def _into_one_block(machine: Machine, state: State) -> tuple[NDArray[np.uint8], 
     """Copies of both structures whose columns lie one after the other in one block, but for scratch and the log of pieces."""
     wholes: dict[int, NDArray[Any]] = {}  # columns that lie together in rows count once
     for structure in (machine, state):
-        for name in structure._fields:
+        for name in structure.columns:
             if name not in SCRATCH and name not in PIECE_COLUMNS:
                 whole = _whole(getattr(structure, name))
                 wholes[id(whole)] = whole
@@ -179,7 +179,7 @@ def _into_one_block(machine: Machine, state: State) -> tuple[NDArray[np.uint8], 
     memory = np.zeros(size, np.uint8)
     moved = {}
     for key, whole in wholes.items():
-        moved[key] = memory[offsets[key] : offsets[key] + whole.nbytes].view(whole.dtype)
+        moved[key] = memory[offsets[key] : offsets[key] + whole.nbytes].view(whole.dtype).view(type(whole))
         moved[key][...] = whole
 
     def place(structure: Machine | State, name: str) -> NDArray[Any]:
@@ -189,8 +189,8 @@ def _into_one_block(machine: Machine, state: State) -> tuple[NDArray[np.uint8], 
             return column
         return moved[id(whole)][name] if whole.dtype.names and whole is not column else moved[id(whole)]
 
-    new_machine = Machine(*(place(machine, name) for name in Machine._fields))
-    return memory, (new_machine, State(*(place(state, name) for name in State._fields)))
+    new_machine = Machine(*(place(machine, name) for name in Machine.columns))
+    return memory, (new_machine, State(*(place(state, name) for name in State.columns)))
 
 
 def _whole(column: NDArray[Any]) -> NDArray[Any]:

@@ -21,12 +21,10 @@ from pathlib import Path
 from types import FrameType, FunctionType, ModuleType
 from typing import Any
 
-import numpy as np
-
 from queuewise.errors import InputError, unknown_name
 from queuewise.policies.records import Cluster, Demand, Job, Node, Queue
-from queuewise.sim.state import COUNT_SIZE, USER_CALLS
-from queuewise.sim.watch import run_watched
+from queuewise.sim.core.state import Counts
+from queuewise.sim.core.watch import run_watched
 
 SUFFIX = ".py"
 TIME_LIMIT_S = 20.0  # for one scoring of the queue, and for loading the file; a file may set its own TIME_LIMIT_S
@@ -147,8 +145,7 @@ def _load(file: str, source: str) -> tuple[ModuleType, ast.Module]:
     try:
         tree = ast.parse(source, file)
         code = compile(tree, file, "exec")
-        in_the_file = np.zeros(COUNT_SIZE, np.int64)
-        in_the_file[USER_CALLS] = 1
+        in_the_file = Counts(user_calls=1)
         run_watched(lambda: exec(code, vars(module)), in_the_file, _stated_limit(tree))
     except TimeoutError:
         raise InputError(f"is not loaded within {_stated_limit(tree):g} s", where=_line_now(file) or file, hint=IF_IT_IS_SLOW) from None

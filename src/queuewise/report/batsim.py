@@ -12,7 +12,7 @@ import numpy as np
 
 from queuewise.evaluation.measure import measure, service
 from queuewise.runs import replacing
-from queuewise.sim.schedule import DONE, KILLED, Schedule
+from queuewise.sim.core.schedule import DONE, KILLED, Schedule
 
 FINAL_STATES = {
     "pending": "NOT_SUBMITTED",

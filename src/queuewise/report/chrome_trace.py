@@ -10,7 +10,7 @@ import numpy as np
 
 from queuewise.report.lanes import NO_LANE_GPU, make_bars
 from queuewise.runs import replacing
-from queuewise.sim.schedule import Schedule
+from queuewise.sim.core.schedule import Schedule
 
 SLOTS = 1000  # thread ids of one GPU: what shares it gets threads of its own, since slices of a thread must not overlap
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from queuewise.cluster.spec import MAX_GPUS_PER_NODE
 from queuewise.evaluation.measure import last_event
-from queuewise.sim.schedule import Schedule
+from queuewise.sim.core.schedule import Schedule
 from queuewise.workload.jobs import WHOLE_GPU
 
 NO_LANE_GPU = -1  # gpu of a bar that uses cores alone

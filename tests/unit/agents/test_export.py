@@ -29,7 +29,7 @@ def test_the_file_gives_the_same_scores(net: str, problem: str, tmp_path: Path, 
     assert facts["bytes"] == out.stat().st_size
     session = onnxruntime.InferenceSession(out.read_bytes(), providers=["CPUExecutionProvider"])
     grounds, model = training_grounds(tmp_path / "run" / "best.safetensors")
-    spec = Spec(problem, grounds.arena.layout)
+    spec = Spec(problem, grounds.setup.layout)
     assert (facts["observation_size"], facts["num_actions"]) == (spec.observation_size, spec.num_actions)
     rng = np.random.default_rng(1)
     rows = rng.uniform(-1, 1, (20, spec.observation_size)).astype(np.float32)

@@ -11,7 +11,7 @@ from agents_setup import small_settings
 from queuewise.agents.grounds import make_grounds
 from queuewise.agents.spec import Spec
 from queuewise.agents.workers import Rollout
-from queuewise.envs.features import Layout
+from queuewise.envs.features import ObservationLayout
 from queuewise.errors import InputError
 
 
@@ -40,7 +40,7 @@ def test_parameters_that_mean_nothing_are_refused(pair: str) -> None:
 
 
 def test_pieces_of_a_minibatch_hold_frames_of_like_queues() -> None:
-    rollout = Rollout(steps=4, num_envs=2, spec=Spec("job", Layout(9, 2, 3, ())))
+    rollout = Rollout(steps=4, num_envs=2, spec=Spec("job", ObservationLayout(9, 2, 3, ())))
     rollout.shown = torch.tensor([5, 0, 3, 9, 1, 7, 2, 8], dtype=torch.int16)
     chosen = torch.tensor([7, 3, 2, 0, 4, 1])
     pieces = rollout.by_length(chosen, 3)
@@ -49,7 +49,7 @@ def test_pieces_of_a_minibatch_hold_frames_of_like_queues() -> None:
 
 
 def test_pieces_of_a_large_minibatch_are_halves_of_what_is_left() -> None:
-    rollout = Rollout(steps=1500, num_envs=2, spec=Spec("job", Layout(9, 2, 3, ())))
+    rollout = Rollout(steps=1500, num_envs=2, spec=Spec("job", ObservationLayout(9, 2, 3, ())))
     rollout.shown = torch.randint(0, 10, (3000,), generator=torch.Generator().manual_seed(0)).to(torch.int16)
     chosen = torch.randperm(3000, generator=torch.Generator().manual_seed(1))
     pieces = rollout.by_length(chosen, 1)

@@ -13,7 +13,7 @@ from queuewise.agents.settings import NetworkSettings
 from queuewise.agents.spec import Spec
 from queuewise.agents.stage import Stage
 from queuewise.agents.warmup import play_by_chance
-from queuewise.envs.features import GLOBAL, NUM_GLOBAL, Layout
+from queuewise.envs.features import GLOBAL, NUM_GLOBAL, ObservationLayout
 from queuewise.errors import InputError
 
 PAIRS = [(name, problem) for name in NETWORKS for problem in sorted(network_class(name).problems)]
@@ -88,7 +88,7 @@ def test_permuting_jobs_and_hosts_permutes_the_scores(name: str, problem: str) -
     assert not torch.allclose(moved, scores, atol=1e-3)
 
 
-def permuted(rows: Tensor, layout: Layout, jobs: Tensor, hosts: Tensor) -> Tensor:
+def permuted(rows: Tensor, layout: ObservationLayout, jobs: Tensor, hosts: Tensor) -> Tensor:
     first = NUM_GLOBAL + layout.units
     (window, fj), (number, fh) = layout.shapes["jobs"], layout.shapes["hosts"]
     middle = first + window * fj
@@ -102,7 +102,7 @@ def test_weights_serve_other_windows_and_numbers_of_hosts(name: str, problem: st
     """Empty slots and hosts that are not there change nothing: the same weights score the same choices."""
     spec, rows, masks = played(problem)
     network = network_for(name, spec)
-    layout = Layout(spec.layout.window + 3, spec.layout.hosts + 2, spec.layout.units)
+    layout = ObservationLayout(spec.layout.window + 3, spec.layout.hosts + 2, spec.layout.units)
     larger = build_network(name, Spec(problem, layout), SIZES, seed=0)
     larger.load_state_dict(network.state_dict())
     (window, fj), (number, fh) = spec.layout.shapes["jobs"], spec.layout.shapes["hosts"]
@@ -121,7 +121,7 @@ def test_weights_serve_other_windows_and_numbers_of_hosts(name: str, problem: st
 
 
 def test_equal_seeds_build_equal_weights_and_leave_the_random_stream_alone() -> None:
-    spec = Spec("job", Layout(4, 2, 8))
+    spec = Spec("job", ObservationLayout(4, 2, 8))
     torch.manual_seed(9)
     expected = torch.rand(1)
     torch.manual_seed(9)
@@ -134,28 +134,28 @@ def test_equal_seeds_build_equal_weights_and_leave_the_random_stream_alone() -> 
 @pytest.mark.parametrize("problem", ["host", "joint"])
 def test_a_network_for_another_problem_is_refused(problem: str) -> None:
     with pytest.raises(InputError, match=f"cannot decide the {problem} problem .*--net mlp or"):
-        build_network("kernel", Spec(problem, Layout(4, 2, 8)), SIZES, seed=0)
+        build_network("kernel", Spec(problem, ObservationLayout(4, 2, 8)), SIZES, seed=0)
 
 
 def test_heads_divide_the_width() -> None:
     with pytest.raises(InputError, match="3 heads do not divide a width of 16"):
-        build_network("attn", Spec("job", Layout(4, 2, 8)), NetworkSettings(width=16, heads=3), seed=0)
+        build_network("attn", Spec("job", ObservationLayout(4, 2, 8)), NetworkSettings(width=16, heads=3), seed=0)
 
 
 def test_unknown_network() -> None:
     with pytest.raises(InputError, match="did you mean 'kernel'"):
-        build_network("kernl", Spec("job", Layout(4, 2, 8)), SIZES, seed=0)
+        build_network("kernl", Spec("job", ObservationLayout(4, 2, 8)), SIZES, seed=0)
 
 
 def test_tasks_with_stops_are_refused() -> None:
     """Their actions come after the window's and would be taken for the wait."""
     with pytest.raises(InputError, match="networks start jobs and stop none: this task offers 2"):
-        Spec("job", Layout(window=4, hosts=2, units=4, stops=2))
+        Spec("job", ObservationLayout(window=4, hosts=2, units=4, stops=2))
 
 
 def test_scores_of_hosts_see_nothing_that_counts_the_cluster() -> None:
     """Counting features change the value, and no score."""
-    spec = Spec("host", Layout(window=3, hosts=4, units=1))
+    spec = Spec("host", ObservationLayout(window=3, hosts=4, units=1))
     network = build_network("hosts", spec, NetworkSettings(width=8), seed=1)
     rows, masks = torch.rand(5, spec.observation_size), torch.ones(5, spec.num_actions, dtype=torch.bool)
     for name, part in (("running", "global"), ("queue_length", "global"), ("size", "jobs"), ("ways", "jobs")):

@@ -48,7 +48,7 @@ def test_presets_are_whole(name: str) -> None:
     settings = layered(name)
     check_split(settings.ppo)
     grounds = make_grounds(settings)
-    assert grounds.arena.settings.problem == settings.env
+    assert grounds.setup.settings.problem == settings.env
     assert len(grounds.experiment("val").plan.windows) == settings.val_windows
 
 
@@ -100,14 +100,14 @@ def test_rewards_as_written() -> None:
 
 
 def test_models_without_requests_show_their_runtimes_and_logs_never_do(tmp_path: Path) -> None:
-    assert make_grounds(layered(workload="bursty")).arena.settings.estimates == "oracle"
+    assert make_grounds(layered(workload="bursty")).setup.settings.estimates == "oracle"
     log = tmp_path / "log.swf"
     rows = [f"{j} {j * 60} -1 {100 + j} 2 -1 -1 2 -1 -1 1 1 1 1 1 1 -1 -1" for j in range(1, 200)]
     log.write_text("; MaxProcs: 8\n" + "\n".join(rows) + "\n", encoding="utf-8")
     grounds = make_grounds(layered(workload=str(log), jobs=20))
-    assert grounds.arena.settings.estimates == "requested"
+    assert grounds.setup.settings.estimates == "requested"
     with pytest.raises(InputError, match="does not fit"):
-        _ = make_grounds(layered(workload=str(log), jobs=150)).arena
+        _ = make_grounds(layered(workload=str(log), jobs=150)).setup
 
 
 def test_logs_are_read_as_every_command_reads_them(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from queuewise.agents.spec import Spec
 from queuewise.agents.stage import Stage
 from queuewise.agents.teachers import find_teacher
 from queuewise.agents.warmup import play_by_chance
-from queuewise.envs.features import Layout
+from queuewise.envs.features import ObservationLayout
 from queuewise.errors import InputError
 from queuewise.evaluation.measure import measure
 from queuewise.evaluation.scores import score_values
@@ -45,11 +45,11 @@ def play_on(stage: Stage, steps: int, seed: int) -> list[torch.Tensor]:
 @pytest.mark.parametrize("problem", ["job", "host", "joint"])
 def test_a_state_is_told_and_taken_back(problem: str) -> None:
     """After episodes of all ages, two stages in the same state go on alike, over the ends of episodes."""
-    arena = small_arena(problem, jobs=12)
-    stage = Stage(arena, 5, seed=4)
+    setup = small_arena(problem, jobs=12)
+    stage = Stage(setup, 5, seed=4)
     ended = sum(int(part.sum()) for part in play_on(stage, 130, seed=1)[5::4])
     assert ended > 2
-    other = Stage(arena, 5, seed=4)
+    other = Stage(setup, 5, seed=4)
     other.restore(stage.state())
     first, second = play_on(stage, 90, seed=2), play_on(other, 90, seed=2)
     assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
@@ -58,13 +58,13 @@ def test_a_state_is_told_and_taken_back(problem: str) -> None:
 
 def test_episodes_depend_on_seed_and_environment_alone() -> None:
     """Four environments in one stage play what they play in two stages of two."""
-    arena = small_arena()
-    whole = Stage(arena, 4, seed=9)
-    halves = [Stage(arena, 2, seed=9, first_env=first) for first in (0, 2)]
+    setup = small_arena()
+    whole = Stage(setup, 4, seed=9)
+    halves = [Stage(setup, 2, seed=9, first_env=first) for first in (0, 2)]
     windows = whole.state()["windows"].tolist()
     assert windows == halves[0].state()["windows"].tolist() + halves[1].state()["windows"].tolist()
     assert len(set(windows)) == 4
-    assert Stage(arena, 4, seed=10).state()["windows"].tolist() != windows
+    assert Stage(setup, 4, seed=10).state()["windows"].tolist() != windows
 
 
 def test_scaling_centres_features_and_leaves_unused_rows_alone() -> None:
@@ -87,7 +87,7 @@ def test_scaling_centres_features_and_leaves_unused_rows_alone() -> None:
 
 
 def test_flat_actions_of_the_joint_problem() -> None:
-    spec = Spec("joint", Layout(window=3, hosts=4, units=1))
+    spec = Spec("joint", ObservationLayout(window=3, hosts=4, units=1))
     assert spec.num_actions == 13
     assert split_actions(np.array([0, 5, 11, 12]), spec).tolist() == [[0, 0], [1, 1], [2, 3], [3, 0]]
 
@@ -112,14 +112,14 @@ def test_to_wait_must_be_likelier_than_all_else_together() -> None:
     [("job", "sjf+greedy", "kernel"), ("job", "sjf", "kernel"), ("host", "fcfs@spread", "hosts"), ("joint", "sjf+greedy@pack", "joint")],
 )
 def test_a_heuristic_can_be_imitated(problem: str, policy: str, net: str) -> None:
-    arena = small_arena(problem)
-    spec = Spec(problem, arena.layout)
+    setup = small_arena(problem)
+    spec = Spec(problem, setup.layout)
     network = build_network(net, spec, NetworkSettings(width=32), seed=0)
-    lessons = watch(find_teacher(policy, arena), arena, identity(arena.layout), 3000, 1)
+    lessons = watch(find_teacher(policy, setup), setup, identity(setup.layout), 3000, 1)
     assert lessons.masks.gather(1, lessons.actions.unsqueeze(1)).all()
-    scaling = measure_scaling(arena.layout, lessons.observations.numpy())
+    scaling = measure_scaling(setup.layout, lessons.observations.numpy())
     before = network.policy(lessons.observations, lessons.masks)[0].argmax(1) == lessons.actions
-    taught = imitate(network, arena, scaling, policy, frames=3000, epochs=8, seed=1)
+    taught = imitate(network, setup, scaling, policy, frames=3000, epochs=8, seed=1)
     assert taught > 0.9
     assert taught > float(before.float().mean()) + 0.05
 
@@ -127,15 +127,15 @@ def test_a_heuristic_can_be_imitated(problem: str, policy: str, net: str) -> Non
 @pytest.mark.parametrize(("policy", "score"), [("sjf+greedy", "jct"), ("fcfs", "wait")])
 def test_a_teacher_plays_what_the_policy_of_its_name_does(policy: str, score: str) -> None:
     """With a window for all jobs, episode and replay are the same schedule."""
-    arena = small_arena(window=30, pool=1)
-    teacher = find_teacher(policy, arena)
-    taught = teacher.arena(arena)
+    setup = small_arena(window=30, pool=1)
+    teacher = find_teacher(policy, setup)
+    taught = teacher.setup(setup)
     batch, spec = taught.batch(1, threads=1), Spec("job", taught.layout)
     batch.begin([0], [taught.window(0)])
     while not batch.outcome[0]:
         batch.step(teacher.choose(batch.observations, batch.mask, spec))
-    workload, estimate = arena.source.window(0)
-    expected = score_values(measure(simulate(workload, arena.cluster, policy, estimates=estimate)))
+    workload, estimate = setup.source.window(0)
+    expected = score_values(measure(simulate(workload, setup.cluster, policy, estimates=estimate)))
     assert score_values(measure(batch.schedule(0)))[score] == pytest.approx(expected[score])
 
 
@@ -148,20 +148,20 @@ def test_what_cannot_be_imitated(problem: str, policy: str, settings: dict[str, 
 
 
 def test_filtered_windows_lie_in_the_band() -> None:
-    arena = small_arena(pool=40)
+    setup = small_arena(pool=40)
 
     def score(window: int) -> float:
-        workload, estimate = arena.source.window(window)
-        return float(score_values(measure(simulate(workload, arena.cluster, "sjf", estimates=estimate)))["bsld"] or 0.0)
+        workload, estimate = setup.source.window(window)
+        return float(score_values(measure(simulate(workload, setup.cluster, "sjf", estimates=estimate)))["bsld"] or 0.0)
 
     scores = [score(window) for window in range(40)]
     low, high = np.quantile(scores, [0.3, 0.7])
-    choose = window_filter(arena, FilterSettings(policy="sjf", low=float(low), high=float(high), tries=200), "bsld")
+    choose = window_filter(setup, FilterSettings(policy="sjf", low=float(low), high=float(high), tries=200), "bsld")
     assert choose is not None
     drawn = {choose(np.random.default_rng(seed)) for seed in range(60)}
     assert len(drawn) > 5
     assert all(low <= scores[window] <= high for window in drawn)
-    assert window_filter(arena, FilterSettings(), "bsld") is None
+    assert window_filter(setup, FilterSettings(), "bsld") is None
 
 
 def test_rows_of_another_shape_are_not_scaled() -> None:

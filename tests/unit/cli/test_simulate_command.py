@@ -17,7 +17,7 @@ from queuewise.cli import main
 from queuewise.cluster import Cluster
 from queuewise.cluster.conditions import Conditions
 from queuewise.errors import unknown_name
-from queuewise.sim.schedule import DONE, NEVER, REJECTED, Schedule
+from queuewise.sim.core.schedule import DONE, NEVER, REJECTED, Schedule
 from queuewise.workload.jobs import Workload
 
 DELAYS = {"fcfs": 10.0, "sjf+easy/8": 5.0}

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from queuewise.envs import QueuewiseVectorEnv
-from queuewise.sim.compilation import JIT_DISABLED
+from queuewise.sim.core.compilation import JIT_DISABLED
 from stand_in import busy_days, small_cluster
 
 ALLOCATING = {"zeros", "ones", "empty", "full", "arange", "array", "concatenate", "zeros_like", "empty_like", "copy", "append", "sort"}

@@ -8,10 +8,8 @@ import numpy as np
 import pytest
 
 from queuewise.envs import QueuewiseVectorEnv
-from queuewise.envs.table import STEPS
 from queuewise.errors import InputError
-from queuewise.sim.compilation import JIT_DISABLED
-from queuewise.sim.state import NOW
+from queuewise.sim.core.compilation import JIT_DISABLED
 
 SMALL: dict[str, Any] = {"cluster": "2x4:V100-16", "jobs": 12, "window": 8, "pool": 5}
 compiled = pytest.mark.skipif(JIT_DISABLED, reason="without the compiler Python begins all episodes")
@@ -50,7 +48,7 @@ def test_windows_of_all_sizes_follow_each_other() -> None:
     """A window that needs more memory than the env has is begun by Python; what is seen stays the same."""
     varied = {**SMALL, "workload": "philly", "jobs": 40, "pool": 12}
     going_on, begun = QueuewiseVectorEnv(3, **varied), QueuewiseVectorEnv(3, metrics=True, **varied)
-    sizes = {len(going_on.arena.window(number).block.bytes) for number in range(12)}
+    sizes = {len(going_on.setup.window(number).block.bytes) for number in range(12)}
     assert len(sizes) > 1
     for a, b in zip(played(going_on, 600, 1), played(begun, 600, 1), strict=True):
         np.testing.assert_array_equal(a, b)
@@ -66,9 +64,9 @@ def test_an_env_knows_which_episode_it_is_in() -> None:
         _, _, terminated, truncated, _ = envs.step(envs.legal_actions())
         ended = terminated | truncated
     e = int(np.flatnonzero(ended)[0])
-    assert envs.batch.play_of(e).number[STEPS] == 0
+    assert envs.batch.episode_state(e).count.steps == 0
     assert envs.batch.schedule(e).workload is envs.batch.episode(e).workload
-    np.testing.assert_array_equal(envs.batch.episode(e).workload.submit[0], envs.batch.state(e).clock[NOW])
+    np.testing.assert_array_equal(envs.batch.episode(e).workload.submit[0], envs.batch.state(e).clock.now)
     assert envs.batch.episode(1 - e) is before[1 - e] or ended.all()
 
 

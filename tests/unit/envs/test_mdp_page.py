@@ -8,7 +8,7 @@ from pathlib import Path
 from queuewise.envs.features import GLOBAL, HOST_FIXED, HOST_LIVE, JOB_FIXED, JOB_LIVE, LOOKAHEADS, RUNNING
 from queuewise.envs.presets import PRESETS
 from queuewise.envs.rewards import DIVISORS, TERMS
-from queuewise.envs.settings import TaskSettings
+from queuewise.envs.task_settings import TaskSettings
 
 
 def table_names(page: str, heading: str) -> list[str]:

@@ -269,7 +269,7 @@ def test_a_buffer_of_the_callers_receives_the_observations() -> None:
     envs, others = (QueuewiseVectorEnv(3, "job", copy=copy, **arguments) for copy in (True, False))
     envs.reset(seed=1)
     others.reset(seed=1)
-    buffer = np.full((2, 3, envs.arena.layout.size), np.nan, np.float32)
+    buffer = np.full((2, 3, envs.setup.layout.size), np.nan, np.float32)
     for step in range(40):
         actions = envs.legal_actions(seed=step).copy()
         expected = envs.step(actions)[0]

@@ -125,7 +125,7 @@ def test_the_estimate_of_a_stopped_job_is_what_is_left() -> None:
     env = make([1, 1], [7200.0, 10.0], [0.0, 1800.0])
     before = env.batch.observations[0].copy()
     observation = play(env, 0, WAIT, 3)[-1][0]
-    assert env.arena.layout.parts(before)["jobs"][0, 1] == pytest.approx(np.log1p(7200) / np.log1p(30 * 86400))
+    assert env.setup.layout.parts(before)["jobs"][0, 1] == pytest.approx(np.log1p(7200) / np.log1p(30 * 86400))
     assert observation["jobs"][0, 1] == pytest.approx(np.log1p(5400) / np.log1p(30 * 86400))
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from queuewise.cluster.spec import Cluster, NodeGroup, build
 from queuewise.evaluation.measure import Measurement, measure
-from queuewise.sim.schedule import DONE, NEVER, REJECTED, RUNNING, Schedule
+from queuewise.sim.core.schedule import DONE, NEVER, REJECTED, RUNNING, Schedule
 from queuewise.workload.jobs import Workload
 
 

@@ -16,7 +16,7 @@ from queuewise.evaluation.measure import bounded_slowdown, measure
 from queuewise.evaluation.protocol import make_plan
 from queuewise.evaluation.results import join_runs, mean_metrics, read_cells, write_results
 from queuewise.evaluation.scores import parse_score
-from queuewise.sim.schedule import REJECTED, Schedule
+from queuewise.sim.core.schedule import REJECTED, Schedule
 from stand_in import busy_days, line_up, small_cluster
 
 JOBS = busy_days(600)

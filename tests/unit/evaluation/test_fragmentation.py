@@ -8,7 +8,7 @@ import pytest
 from queuewise.cluster.spec import NodeGroup, build
 from queuewise.evaluation.fragmentation import INSTANTS, FreeState, fragmentation, fragmented_share, fragments, state_at, task_types
 from queuewise.evaluation.measure import Measurement
-from queuewise.sim.schedule import Schedule
+from queuewise.sim.core.schedule import Schedule
 from queuewise.workload.jobs import Workload
 
 

@@ -15,7 +15,7 @@ from queuewise.evaluation.experiment import Experiment, Rules, run_experiment
 from queuewise.evaluation.identity import digest_policy, digest_workload
 from queuewise.evaluation.protocol import make_plan
 from queuewise.runs import file_name
-from queuewise.sim.schedule import Schedule
+from queuewise.sim.core.schedule import Schedule
 from queuewise.workload.dependencies import Dependencies
 from stand_in import busy_days, line_up, small_cluster
 

@@ -17,7 +17,7 @@ from queuewise.errors import InputError
 from queuewise.evaluation.measure import Measurement, bounded_slowdown, jct, measure, service, slowdown, wait
 from queuewise.evaluation.metrics import DISTRIBUTIONS, METRICS, all_metrics, summarise
 from queuewise.evaluation.scores import SCORES
-from queuewise.sim.schedule import DONE, Schedule
+from queuewise.sim.core.schedule import DONE, Schedule
 from queuewise.workload.jobs import Workload
 
 SLOWDOWNS = [1, 1, 1, 1.75, 1.15, 1, 2.6]  # of jobs 0–6; job 7 has no runtime

@@ -16,7 +16,7 @@ from queuewise.evaluation.measure import measure
 from queuewise.evaluation.metrics import all_metrics
 from queuewise.evaluation.runfolder import check_run, find_replays, read_facts, read_schedule, read_summary, write_cluster, write_replay
 from queuewise.runs import write_text
-from queuewise.sim.schedule import Schedule
+from queuewise.sim.core.schedule import Schedule
 
 
 @pytest.fixture

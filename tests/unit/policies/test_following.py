@@ -14,7 +14,7 @@ from queuewise.errors import InputError
 from queuewise.evaluation.runfolder import read_schedule, write_cluster, write_replay
 from queuewise.policies import simulate
 from queuewise.policies.simulation import Simulation
-from queuewise.sim.schedule import Schedule
+from queuewise.sim.core.schedule import Schedule
 from queuewise.workload.jobs import Workload
 
 CLUSTER = load_cluster("4x8:V100-16")

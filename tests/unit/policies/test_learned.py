@@ -20,15 +20,15 @@ from queuewise.agents.models import load_model
 from queuewise.agents.networks import NETWORKS, network_class
 from queuewise.agents.scaling import Scaler
 from queuewise.agents.spec import Spec
-from queuewise.envs.features import Layout
+from queuewise.envs.features import ObservationLayout
 from queuewise.errors import InputError
 from queuewise.evaluation.experiment import run_experiment
 from queuewise.policies.learned import DECISIONS, ILLEGAL, PASSES, Learned
-from queuewise.sim.schedule import DONE, Schedule
+from queuewise.sim.core.schedule import DONE, Schedule
 from queuewise.workload.models import generate
 
 PAIRS = [(name, problem) for name in NETWORKS for problem in sorted(network_class(name).problems)]
-LAYOUTS = [Layout(6, 4, 12), Layout(3, 5, 5, ("sjf",)), Layout(9, 2, 16)]
+LAYOUTS = [ObservationLayout(6, 4, 12), ObservationLayout(3, 5, 5, ("sjf",)), ObservationLayout(9, 2, 16)]
 
 
 def random_states(spec: Spec, number: int, seed: int) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
@@ -58,7 +58,7 @@ def test_every_network_has_a_pass() -> None:
 
 @pytest.mark.parametrize(("net", "problem"), PAIRS)
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_scores_are_those_of_torch(net: str, problem: str, layout: Layout) -> None:
+def test_scores_are_those_of_torch(net: str, problem: str, layout: ObservationLayout) -> None:
     spec, settings = Spec(problem, layout), settings_for(net, env=problem)
     made = random_model(spec, settings, seed=2)
     tensors = {f"network.{name}": tensor for name, tensor in made.network.state_dict().items()} | made.scaling.tensors()
@@ -130,12 +130,12 @@ def test_a_replay_is_what_the_network_plays(net: str, decision: str, tmp_path: P
     policy = f"model:{tmp_path / 'run'}"
     workload = generate("bursty", 60, seed=11, max_gpus=4)
     schedule = simulate(workload, grounds.cluster, policy, estimates="oracle")
-    arena = grounds.judging_arena([workload])
-    batch = arena.batch(1, threads=1)
-    batch.begin([0], [arena.window(0)])
-    spec = Spec(arena.settings.problem, arena.layout)
+    setup = grounds.judging_arena([workload])
+    batch = setup.batch(1, threads=1)
+    batch.begin([0], [setup.window(0)])
+    spec = Spec(setup.settings.problem, setup.layout)
     trained = load_model(tmp_path / "run" / "best.safetensors", spec)
-    same(schedule, play_out(batch, trained.act, Scaler(trained.scaling, arena.layout), spec, policy)[0])
+    same(schedule, play_out(batch, trained.act, Scaler(trained.scaling, setup.layout), spec, policy)[0])
     assert (schedule.status == DONE).all()
     assert schedule.engine_s > 0
     fcfs = simulate(workload, grounds.cluster, "fcfs", estimates="oracle")
@@ -245,7 +245,7 @@ def test_playing_needs_no_torch(tmp_path: Path) -> None:
 def test_evaluating_a_model_gives_what_training_reports(tmp_path: Path) -> None:
     _, grounds = make_model(tmp_path, "kernel")
     policy, experiment = f"model:{tmp_path}", grounds.experiment("report")
-    trained = load_model(tmp_path / "best.safetensors", Spec("job", grounds.arena.layout))
+    trained = load_model(tmp_path / "best.safetensors", Spec("job", grounds.setup.layout))
     reported = judge_policy(trained.act, trained.scaling, grounds, experiment, policy)
     evaluated = run_experiment(experiment, [policy], simulate)
     assert [cell.scores for cell in evaluated] == [cell.scores for cell in reported]

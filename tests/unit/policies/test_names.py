@@ -6,7 +6,7 @@ import pytest
 from queuewise.cluster.load import load_cluster
 from queuewise.errors import InputError
 from queuewise.policies import Policy, parse_policy, policy_names, simulate
-from queuewise.sim.state import NO_LIMIT
+from queuewise.sim.core.state import NO_LIMIT
 from queuewise.workload.jobs import Workload
 
 

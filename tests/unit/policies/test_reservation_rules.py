@@ -17,7 +17,7 @@ from queuewise.evaluation.jobs_table import jobs_table, pieces_table, schedule_f
 from queuewise.evaluation.measure import measure
 from queuewise.evaluation.metrics import METRICS
 from queuewise.policies import simulate
-from queuewise.sim.schedule import QUEUED, Schedule
+from queuewise.sim.core.schedule import QUEUED, Schedule
 from queuewise.workload.jobs import Workload
 
 CLUSTER = build("rooms", [NodeGroup(2, gpus=1, kind="T4", name="a"), NodeGroup(2, gpus=1, kind="T4", name="b", partition="night")])

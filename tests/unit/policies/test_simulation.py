@@ -12,7 +12,7 @@ from queuewise.cluster.conditions import Conditions, Failures, Preemption
 from queuewise.errors import InputError
 from queuewise.policies import simulate
 from queuewise.policies.simulation import Simulation
-from queuewise.sim.schedule import Schedule
+from queuewise.sim.core.schedule import Schedule
 from queuewise.workload.jobs import Workload
 
 CLUSTER = load_cluster("4x8:V100-16")

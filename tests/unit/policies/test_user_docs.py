@@ -11,7 +11,9 @@ from queuewise.policies.interface import Running, View
 from queuewise.policies.records import Cluster, Demand, Job, Node, Queue
 from queuewise.policies.starter import POLICY
 from queuewise.policies.user import JOB_PARAMETERS, NODE_PARAMETERS, TIME_LIMIT_S
-from queuewise.sim.state import DEMAND_SIZE, FACTS, NODE_FACTS, OUTLOOK_SIZE
+from queuewise.sim import placement, queue
+from queuewise.sim.placement import NODE_FACTS
+from queuewise.sim.queue import FACTS
 
 PAGE = (Path(__file__).parents[3] / "docs" / "policies.md").read_text(encoding="utf-8").split("\n## A policy of your own\n")[1]
 TITLES = {
@@ -46,8 +48,8 @@ def test_the_page_names_the_parameters_and_the_limit() -> None:
 def test_records_are_the_engines() -> None:
     assert Job._fields == FACTS.names
     assert Node._fields == NODE_FACTS.names
-    assert len(Demand._fields) == DEMAND_SIZE
-    assert len(Cluster._fields) == OUTLOOK_SIZE + 1  # the utilisation follows from the others
+    assert len(Demand._fields) == placement.DEMAND_SIZE
+    assert len(Cluster._fields) == queue.OUTLOOK_SIZE + 1  # the utilisation follows from the others
 
 
 @pytest.mark.parametrize("record", [Job, Queue, Cluster, Node, Demand])

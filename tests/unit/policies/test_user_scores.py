@@ -15,8 +15,8 @@ from queuewise.errors import InputError
 from queuewise.policies import parse_policy, simulate
 from queuewise.policies.replay import known_estimates
 from queuewise.policies.user import find_own
-from queuewise.sim.facts import FACTS_BLOCK
-from queuewise.sim.schedule import Schedule
+from queuewise.sim.core.facts import FACTS_BLOCK
+from queuewise.sim.core.schedule import Schedule
 from queuewise.workload.jobs import Workload
 from queuewise.workload.models import generate
 

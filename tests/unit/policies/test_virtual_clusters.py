@@ -11,7 +11,7 @@ from queuewise.cluster.conditions import Conditions
 from queuewise.cluster.spec import NodeGroup, VirtualCluster, build
 from queuewise.errors import InputError
 from queuewise.policies import simulate
-from queuewise.sim.schedule import DONE, REJECTED, Schedule
+from queuewise.sim.core.schedule import DONE, REJECTED, Schedule
 from queuewise.workload.jobs import Workload
 
 QUOTAS = Conditions(quotas=True)

@@ -28,7 +28,7 @@ from queuewise.report.gantt import OVERVIEW_COLUMNS, gantt_data
 from queuewise.report.html import write_report
 from queuewise.report.lanes import count_bars, make_bars
 from queuewise.report.tables import metric_cells, to_latex, to_markdown
-from queuewise.sim.schedule import STATUS_NAMES
+from queuewise.sim.core.schedule import STATUS_NAMES
 from stand_in import busy_days, line_up, small_cluster
 
 JOBS = busy_days(500)

@@ -11,7 +11,7 @@ from queuewise.cluster import load_cluster
 from queuewise.cluster.conditions import Conditions
 from queuewise.errors import InputError
 from queuewise.policies import simulate
-from queuewise.sim.schedule import CANCELLED, DONE, KILLED, REJECTED, Schedule
+from queuewise.sim.core.schedule import CANCELLED, DONE, KILLED, REJECTED, Schedule
 from queuewise.workload import load_workload
 from queuewise.workload.dependencies import AFTER, AFTERANY, AFTEROK, Dependencies, parse, resolve
 from queuewise.workload.jobs import Workload

@@ -1,0 +1,108 @@
+"""From what a user says to what is played: settings, cluster, source of windows, layout, batch. Shared by the single and the vector env."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from queuewise.cluster import load_cluster
+from queuewise.cluster.spec import Cluster
+from queuewise.config import validate
+from queuewise.envs.batch import EnvBatch, Template, make_template
+from queuewise.envs.episodes import Episode, lay_out_episode, num_units
+from queuewise.envs.features import ObservationLayout
+from queuewise.envs.presets import preset as preset_settings
+from queuewise.envs.task_settings import TaskSettings
+from queuewise.envs.windows import WindowSource, make_source
+from queuewise.errors import InputError, unknown_name
+from queuewise.policies.backfill import BACKFILLS
+from queuewise.workload.estimates import estimate as estimate_runtimes
+from queuewise.workload.jobs import Workload
+
+DEFAULT_WORKLOAD = "bench"
+DEFAULT_CLUSTER = "16x8:V100-16"
+KEPT = 512  # windows that stay laid out
+
+
+@dataclass(eq=False)
+class EnvSetup:
+    """All that envs of one kind share."""
+
+    cluster: Cluster
+    settings: TaskSettings
+    source: WindowSource
+    layout: ObservationLayout
+
+    def __post_init__(self) -> None:
+        self._kept: OrderedDict[int, Template] = OrderedDict()
+
+    def draw(self, rng: np.random.Generator) -> Template:
+        return self.window(self.source.draw(rng))
+
+    def window(self, number: int) -> Template:
+        """Window `number` of the source, laid out; the last ones are kept."""
+        if not 0 <= number < self.source.size:
+            raise InputError(f"there is no window {number}", hint=f"windows are 0 to {self.source.size - 1}")
+        if number in self._kept:
+            self._kept.move_to_end(number)
+            return self._kept[number]
+        self._kept[number] = template = make_template(self._lay_out(*self.source.window(number)))
+        if len(self._kept) > KEPT:
+            self._kept.popitem(last=False)
+        return template
+
+    def given(self, workload: Workload) -> Template:
+        """A window that is not of the source."""
+        estimate = estimate_runtimes(workload, self.settings.estimates).values if len(workload) else np.zeros(0)
+        return make_template(self._lay_out(workload, estimate))
+
+    def _lay_out(self, workload: Workload, estimate: Any) -> Episode:
+        return lay_out_episode(workload, self.cluster, self.settings, self.layout, estimate)
+
+    def batch(self, size: int, threads: int | None = None) -> EnvBatch:
+        return EnvBatch(size, self.cluster, self.settings, self.layout, threads)
+
+
+def build_arena(
+    problem: str | None = None,
+    *,
+    preset: str | None = None,
+    workload: str | Workload | Sequence[Workload] = DEFAULT_WORKLOAD,
+    cluster: str | Cluster = DEFAULT_CLUSTER,
+    jobs: int | None = 256,
+    block: str | None = "train",
+    pool: int | None = None,
+    model_args: dict[str, Any] | None = None,
+    **settings: Any,
+) -> EnvSetup:
+    """Check everything a user gave. Settings override those of the preset; the problem overrides both."""
+    chosen = preset_settings(preset) if preset else {}
+    chosen |= settings
+    if problem is not None:
+        chosen["problem"] = problem
+    checked = validate(TaskSettings, chosen, source="environment settings")
+    if checked.backfill not in BACKFILLS:
+        raise unknown_name("backfill", checked.backfill, BACKFILLS)
+    if checked.dispatch == "commit" and checked.problem != "job":
+        raise InputError(f"the {checked.problem} problem knows no commit dispatch", hint="use dispatch='mask', or the job problem")
+    if (checked.view == "lsf") != (checked.problem == "host") and checked.view != "tokens":
+        raise InputError(f"the {checked.problem} problem has no view {checked.view!r}", hint="lsf is for hosts, the others are for jobs")
+    if checked.stops and (checked.problem, checked.dispatch, checked.view) != ("job", "mask", "tokens"):
+        raise InputError("jobs can be preempted in the job problem with dispatch 'mask' and view 'tokens' only", hint="or give stops=0")
+    if checked.moves and not checked.stops:
+        raise InputError("moves=True needs running jobs to move", hint="stops=8 shows eight of them")
+    if any(term.name == "relative" for term in checked.reward) and checked.baseline is None:
+        raise InputError(
+            "the reward term 'relative' needs a baseline", hint="for example baseline={'policy': 'fcfs+easy', 'metric': 'wait'}"
+        )
+    machine = load_cluster(cluster) if isinstance(cluster, str) else cluster
+    source = make_source(workload, machine, checked, jobs=jobs, block=block, pool=pool, model_args=model_args)
+    hosts = checked.host_slots or machine.num_nodes
+    layout = ObservationLayout(checked.window, hosts, num_units(machine), checked.scores, checked.view, checked.stops)
+    if layout.hosts < machine.num_nodes:
+        raise InputError(f"{layout.hosts} host slots are too few for {machine.num_nodes} nodes", hint="give host_slots=None or more")
+    return EnvSetup(machine, checked, source, layout)

@@ -1,0 +1,79 @@
+"""The reward terms that are known at the end of an episode only."""
+
+from __future__ import annotations
+
+from queuewise.envs import columns, rewards
+from queuewise.envs.bookkeeping import BOUND_S, discounted, inverse
+from queuewise.envs.columns import EpisodeState, Task
+from queuewise.sim.core.compilation import kernel
+from queuewise.sim.core.state import State, World
+
+
+@kernel
+def _jain_index(p: EpisodeState, users: int) -> float:
+    """(Σx)² ÷ (n·Σx²) over users' mean bounded slowdowns, 1 when no user is known."""
+    total = 0.0
+    squares = 0.0
+    number = 0
+    for user in range(users):
+        if p.user_ended[user] > 0.0:
+            mean = p.user_slowdown[user] / p.user_ended[user]
+            total += mean
+            squares += mean * mean
+            number += 1
+    return total * total / (number * squares) if number else 1.0
+
+
+@kernel
+def _own_value(w: World, s: State, k: Task, p: EpisodeState) -> float:
+    """The episode's figure that is compared with the baseline's, lower is better; unfinished jobs count as if they ended now."""
+    now = s.clock.now
+    what = k.config.relative_to
+    if what == columns.UTILISATION_MEAN:
+        span = now - k.scale.first_submit
+        return -p.value.busy_seconds / span if span > 0.0 else 0.0
+    number = p.count.ended + p.count.on_machine + p.count.waiting
+    total = 0.0
+    if what == columns.WAIT_MEAN:
+        total = p.value.wait_sum
+    elif what == columns.JCT_MEAN:
+        total = p.value.jct_sum
+    elif what == columns.SLOWDOWN_MEAN:
+        total = p.value.slowdown_sum
+    else:
+        total = p.value.bounded_sum
+    for i in range(p.count.on_machine + p.count.waiting):
+        waits = i >= p.count.on_machine
+        j = p.waiting[i - p.count.on_machine] if waits else p.running[i]
+        so_far = now - w.submit[j]
+        if what == columns.WAIT_MEAN:
+            total += so_far if waits else 0.0
+        elif what == columns.JCT_MEAN:
+            total += so_far
+        elif what == columns.SLOWDOWN_MEAN:
+            total += so_far * inverse(w.runtime[j])
+        else:
+            total += max(1.0, so_far / max(w.runtime[j], BOUND_S))
+    return total / max(number, 1)
+
+
+@kernel
+def close_books(w: World, s: State, k: Task, p: EpisodeState, truncated: bool) -> None:
+    """The terms that are known at the end only."""
+    worth = discounted(s, k, p)
+    if truncated:
+        x = p.value
+        p.term[rewards.UNFINISHED] -= (x.queued_work + x.running_work) * worth
+        for i in range(p.count.on_machine):
+            if s.clock.now > k.deadline[p.running[i]]:
+                p.term[rewards.DEADLINE] -= worth
+        for i in range(p.count.waiting):
+            if s.clock.now > k.deadline[p.waiting[i]]:
+                p.term[rewards.DEADLINE] -= worth
+    else:
+        p.term[rewards.TIME_LEFT] += max(k.scale.horizon - s.clock.now, 0.0) * worth
+    p.term[rewards.FAIRNESS] += _jain_index(p, k.config.num_users) * worth
+    if k.config.relative_to != columns.NOTHING:
+        base = k.scale.base_value
+        own = _own_value(w, s, k, p)
+        p.term[rewards.RELATIVE] += (base - own) / max(base, own, 1.0) * worth

@@ -1,0 +1,335 @@
+"""What an agent sees: the observation of the present state, written into a buffer the caller owns.
+
+Nothing here changes the simulation.
+
+Shapes and names: features.py. Meaning: docs/mdp.md.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from queuewise.envs import columns
+from queuewise.envs.bookkeeping import touch
+from queuewise.envs.columns import EpisodeState, Task
+from queuewise.envs.features import LONGEST_S, NUM_CLASS_LIVE, NUM_GLOBAL, NUM_HOST_FIXED, NUM_HOST_LIVE, NUM_JOB_FIXED, NUM_JOB_LIVE
+from queuewise.policies.ordering import score_live
+from queuewise.sim import placement
+from queuewise.sim.core.compilation import inline, kernel, lowest_bit, seldom
+from queuewise.sim.core.machine import slots_on, slots_up_to
+from queuewise.sim.core.state import NO_LIMIT, Machine, State, World
+from queuewise.sim.core.tables import F32, view
+from queuewise.sim.placement.placing import fits
+
+HALF_S = 3600.0  # a time of an hour is shown as ½: x / (x + HALF_S)
+HALF_JOBS = 32.0  # the same for numbers of jobs
+MOST_WAYS = 8
+WEEK_S = 7 * 86_400.0
+
+
+@inline
+def _demand(w: World, c: int) -> float:
+    """What a gang of class c takes of its primary resource."""
+    if w.class_primary[c] == placement.BY_GPU:
+        return float(w.class_tasks[c] * w.class_milli[c])
+    return float(w.class_tasks[c] * (w.class_cpu[c] if w.class_primary[c] == placement.BY_CPU else w.class_mem[c]))
+
+
+@inline
+def machine_stamp(s: State, p: EpisodeState) -> int:
+    """A number that changes whenever what is free does, except while a gang is being placed."""
+    return s.count.starts + p.count.ended + p.count.stops + 1
+
+
+@kernel
+def sum_free(w: World, m: Machine, s: State, p: EpisodeState) -> None:
+    """Bring the sums of what is free up to date."""
+    stamp = machine_stamp(s, p)
+    if p.count.free_stamp == stamp and p.count.gang == columns.NOBODY:
+        return
+    p.count.free_stamp = stamp
+    gpu = 0
+    cpu = 0
+    mem = 0
+    for n in range(w.sizes.num_nodes):
+        gpu += m.free_milli[n]
+        cpu += m.free_cpu[n]
+        mem += m.free_mem[n]
+    p.free[placement.BY_GPU] = gpu
+    p.free[placement.BY_CPU] = cpu
+    p.free[placement.BY_MEM] = mem
+
+
+@seldom
+def _compute_class(w: World, m: Machine, s: State, p: EpisodeState, c: int) -> None:
+    sum_free(w, m, s, p)
+    at = c * NUM_CLASS_LIVE
+    room = slots_up_to(w, m, c, MOST_WAYS * w.class_tasks[c])
+    demand = _demand(w, c)
+    free = p.free[w.class_primary[c]]
+    plain = w.policy.placement != placement.TIER and w.policy.placement_option == NO_LIMIT
+    fitting = room >= w.class_tasks[c] if plain else fits(w, m, s, c)
+    p.class_live[at] = np.float32(fitting)
+    p.class_live[at + 1] = np.float32(min(room // w.class_tasks[c], MOST_WAYS) / MOST_WAYS)
+    p.class_live[at + 2] = np.float32(demand / free if demand < free else 1.0)
+
+
+@inline
+def _stamped_fits(w: World, m: Machine, s: State, p: EpisodeState, c: int, stamp: int, in_gang: bool) -> bool:
+    if p.class_stamp[c] != stamp or in_gang:
+        _compute_class(w, m, s, p, c)
+        p.class_stamp[c] = stamp
+    return p.class_live[c * NUM_CLASS_LIVE] > 0.0
+
+
+@inline
+def class_fits(w: World, m: Machine, s: State, p: EpisodeState, c: int) -> bool:
+    """Whether class c fits now; it is asked once for each state of the machine, and class_live is brought up to date."""
+    return _stamped_fits(w, m, s, p, c, machine_stamp(s, p), p.count.gang != columns.NOBODY)
+
+
+@inline
+def shown_estimate(seconds: float) -> np.float32:
+    """The feature `estimate`."""
+    return np.float32(min(np.log1p(seconds) / np.log1p(LONGEST_S), 1.0))
+
+
+@inline
+def shown_jobs(k: Task, p: EpisodeState) -> int:
+    return min(p.count.waiting, k.config.window)
+
+
+@kernel
+def _close_gap(p: EpisodeState, out: F32, at: int, width: int, gap: int, rows: int) -> None:
+    """The job in row `gap` has left the window: the rows after it move up."""
+    for f in range(at + gap * width, at + (rows - 1) * width):
+        out[f] = out[f + width]
+    for q in range(gap, rows - 1):
+        p.row_job[q] = p.row_job[q + 1]
+        p.row_class[q] = p.row_class[q + 1]
+        p.row_submit[q] = p.row_submit[q + 1]
+
+
+@inline
+def _open_row(w: World, s: State, k: Task, p: EpisodeState, out: F32, base: int, q: int, j: int) -> None:
+    """Show job j in row q: what of it never changes, and what seldom matters."""
+    p.row_job[q] = j
+    p.row_class[q] = w.job_class[j]
+    p.row_submit[q] = w.submit[j]
+    for f in range(NUM_JOB_FIXED):
+        out[base + f] = k.token[j * NUM_JOB_FIXED + f]
+    if w.policy.can_restart:
+        out[base + 1] = shown_estimate(s.remaining_estimate[j])
+    out[base + NUM_JOB_FIXED + 4] = np.float32(0.0)
+    out[base + NUM_JOB_FIXED + 5] = np.float32(1.0)
+    out[base + NUM_JOB_FIXED + 6] = np.float32(0.0)
+
+
+@kernel
+def _observe_jobs(w: World, m: Machine, s: State, k: Task, p: EpisodeState, out: F32, at: int, fresh: bool) -> None:
+    """Job tokens. Rows that hold the right job keep what does not change."""
+    width = NUM_JOB_FIXED + NUM_JOB_LIVE + k.config.num_scores
+    shown = shown_jobs(k, p)
+    now = s.clock.now
+    known = 0 if fresh else p.count.shown
+    stamp, in_gang = machine_stamp(s, p), p.count.gang != columns.NOBODY
+    fitting = 0
+    for q in range(shown):
+        j = p.waiting[q]
+        base = at + q * width
+        if q < known and p.row_job[q] != j and q + 1 < known and p.row_job[q + 1] == j:
+            _close_gap(p, out, at, width, q, known)
+            known -= 1
+        if q >= known or p.row_job[q] != j:
+            _open_row(w, s, k, p, out, base, q, j)
+        c = p.row_class[q]
+        fitting += _stamped_fits(w, m, s, p, c, stamp, in_gang)
+        wait = np.float32(now - p.row_submit[q])
+        out[base + NUM_JOB_FIXED] = wait / (wait + np.float32(HALF_S))
+        for f in range(NUM_CLASS_LIVE):
+            out[base + NUM_JOB_FIXED + 1 + f] = p.class_live[c * NUM_CLASS_LIVE + f]
+    for f in range(at + shown * width, at + (k.config.window if fresh else p.count.shown) * width):
+        out[f] = np.float32(0.0)
+    p.count.shown = shown
+    p.count.fitting = fitting
+    _observe_rare(w, s, k, p, out, at + NUM_JOB_FIXED + 4, width, shown)
+    if k.config.num_scores > 0 and shown > 0:
+        _observe_scores(w, s, k, p, out, at + NUM_JOB_FIXED + NUM_JOB_LIVE, width, shown)
+
+
+@inline
+def _observe_rare(w: World, s: State, k: Task, p: EpisodeState, out: F32, at: int, width: int, shown: int) -> None:
+    """The features user_usage, slack and current, of jobs with users, with deadlines, and of a gang that is being placed."""
+    if k.config.num_users > 0:
+        per_usage = 1.0 / p.value.usage_sum if p.value.usage_sum > 0.0 else 0.0
+        for q in range(shown):
+            user = k.job_user[p.waiting[q]]
+            out[at + q * width] = np.float32(p.usage[user] * per_usage if user >= 0 else 0.0)
+    if k.config.has_deadlines:
+        for q in range(shown):
+            j = p.waiting[q]
+            slack = k.deadline[j] - s.clock.now - w.estimate[j]
+            out[at + 1 + q * width] = np.float32(slack / (abs(slack) + HALF_S) if slack < np.inf else 1.0)
+    if p.count.gang != columns.NOBODY or p.count.shown_gang:
+        for q in range(shown):
+            j = p.waiting[q]
+            left = p.count.tasks_left / w.class_tasks[w.job_class[j]] if j == p.count.gang else 0.0
+            out[at + 2 + q * width] = np.float32(left)
+
+
+@kernel
+def _observe_scores(w: World, s: State, k: Task, p: EpisodeState, out: F32, at: int, width: int, shown: int) -> None:
+    """Scores of heuristics, from 0 (would go first of the jobs shown) to 1 (last)."""
+    num_jobs = max(w.sizes.num_jobs, 1)
+    params = view(p.order, 8)
+    for number in range(k.config.num_scores):
+        if k.score_kind[number] >= 0:
+            params[0] = k.score_kind[number]
+            score_live(view(k.facts, num_jobs), view(p.waiting, shown), shown, s.clock.now, view(p.order, 8), params, view(p.score, shown))
+        else:
+            for q in range(shown):
+                p.score[q] = k.score[number * num_jobs + p.waiting[q]]
+        least = np.inf
+        most = -np.inf
+        for q in range(shown):
+            if abs(p.score[q]) < np.inf:
+                least = min(least, p.score[q])
+                most = max(most, p.score[q])
+        for q in range(shown):
+            share = (p.score[q] - least) / (most - least) if most > least else 0.0
+            out[at + q * width + number] = np.float32(min(max(share, 0.0), 1.0))
+
+
+@inline
+def _shown_remaining(p: EpisodeState, n: int, now: float) -> np.float32:
+    remaining = np.float32(max(p.node_until[n] - now, 0.0))
+    return remaining / (remaining + np.float32(HALF_S))
+
+
+@inline
+def _show_host(w: World, m: Machine, k: Task, p: EpisodeState, n: int, now: float, out: F32, at: int) -> None:
+    """What is in use of node n, and for how long."""
+    free = m.free_milli[n] * k.node_inverse[n * 3]
+    out[at] = np.float32(free)
+    out[at + 1] = np.float32((w.node_cpu[n] - m.free_cpu[n]) * k.node_inverse[n * 3 + 1])
+    out[at + 2] = np.float32((w.node_mem[n] - m.free_mem[n]) * k.node_inverse[n * 3 + 2])
+    out[at + 3] = _shown_remaining(p, n, now)
+    out[at + 4] = np.float32(free if free < 1.0 else 0.0)
+
+
+@kernel
+def _observe_hosts(w: World, m: Machine, s: State, k: Task, p: EpisodeState, out: F32, at: int, fresh: bool) -> None:
+    """Host tokens. Of hosts that were not touched since they were last shown, only the remaining time changes."""
+    width = NUM_HOST_FIXED + NUM_HOST_LIVE
+    now = s.clock.now
+    nodes = w.sizes.num_nodes
+    if fresh:
+        for n in range(nodes):
+            touch(p, n)
+            for f in range(NUM_HOST_FIXED):
+                out[at + n * width + f] = k.host_token[n * NUM_HOST_FIXED + f]
+            out[at + n * width + NUM_HOST_FIXED + 5] = np.float32(0.0)
+        for f in range(at + nodes * width, at + k.config.host_slots * width):
+            out[f] = np.float32(0.0)
+    elif p.value.time_shown != now:
+        for n in range(nodes):
+            out[at + n * width + NUM_HOST_FIXED + 3] = _shown_remaining(p, n, now)
+    for word in range(nodes // columns.TOUCHED_BITS + 1):
+        touched = p.touched[word]
+        p.touched[word] = 0
+        while touched:
+            n = word * columns.TOUCHED_BITS + lowest_bit(touched)
+            _show_host(w, m, k, p, n, now, out, at + n * width + NUM_HOST_FIXED)
+            touched &= touched - 1
+    gang = p.count.gang
+    if gang != columns.NOBODY or p.count.shown_gang:
+        for n in range(nodes):
+            part = 0.0
+            if gang != columns.NOBODY:
+                c = w.job_class[gang]
+                part = min(slots_on(w, m, c, n), p.count.tasks_left) / w.class_tasks[c]
+            out[at + n * width + NUM_HOST_FIXED + 5] = np.float32(part)
+
+
+@kernel
+def observe_lookahead(s: State, k: Task, p: EpisodeState, out: F32, at: int, fresh: bool) -> None:
+    """When capacity comes free: remaining expected busy time of each unit ÷ time scale, cut to [0, 1], in one of four views."""
+    units = k.config.units
+    mode = k.config.lookahead
+    now = s.clock.now
+    per_scale = 1.0 / k.scale.time_scale
+    if mode in (columns.PER_GPU, columns.SORTED):
+        until = p.unit_sorted if mode == columns.SORTED else p.unit_until
+        scale, none, most = np.float32(per_scale), np.float32(0.0), np.float32(1.0)  # half as wide as float64, so twice as many at once
+        for u in range(units):
+            out[at + u] = min(max(np.float32(until[u] - now) * scale, none), most)
+        return
+    if mode == columns.OFF and not fresh:
+        return
+    for u in range(units):
+        out[at + u] = np.float32(0.0)
+    if mode == columns.OFF:
+        return
+    for u in range(units):
+        slot = np.ceil(max((p.unit_until[u] - now) * per_scale, 0.0) * units) - 1.0
+        if slot < units:
+            out[at + max(int(slot), 0)] += np.float32(1.0)
+    number = 0.0
+    for u in range(units):
+        number += out[at + u]
+        out[at + u] = np.float32(number / units)
+
+
+@kernel
+def _observe_global(w: World, m: Machine, s: State, k: Task, p: EpisodeState, out: F32, at: int, fresh: bool) -> None:
+    sum_free(w, m, s, p)
+    waiting = float(p.count.waiting)
+    running = float(p.count.on_machine)
+    out[at] = np.float32(waiting / (waiting + HALF_JOBS))
+    out[at + 1] = np.float32((waiting - shown_jobs(k, p)) / max(waiting, 1.0))
+    out[at + 2] = np.float32(running / (running + HALF_JOBS))
+    for resource in range(3):
+        total = k.total[resource]
+        out[at + 3 + resource] = np.float32(1.0 - p.free[resource] / total if total > 0.0 else 0.0)
+    out[at + 10] = np.float32(p.count.fitting / k.config.window)
+    if fresh or p.value.time_shown != s.clock.now:
+        _observe_calendar(s.clock.now + k.scale.epoch, out, at + 6)
+
+
+@inline
+def _observe_calendar(time: float, out: F32, at: int) -> None:
+    """Sine and cosine of the time of day and of week. A day's angle is seven times the week's, so one pair gives the other."""
+    week = 2.0 * np.pi * (time / WEEK_S - np.floor(time / WEEK_S))
+    sine, cosine = np.sin(week), np.cos(week)
+    sine_2, cosine_2 = 2.0 * sine * cosine, cosine * cosine - sine * sine
+    sine_3, cosine_3 = sine_2 * cosine + cosine_2 * sine, cosine_2 * cosine - sine_2 * sine
+    sine_4, cosine_4 = 2.0 * sine_2 * cosine_2, cosine_2 * cosine_2 - sine_2 * sine_2
+    out[at] = np.float32(min(max(sine_3 * cosine_4 + cosine_3 * sine_4, -1.0), 1.0))
+    out[at + 1] = np.float32(min(max(cosine_3 * cosine_4 - sine_3 * sine_4, -1.0), 1.0))
+    out[at + 2] = np.float32(sine)
+    out[at + 3] = np.float32(cosine)
+
+
+@kernel
+def observe(w: World, m: Machine, s: State, k: Task, p: EpisodeState, out: F32, fresh: bool) -> None:
+    """Write the observation into `out`. What has not changed is left alone unless it is fresh: not what was written to last time."""
+    jobs_at = NUM_GLOBAL + k.config.units
+    hosts_at = jobs_at + k.config.window * (NUM_JOB_FIXED + NUM_JOB_LIVE + k.config.num_scores)
+    _observe_jobs(w, m, s, k, p, out, jobs_at, fresh)
+    _observe_global(w, m, s, k, p, out, 0, fresh)
+    observe_lookahead(s, k, p, out, NUM_GLOBAL, fresh)
+    _observe_hosts(w, m, s, k, p, out, hosts_at, fresh)
+    p.count.shown_gang = p.count.gang != columns.NOBODY
+    p.value.time_shown = s.clock.now
+
+
+@kernel
+def note_window(w: World, m: Machine, s: State, k: Task, p: EpisodeState) -> None:
+    """What masks and rewards want to know of the jobs shown, where `observe` is not called."""
+    fitting = 0
+    for q in range(shown_jobs(k, p)):
+        j = p.waiting[q]
+        p.row_class[q] = w.job_class[j]
+        p.row_submit[q] = w.submit[j]
+        fitting += class_fits(w, m, s, p, w.job_class[j])
+    p.count.fitting = fitting

@@ -1,0 +1,104 @@
+"""Windows: which jobs an episode plays. A source draws a window with one random number, so equal seeds play equal windows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from queuewise.cluster.spec import Cluster
+from queuewise.envs.task_settings import TaskSettings
+from queuewise.errors import InputError
+from queuewise.evaluation.protocol import BLOCK_SEEDS, block_jobs
+from queuewise.sim.core.tables import F64
+from queuewise.workload.estimates import estimate as estimate_runtimes
+from queuewise.workload.jobs import Workload
+from queuewise.workload.models import generate, is_model, model_parameters
+
+
+class WindowSource:
+    """Where windows come from. `size` is how many there are; `draw` picks one of them."""
+
+    size: int
+
+    def draw(self, rng: np.random.Generator) -> int:
+        return int(rng.integers(self.size))
+
+    def window(self, number: int) -> tuple[Workload, F64]:
+        """The jobs of a window and what is known of their runtimes."""
+        raise NotImplementedError
+
+
+class ModelSource(WindowSource):
+    """Every window is drawn from a workload model with a seed of its own, out of the block's range of seeds."""
+
+    def __init__(self, name: str, cluster: Cluster, jobs: int | None, block: str, estimates: str, pool: int | None, args: dict[str, Any]):
+        self._name, self._jobs, self._estimates, self._seeds = name, jobs, estimates, BLOCK_SEEDS[block]
+        sizes = {"gpus": cluster.num_gpus, "cores": cluster.num_cores}
+        known = model_parameters(name)
+        fitting = {key: int(value) for key, value in sizes.items() if key in known and 0 < value < np.inf}
+        self._args = fitting | args
+        self.size = min(pool or len(self._seeds), len(self._seeds))
+
+    def window(self, number: int) -> tuple[Workload, F64]:
+        workload = generate(self._name, self._jobs, self._seeds[number], **self._args)
+        return workload, estimate_runtimes(workload, self._estimates, self._seeds[number]).values
+
+
+class LogSource(WindowSource):
+    """Windows of consecutive jobs of one block of a log; `jobs=None` is the whole block, `block=None` the whole log."""
+
+    def __init__(self, workload: Workload, jobs: int | None, block: str | None, estimates: str, pool: int | None) -> None:
+        self._workload = workload
+        self._estimate = estimate_runtimes(workload, estimates).values if len(workload) else np.zeros(0)
+        self._rows = range(len(workload)) if block is None else block_jobs(workload)[block]
+        self._jobs = len(self._rows) if jobs is None else jobs
+        if self._jobs > len(self._rows):
+            raise InputError(
+                f"an episode of {self._jobs} jobs does not fit into {len(self._rows)} jobs", hint="give a smaller number of jobs, or None"
+            )
+        windows = len(self._rows) - self._jobs + 1
+        self.size = min(pool or windows, windows)
+        self._step = max(windows // self.size, 1)
+
+    def window(self, number: int) -> tuple[Workload, F64]:
+        first = self._rows.start + number * self._step
+        rows = slice(first, first + self._jobs)
+        return self._workload.take(rows), self._estimate[rows]
+
+
+class ListSource(WindowSource):
+    """Given windows."""
+
+    def __init__(self, workloads: Sequence[Workload], estimates: str) -> None:
+        self._workloads, self._estimates = workloads, estimates
+        self.size = len(workloads)
+
+    def window(self, number: int) -> tuple[Workload, F64]:
+        workload = self._workloads[number]
+        return workload, estimate_runtimes(workload, self._estimates).values if len(workload) else np.zeros(0)
+
+
+def make_source(
+    workload: str | Workload | Sequence[Workload],
+    cluster: Cluster,
+    settings: TaskSettings,
+    *,
+    jobs: int | None,
+    block: str | None,
+    pool: int | None,
+    model_args: dict[str, Any] | None,
+) -> WindowSource:
+    """A source for a model's name, the path of a log, a workload, or a list of windows. `pool` limits the number of different windows."""
+    if isinstance(workload, str):
+        if is_model(workload):
+            return ModelSource(workload, cluster, jobs, block or "train", settings.estimates, pool, model_args or {})
+        from queuewise.workload import load_workload
+
+        return LogSource(load_workload(workload).workload, jobs, block, settings.estimates, pool)
+    if isinstance(workload, Workload):
+        return LogSource(workload, jobs, block, settings.estimates, pool)
+    if not len(workload):
+        raise InputError("the list of windows is empty", hint="give at least one workload")
+    return ListSource(workload, settings.estimates)

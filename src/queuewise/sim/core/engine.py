@@ -1,0 +1,168 @@
+"""`simulate`: lay everything out, run the kernel, return the Schedule."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numba import types
+from numpy.typing import NDArray
+
+from queuewise.cluster.conditions import PERFECT, Conditions
+from queuewise.cluster.spec import Cluster
+from queuewise.errors import InputError
+from queuewise.sim import queue
+from queuewise.sim.conditions.reserved_nodes import count_overstays
+from queuewise.sim.core.compilation import JIT_DISABLED
+from queuewise.sim.core.loop import replay
+from queuewise.sim.core.rules import SCORING_SIGNATURE, Order, Rules, scoring_function
+from queuewise.sim.core.schedule import DONE, KILLED, Schedule
+from queuewise.sim.core.setup import lay_out
+from queuewise.sim.core.state import Machine, State, World
+from queuewise.sim.core.tables import F64, addresses_of
+from queuewise.sim.core.watch import run_watched
+from queuewise.workload.jobs import Workload
+
+PIECE_COLUMNS = ("piece_job", "piece_node", "piece_tasks", "piece_gpus", "piece_start", "piece_end")
+
+
+def simulate(
+    workload: Workload,
+    cluster: Cluster,
+    rules: Rules,
+    *,
+    estimate: F64,
+    predicted: F64 | None = None,
+    policy: str = "",
+    estimates: str = "",
+    kill_at_limit: bool = False,
+    conditions: Conditions = PERFECT,
+    drive: Callable[[World, Machine, State], State] | None = None,
+) -> Schedule:
+    """Replay the workload on the cluster. `estimate` is what the policy knows of runtimes, `predicted` what history says of them.
+
+    `drive` may take the place of the engine's own loop: it moves the state to the end and returns it (see stepwise).
+    """
+    if len(workload) == 0:
+        raise InputError("the workload has no jobs", hint="check the file, or the filter that was applied to it")
+    began = time.perf_counter()
+    runtime, killed = limited_runtime(workload, kill_at_limit)
+    world, machine, state = lay_out(
+        workload, cluster, rules, runtime=runtime, estimate=estimate, predicted=predicted, conditions=conditions
+    )
+    laid_out = time.perf_counter()
+    if drive is None:
+        drive = partial(run_kernel, compiled_replay(), rules)
+    began_replay = time.perf_counter()
+    state = run_watched(partial(drive, world, machine, state), state.count, rules.time_limit_s)
+    engine_s = (laid_out - began) + (time.perf_counter() - began_replay)  # compilation is not the engine's time
+    state.status[(state.status == DONE) & killed] = KILLED
+    return schedule_of(workload, cluster, rules, state, estimate, policy, estimates, engine_s, conditions)
+
+
+def run_kernel(run: Callable[..., None], rules: Rules, world: World, machine: Machine, state: State) -> State:
+    spare = machine.clone()
+    functions = _function_of(rules.order), _function_of(rules.backfill_order)
+    while True:
+        run(addresses_of(world), addresses_of(machine), addresses_of(spare), addresses_of(state), *functions)
+        if not state.count.log_full:
+            return state
+        state = _with_longer_log(world, state)
+
+
+def with_room_in_log(world: World, state: State) -> State:
+    """The state, with room in its log of pieces for a pass that starts all that waits, and one more."""
+    most = (state.count.pending_jobs + 1) * world.sizes.most_pieces
+    full = world.policy.can_restart and state.count.pieces + most > world.sizes.log_size
+    return _with_longer_log(world, state) if full else state
+
+
+def _with_longer_log(world: World, state: State) -> State:
+    """Twice the room for pieces, and at least enough for all that waits."""
+    needed = int(state.count.pending_jobs + state.count.running_jobs + 1) * int(world.sizes.most_pieces)
+    size = 2 * int(world.sizes.log_size) + needed
+    used = int(state.count.pieces)
+    columns = {}
+    for name in PIECE_COLUMNS:
+        old = getattr(state, name)
+        columns[name] = np.empty(size, old.dtype)
+        columns[name][:used] = old[:used]
+    world.sizes.log_size = size
+    return state.replace(**columns)
+
+
+_compiling = threading.Lock()  # several threads may ask for the first replay at once
+
+
+def compiled_replay() -> Callable[..., None]:
+    """The replay kernel, compiled or loaded from the cache at its first use; there is one version for all policies."""
+    with _compiling:
+        if not JIT_DISABLED and not replay.signatures:  # type: ignore[attr-defined]
+            addresses, function = types.int64[::1], types.FunctionType(SCORING_SIGNATURE)
+            replay.compile((addresses, addresses, addresses, addresses, function, function))  # type: ignore[attr-defined]
+            replay.disable_compile()  # type: ignore[attr-defined]
+    return _replay_in_python if JIT_DISABLED else replay
+
+
+def _replay_in_python(*arguments: Any) -> None:
+    with np.errstate(all="ignore"):  # as in compiled code, where overflow wraps and inf * 0 is no number
+        replay(*arguments)
+
+
+@scoring_function
+def _no_score(facts: Any, pending: Any, number: int, now: float, outlook: Any, params: Any, out: Any) -> None:
+    """Stands where an order has no function."""
+
+
+def _function_of(order: Order | None) -> Callable[..., None]:
+    return _no_score if order is None or order.function is None else order.function
+
+
+def limited_runtime(workload: Workload, kill_at_limit: bool) -> tuple[F64, NDArray[np.bool_]]:
+    """Runtimes, cut at the request if so told, and which jobs that kills."""
+    if not kill_at_limit:
+        return workload.runtime, np.zeros(len(workload), bool)
+    killed = workload.runtime > workload.requested
+    return np.where(killed, workload.requested, workload.runtime), killed
+
+
+def schedule_of(
+    workload: Workload,
+    cluster: Cluster,
+    rules: Rules,
+    state: State,
+    estimate: F64,
+    policy: str,
+    estimates: str,
+    engine_s: float,
+    conditions: Conditions = PERFECT,
+) -> Schedule:
+    pieces = int(state.count.pieces)
+    stays = tuple(column[:pieces] for column in (state.piece_job, state.piece_node, state.piece_start, state.piece_end))
+    return Schedule(
+        workload=workload,
+        cluster=cluster,
+        policy=policy,
+        dispatch="commit" if rules.dispatch == queue.COMMIT else "reorder",
+        estimates=estimates,
+        seed=rules.seed,
+        estimate=estimate,
+        status=state.status.copy(),
+        start=state.start.copy(),
+        end=state.end.copy(),
+        preemptions=state.stops.copy() if len(state.stops) == len(workload) else np.zeros(len(workload), np.int32),
+        piece_job=state.piece_job[:pieces],
+        piece_node=state.piece_node[:pieces],
+        piece_tasks=state.piece_tasks[:pieces],
+        piece_gpus=state.piece_gpus[:pieces],
+        piece_start=state.piece_start[:pieces],
+        piece_end=state.piece_end[:pieces],
+        engine_s=engine_s,
+        decisions=int(state.count.decisions),
+        overstays=count_overstays(workload, cluster, conditions, stays),
+        power=conditions.power,
+    )

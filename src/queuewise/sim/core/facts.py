@@ -1,0 +1,72 @@
+"""What functions that score jobs and nodes may know of them (the rows are declared in state.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from queuewise.cluster.spec import UNLIMITED, Cluster
+from queuewise.sim.core import layout
+from queuewise.sim.core.compilation import JIT_DISABLED
+from queuewise.sim.core.layout import Classes, Pools
+from queuewise.sim.core.tables import F64
+from queuewise.sim.placement import NODE_FACTS, NodeRecords
+from queuewise.sim.queue import FACTS, Records
+from queuewise.workload.dependencies import NO_DEPENDENCIES
+from queuewise.workload.jobs import Workload
+
+FACTS_BLOCK = 8192  # jobs
+
+
+def job_facts(
+    workload: Workload, estimate: F64, predicted: F64 | None, watts: F64, *, first: int = 0, rows: Records | None = None
+) -> Records:
+    """[J] what a scoring function may know of each job, written into `rows` if given. `first` is the index of the first job."""
+    facts = np.zeros(len(workload), FACTS) if rows is None else rows[: len(workload)]
+    columns: dict[str, NDArray[Any]] = {
+        "submit": workload.submit, "estimate": estimate, "predicted": estimate if predicted is None else predicted,
+        "width": workload.size, "num_tasks": workload.num_tasks, "gpus": workload.gpus, "cpus": workload.cores,
+        "mem_mib": workload.mem_mib * workload.num_tasks.astype(np.float64), "priority": workload.priority,
+        "deadline": np.where(np.isnan(workload.deadline), np.inf, workload.deadline), "watts": watts,
+        "user": workload.user, "group": workload.group, "index": np.arange(first, first + len(workload)),
+    }  # fmt: skip
+    for name, column in columns.items():
+        facts[name] = column
+    return facts.view(np.recarray) if JIT_DISABLED else facts  # plain Python reads job.submit from record arrays only
+
+
+def fact_blocks(workload: Workload, estimate: F64, predicted: F64 | None, watts: F64) -> Iterator[Records]:
+    """The same, some jobs at a time, in rows that stay in the processor's cache; a block is gone when the next is asked for."""
+    jobs = workload.replace(dependencies=NO_DEPENDENCIES)
+    rows = np.zeros(min(FACTS_BLOCK, len(jobs)), FACTS)
+    for first in range(0, len(jobs), FACTS_BLOCK):
+        part = slice(first, first + FACTS_BLOCK)
+        known = None if predicted is None else predicted[part]
+        yield job_facts(jobs.take(part), estimate[part], known, watts[part], first=first, rows=rows)
+
+
+def cheapest_watts(workload: Workload, cluster: Cluster, pools: Pools, classes: Classes) -> F64:
+    """[J] active watts of one GPU of the cheapest kind the job may use, 1 for jobs without GPUs."""
+    per_pool = np.array([kind.peak_watts - kind.idle_watts for kind in cluster.kinds] + [0.0])[cluster.node_kind[pools.example]]
+    per_class = np.where(classes.allows, per_pool[None, :], np.inf).min(axis=1)
+    per_class = np.where(np.isfinite(per_class) & (classes.milli > 0), per_class, 1.0)
+    return per_class[classes.of_job]
+
+
+def node_facts(cluster: Cluster) -> NodeRecords:
+    """[N] what a function that scores nodes may know; what is free is filled in when it is asked."""
+    facts = np.zeros(cluster.num_nodes, NODE_FACTS)
+    gpu_watts = np.array([kind.peak_watts - kind.idle_watts for kind in cluster.kinds] + [0.0])
+    columns: dict[str, NDArray[Any]] = {
+        "index": np.arange(cluster.num_nodes), "gpus": cluster.node_gpus,
+        "cores": np.where(cluster.node_cpu_milli == UNLIMITED, np.inf, cluster.node_cpu_milli / 1000),
+        "mem_mib": np.where(cluster.node_mem_mib == UNLIMITED, np.inf, cluster.node_mem_mib), "kind": cluster.node_kind,
+        "speed": layout.node_speed(cluster), "watts": gpu_watts[cluster.node_kind], "core_watts": cluster.node_core_watts,
+        "rack": cluster.node_rack,
+    }  # fmt: skip
+    for name, column in columns.items():
+        facts[name] = column
+    return facts.view(np.recarray) if JIT_DISABLED else facts

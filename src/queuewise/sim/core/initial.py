@@ -1,0 +1,97 @@
+"""A state in which nothing has happened: how long its columns are, and the few whose first values are computed."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from queuewise.cluster.spec import Cluster
+from queuewise.sim.backfill import CONSERVATIVE, PLAN_BANDS
+from queuewise.sim.core import layout
+from queuewise.sim.core.facts import node_facts
+from queuewise.sim.core.layout import Classes, Pools, Trees
+from queuewise.sim.core.rules import Rules
+from queuewise.sim.core.state import Counts, State, World
+from queuewise.sim.core.tables import F64
+from queuewise.sim.placement import BY_SCORE, DEMAND_SIZE, NODE_FACTS
+from queuewise.sim.preemption import NOT_PREEMPTIVE
+from queuewise.sim.queue import CORES, GPUS, MEM_MIB, NODES
+from queuewise.workload.dependencies import Dependencies
+from queuewise.workload.jobs import Workload
+
+RUNS_OF_PREEMPTED = 5  # per job: room in the log before it must be copied; memory that is not written to costs nothing
+
+
+def initial_state(
+    workload: Workload,
+    cluster: Cluster,
+    rules: Rules,
+    classes: Classes,
+    pools: Pools,
+    trees: Trees,
+    world: World,
+    waits_for: Dependencies,
+) -> State:
+    """Also notes in the world how much room the log of pieces has."""
+    world.sizes.log_size = _log_size(rules, classes, pools, world)
+    lengths = _lengths(rules, classes, trees, world, dependent=len(waits_for) > 0)
+    begin = float(workload.submit[0])
+    stoppable = lengths["stoppable_jobs"]
+    return State.allocate(
+        lengths,
+        count=Counts(num_stale=cluster.num_nodes * world.policy.lists_victims),
+        remaining=world.runtime[:stoppable],
+        remaining_estimate=world.estimate[:stoppable],
+        queue_first=np.concatenate([[0], np.cumsum(np.bincount(world.class_queue, minlength=lengths["queues"]))]),
+        outlook=_outlook(cluster, int(world.sizes.outlook_row)),
+        usage_time=np.full(lengths["accounts"], begin),
+        idle_since=np.full(lengths["sleeping_nodes"], begin),
+        unmet=np.bincount(waits_for.job, minlength=lengths["dependent_jobs"]),
+        stale_nodes=np.arange(lengths["listed_nodes"]),
+        node_facts=node_facts(cluster) if rules.rule == BY_SCORE else np.zeros(1, NODE_FACTS),
+    )
+
+
+def _log_size(rules: Rules, classes: Classes, pools: Pools, world: World) -> int:
+    most_pieces = layout.pieces_of(classes, pools)[np.arange(len(classes)) + world.class_span]
+    size = int((most_pieces * classes.jobs)[classes.feasible].sum()) + 1
+    size += rules.stops * int(world.sizes.most_pieces)
+    return size * RUNS_OF_PREEMPTED if rules.keys != NOT_PREEMPTIVE else size
+
+
+def _lengths(rules: Rules, classes: Classes, trees: Trees, world: World, *, dependent: bool) -> dict[str, int]:
+    """Lengths of the state's columns by the names that their declarations use. Columns of features that are not used have length 1."""
+    jobs, nodes, stride = int(world.sizes.num_jobs), int(world.sizes.num_nodes), int(world.sizes.gpu_stride)
+    queues, accounts = int(world.sizes.num_queues), int(world.sizes.num_accounts)
+    gpus = max(stride - 1, 1)
+    stoppable = jobs if world.policy.can_restart else 1
+    preemptive = rules.keys != NOT_PREEMPTIVE
+    keyed = jobs if preemptive else 1
+    listed = nodes if world.policy.lists_victims else 1
+    placed = int(classes.tasks[classes.feasible].max(initial=1)) + 1
+    return {
+        "jobs": jobs, "nodes": nodes, "classes": len(classes), "queues": queues, "queue_bounds": queues + 1, "orders": len(rules.orders),
+        "accounts": accounts, "resources": 3, "tenants": len(world.tenant_most), "placed": placed, "demand": DEMAND_SIZE,
+        "log": int(world.sizes.log_size), "scratch": max(jobs, placed, rules.depth), "scratch_jobs": max(rules.depth, 1),
+        "tree": trees.size * len(rules.orders) if not preemptive and not rules.dynamic else 1,
+        "scanned_jobs": jobs if rules.dynamic else 1,
+        "stoppable_jobs": stoppable, "victim_slots": stoppable + 1,
+        "keyed_jobs": keyed, "heap_slots": 2 * keyed, "room": len(classes) * nodes if keyed > 1 else 1,
+        "listed_nodes": listed, "listed_gpu_slots": listed * stride, "listed_gpus": listed * gpus,
+        "sleeping_nodes": nodes if world.policy.nodes_sleep else 1,
+        "dependent_jobs": jobs if dependent else 1,
+        "scored_nodes": nodes if rules.rule == BY_SCORE else 1,
+        "tracked_gpus": gpus * nodes if world.policy.tracks_free_times else 1,
+        "plan_bands": len(classes) * PLAN_BANDS if rules.backfill == CONSERVATIVE else 1,
+    }  # fmt: skip
+
+
+def _outlook(cluster: Cluster, row: int) -> F64:
+    """[2*row] two rows with what does not change in them: the totals."""
+    rows = np.zeros((2, row))
+    rows[:, NODES], rows[:, GPUS], rows[:, CORES], rows[:, MEM_MIB] = (
+        cluster.num_nodes,
+        cluster.num_gpus,
+        cluster.num_cores,
+        cluster.mem_gib * 1024,
+    )
+    return rows.ravel()

@@ -1,0 +1,333 @@
+"""From tables to arrays: lay a cluster, its pools, the demand classes and the queue trees out for the kernels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from queuewise.cluster.spec import UNLIMITED, Cluster
+from queuewise.sim import placement, queue
+from queuewise.sim.conditions.quotas import Tenants
+from queuewise.sim.conditions.reserved_nodes import BlockedTimes
+from queuewise.sim.core.state import Machine
+from queuewise.sim.core.tables import F64, I32, I64
+from queuewise.workload.jobs import ANY_PARTITION, WHOLE_GPU, Workload, constant
+from queuewise.workload.scaling import speed
+from queuewise.workload.sorting import stable_order
+
+FAN_OUT = 16
+
+
+@dataclass(frozen=True)
+class Pools:
+    """Nodes that differ in nothing but their index."""
+
+    of_node: I64  # [N]
+    slot: I64  # [N]
+    first: I64  # [P+1]
+    nodes: I64  # [N]
+    example: I64  # [P] one node of each
+
+    @classmethod
+    def of(cls, cluster: Cluster) -> Pools:
+        traits = np.column_stack([
+            cluster.node_kind, cluster.node_gpus, cluster.node_partition, cluster.node_cpu_milli, cluster.node_mem_mib,
+            np.unique(cluster.node_core_watts, return_inverse=True)[1],
+        ])  # fmt: skip
+        _, example, of_node = np.unique(traits, axis=0, return_index=True, return_inverse=True)
+        by_first_node = np.argsort(example)  # number pools by their lowest node
+        of_node = np.argsort(by_first_node)[of_node.ravel()]
+        nodes = np.argsort(of_node, kind="stable")
+        sizes = np.bincount(of_node)
+        first = np.concatenate([[0], np.cumsum(sizes)])
+        slot = np.empty(len(nodes), np.int64)
+        slot[nodes] = np.arange(len(nodes)) - np.repeat(first[:-1], sizes)
+        return cls(of_node.astype(np.int64), slot, first.astype(np.int64), nodes.astype(np.int64), example[by_first_node].astype(np.int64))
+
+    def __len__(self) -> int:
+        return len(self.example)
+
+
+@dataclass(frozen=True)
+class Classes:
+    """The distinct demands of a workload, and what the empty cluster offers them."""
+
+    of_job: I32  # [J], -1: can never run
+    tasks: I64  # [C] of elastic jobs: the fewest
+    base: I64  # [C] the class of an elastic job's fewest tasks; of others the class itself
+    submitted: I64  # [C] tasks for which runtimes are given
+    scaling: I64  # [C] index into Workload.scalings
+    milli: I64  # [C]
+    cpu: I64  # [C]
+    mem: I64  # [C]
+    kind_set: I64  # [C]
+    partition: I64  # [C]
+    tenant: I64  # [C] virtual cluster
+    membership: I64  # [C] for whom the same nodes are reserved
+    estimate: F64  # [C] of each job of the class, where something is reserved for others
+    allows: NDArray[np.bool_]  # [C, P]
+    empty_slots: I64  # [C, P] tasks one empty node of the pool can take
+    jobs: I64  # [C] how many jobs are of the class, rejected or not; of elastic jobs that of the fewest tasks
+    feasible: NDArray[np.bool_]  # [C]
+
+    def __len__(self) -> int:
+        return len(self.tasks)
+
+    @property
+    def whole_gpus(self) -> I64:
+        return np.where(self.milli >= WHOLE_GPU, self.milli // WHOLE_GPU, 0)
+
+    @property
+    def is_share(self) -> NDArray[np.bool_]:
+        return (self.milli > 0) & (self.milli < WHOLE_GPU)
+
+    @property
+    def primary(self) -> I64:
+        return np.where(self.milli > 0, placement.BY_GPU, np.where(self.cpu > 0, placement.BY_CPU, placement.BY_MEM)).astype(np.int64)
+
+
+def _demand_keys(workload: Workload, tenant: I32, blocked: BlockedTimes) -> tuple[list[NDArray[np.int32]], I64]:
+    """Demand columns and one integer a job that is equal for equal demands."""
+    elastic = workload.is_elastic
+    scaling = np.where(elastic, workload.scaling, np.int32(0)) if elastic.any() else constant(0, len(workload), np.int32)
+    columns = [
+        workload.num_tasks, workload.min_tasks, workload.max_tasks, scaling, workload.gpu_milli, workload.cpu_milli, workload.mem_mib,
+        workload.kind_set, workload.partition, tenant, blocked.membership, blocked.length,
+    ]  # fmt: skip
+    key = np.zeros(len(workload), np.int64)
+    width = 1
+    for number, column in enumerate(columns):
+        if number in (1, 2) and not elastic.any():
+            continue  # they are num_tasks
+        low, high = int(column.min()), int(column.max())
+        if low == high:
+            continue
+        if width * (high - low + 1) >= 1 << 62:
+            key = np.unique(key, return_inverse=True)[1].astype(np.int64)
+            width = int(key.max()) + 1
+        key *= high - low + 1
+        key += column
+        key -= low
+        width *= high - low + 1
+    return columns, key
+
+
+def _number_keys(key: I64) -> tuple[I64, I32]:
+    """A job of each distinct key and every job's number; small key ranges need no sort."""
+    span = int(key.max()) + 1
+    if span <= 1 << 22:
+        example = np.full(span, -1, np.int64)
+        example[key[::-1]] = np.arange(len(key) - 1, -1, -1)  # the first job of each key is written last
+        used = np.flatnonzero(example >= 0)
+        number = np.zeros(span, np.int32)
+        number[used] = np.arange(len(used))
+        return example[used], number[key]
+    _, first, inverse = np.unique(key, return_index=True, return_inverse=True)
+    return first.astype(np.int64), inverse.astype(np.int32)
+
+
+def classify(workload: Workload, cluster: Cluster, pools: Pools, tenants: Tenants, blocked: BlockedTimes) -> Classes:
+    columns, key = _demand_keys(workload, tenants.of_job, blocked)
+    first, of_job = _number_keys(key)
+    sizes = columns[2][first] - columns[1][first] + 1  # of elastic jobs: a class each, one after the other
+    base = np.cumsum(sizes) - sizes
+    if len(base) < sizes.sum():
+        first, of_job = np.repeat(first, sizes), base[of_job].astype(np.int32)
+    submitted, least, _, scaling, milli, cpu, mem, kind_set, partition, tenant, membership, length = (
+        column[first].astype(np.int64) for column in columns
+    )
+    base = np.repeat(base, sizes)
+    tasks = least + np.arange(len(first)) - base
+    node = pools.example
+    allows = _allowed(workload, cluster, pools, kind_set, partition)
+    slots = np.full((len(first), len(pools)), UNLIMITED, np.int64)
+    whole = np.where(milli >= WHOLE_GPU, milli // WHOLE_GPU, 0)
+    share = (milli > 0) & (milli < WHOLE_GPU)
+    for amount, have in ((whole, cluster.node_gpus), (cpu, cluster.node_cpu_milli), (mem, cluster.node_mem_mib)):
+        asks = amount > 0
+        slots[asks] = np.minimum(slots[asks], have[node][None, :] // amount[asks][:, None])
+    slots[share] = np.minimum(slots[share], cluster.node_gpus[node][None, :] * (WHOLE_GPU // milli[share])[:, None])
+    slots[~allows] = 0
+    pool_sizes = np.diff(pools.first)
+    feasible = (np.minimum(slots, tasks[:, None]) * pool_sizes).sum(axis=1) >= tasks
+    feasible &= tasks * milli <= tenants.most[tenant]
+    jobs = np.bincount(of_job, minlength=len(first)).astype(np.int64)
+    of_job = np.where(feasible[of_job], of_job, np.int32(-1)) if not feasible.all() else of_job
+    return Classes(
+        of_job, tasks, base, submitted, scaling, milli, cpu, mem, kind_set, partition, tenant, membership, blocked.estimates[length],
+        allows & (slots > 0), slots, jobs, feasible,
+    )  # fmt: skip
+
+
+def _allowed(workload: Workload, cluster: Cluster, pools: Pools, kind_set: I64, partition: I64) -> NDArray[np.bool_]:
+    """[C, P] whether kind and partition let the class use the pool."""
+    kind_names = [kind.name for kind in cluster.kinds]
+    node_kind = cluster.node_kind[pools.example]
+    by_set = np.ones((len(workload.kind_sets), len(pools)), bool)
+    for index, names in enumerate(workload.kind_sets):
+        if names:
+            wanted = [kind_names.index(name) for name in names if name in kind_names]
+            by_set[index] = np.isin(node_kind, wanted)
+    partition_names = [p.name for p in cluster.partitions]
+    pool_partition = cluster.node_partition[pools.example]
+    allows: NDArray[np.bool_] = by_set[kind_set]
+    for number, name in enumerate(workload.partitions):
+        wanted_partition = partition_names.index(name) if name in partition_names else -1
+        allows[partition == number] &= pool_partition == wanted_partition
+    return allows
+
+
+def number_queues(classes: Classes, workload: Workload, cluster: Cluster) -> I64:
+    """[C] one queue a partition, in the cluster's order, or one for all if some job may run in every partition."""
+    if len(cluster.partitions) == 1 or (classes.partition == ANY_PARTITION).any():
+        return np.zeros(len(classes), np.int64)
+    names = [partition.name for partition in cluster.partitions]
+    place = np.array([names.index(name) if name in names else 0 for name in workload.partitions], np.int64)
+    return place[classes.partition]
+
+
+def fewest_nodes(classes: Classes, pools: Pools) -> I64:
+    """[C] nodes a gang needs on the empty cluster, filling the roomiest nodes first."""
+    sizes = np.diff(pools.first)
+    fewest = np.ones(len(classes), np.int64)
+    for c in np.flatnonzero(classes.feasible & (classes.empty_slots.max(axis=1) < classes.tasks)):
+        left, used = int(classes.tasks[c]), 0
+        for p in np.argsort(-classes.empty_slots[c]):
+            room = int(classes.empty_slots[c, p])
+            take = min(int(sizes[p]), -(-left // room))
+            used, left = used + take, left - take * room
+            if left <= 0:
+                break
+        fewest[c] = used
+    return fewest
+
+
+def pieces_of(classes: Classes, pools: Pools) -> I64:
+    """[C] most pieces a gang of the class can have."""
+    nodes: I64 = classes.allows.astype(np.int64) @ np.diff(pools.first)
+    return np.where(classes.is_share, classes.tasks, np.minimum(classes.tasks, nodes))
+
+
+def spans(classes: Classes) -> I64:
+    """[C] how many tasks more than the fewest an elastic job may have on the empty cluster; 0 for classes of more tasks."""
+    sizes = np.bincount(classes.base, weights=classes.feasible, minlength=len(classes)).astype(np.int64)
+    return np.where(classes.base == np.arange(len(classes)), np.maximum(sizes - 1, 0), 0)
+
+
+def time_scales(classes: Classes, workload: Workload) -> F64:
+    """[C] how long a job takes with the tasks of the class, relative to the tasks submitted."""
+    scale = np.ones(len(classes))
+    for number, curve in enumerate(workload.scalings):
+        elastic = (classes.scaling == number) & (classes.tasks != classes.submitted)
+        if elastic.any():
+            scale[elastic] = speed(curve, classes.submitted[elastic]) / speed(curve, classes.tasks[elastic])
+    return scale
+
+
+def nodes_in_a_rack(classes: Classes, cluster: Cluster, pools: Pools) -> I64:
+    """[C] the most allowed nodes that one rack holds."""
+    racks = int(cluster.node_rack.max()) + 1
+    counts = np.zeros((len(pools), racks), np.int64)
+    np.add.at(counts, (pools.of_node, cluster.node_rack), 1)
+    return np.maximum((classes.allows.astype(np.int64) @ counts).max(axis=1), 1)
+
+
+def worst_factor(classes: Classes, cluster: Cluster, pools: Pools) -> F64:
+    """[C] the longest runtime factor a gang can meet."""
+    speed = node_speed(cluster)[pools.example]
+    slowest = np.where(classes.allows, speed[None, :], np.inf).min(axis=1)
+    slowest = np.where((classes.milli > 0) & np.isfinite(slowest), slowest, 1.0)
+    penalty = np.where(classes.tasks > 1, 1.0 + cluster.node_penalty + cluster.rack_penalty, 1.0)
+    return penalty / slowest
+
+
+def node_speed(cluster: Cluster) -> F64:
+    return np.where(cluster.node_kind >= 0, np.append(cluster.speed, 1.0)[cluster.node_kind], 1.0)
+
+
+def answered_by_pool(classes: Classes, cluster: Cluster, pools: Pools) -> NDArray[np.bool_]:
+    """[C] whether only wholly free GPUs decide where the class fits."""
+    if classes.is_share.any():
+        return np.zeros(len(classes), bool)
+    answer: NDArray[np.bool_] = classes.milli > 0
+    for amount, have in ((classes.cpu, cluster.node_cpu_milli), (classes.mem, cluster.node_mem_mib)):
+        open_ended = (~classes.allows | (have[pools.example] == UNLIMITED)[None, :]).all(axis=1)
+        answer &= (amount == 0) | open_ended
+    return answer
+
+
+@dataclass(frozen=True)
+class Trees:
+    """Where each class's queue tree lies; the same for every order."""
+
+    class_first: I64  # [C+1]
+    levels: I64  # [C]
+    level: I64  # [C * queue.MAX_LEVELS]
+    size: int
+
+    @classmethod
+    def of(cls, classes: Classes) -> Trees:
+        counts = np.bincount(classes.of_job[classes.of_job >= 0], minlength=len(classes)).astype(np.int64)
+        levels = np.zeros(len(counts), np.int64)
+        level = np.zeros((len(counts), queue.MAX_LEVELS), np.int64)
+        size = 0
+        for c, count in enumerate(counts):
+            width = int(count)
+            while True:
+                level[c, levels[c]] = size
+                levels[c] += 1
+                padded = -(-max(width, 1) // FAN_OUT) * FAN_OUT
+                size += padded
+                if padded == FAN_OUT:
+                    break
+                width = padded // FAN_OUT
+        return cls(np.concatenate([[0], np.cumsum(counts)]).astype(np.int64), levels, level.ravel(), size)
+
+
+def order_jobs(classes: Classes, trees: Trees, score: F64) -> tuple[I32, I32, I32]:
+    """Rank of every job by (score, index), its leaf, and the job at each leaf."""
+    num_jobs = len(score)
+    rank = np.empty(num_jobs, np.int32)
+    by_rank = stable_order(score).astype(np.int32)
+    rank[by_rank] = np.arange(num_jobs, dtype=np.int32)
+    number = classes.of_job[by_rank]
+    # Few classes: 16-bit numbers make the stable sort a radix sort. Rejected jobs (-1) go last and have no leaf.
+    keys = np.where(number < 0, len(classes), number)
+    keys = keys.astype(np.uint16) if len(classes) < 1 << 16 else keys
+    leaf_job = by_rank[np.argsort(keys, kind="stable")]
+    leaf = np.empty(num_jobs, np.int32)
+    leaf[leaf_job] = np.arange(num_jobs, dtype=np.int32) - np.append(trees.class_first[:-1], 0)[classes.of_job[leaf_job]].astype(np.int32)
+    return rank, leaf, leaf_job
+
+
+def empty_machine(cluster: Cluster, pools: Pools, pool_words: I64, pool_bits: I64) -> Machine:
+    """All nodes free."""
+    stride = int(cluster.node_gpus.max()) + 1
+    gpus = cluster.node_gpus
+    pool_gpus = gpus[pools.example]
+    sizes = np.diff(pools.first)
+    bucket = np.zeros((len(pools), stride), np.int64)
+    bucket[np.arange(len(pools)), pool_gpus] = sizes
+    slots = np.zeros((len(pools), stride), np.int64)
+    slots[:, 1:] = sizes[:, None] * (pool_gpus[:, None] // np.arange(1, stride)[None, :])
+    bits = np.zeros(int((pool_words * stride).sum()), np.uint64)
+    for p in range(len(pools)):
+        base = int(pool_bits[p] + pool_gpus[p] * pool_words[p])
+        full, rest = divmod(int(sizes[p]), 64)
+        bits[base : base + full] = np.uint64(0xFFFFFFFFFFFFFFFF)
+        if rest:
+            bits[base + full] = np.uint64((1 << rest) - 1)
+    lengths = {"nodes": len(gpus), "gpu_slots": stride, "pools": len(pools), "pool_words": len(bits), "one": 1}
+    return Machine.allocate(
+        lengths,
+        free_mask=((np.uint64(1) << gpus.astype(np.uint64)) - np.uint64(1)).view(np.int64),
+        free_gpus=gpus.copy(),
+        free_milli=gpus * WHOLE_GPU,
+        free_cpu=cluster.node_cpu_milli.copy(),
+        free_mem=cluster.node_mem_mib.copy(),
+        pool_slots=slots.ravel(),
+        bucket=bucket.ravel(),
+        bits=bits.view(np.int64),
+    )

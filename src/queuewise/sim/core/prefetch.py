@@ -1,0 +1,38 @@
+"""Asking for memory before it is needed. Jobs lie all over it, and a wait for one of them is as long as a hundred instructions."""
+
+from __future__ import annotations
+
+from queuewise.sim.core.compilation import inline
+from queuewise.sim.core.events import first_job
+from queuewise.sim.core.state import State, World
+from queuewise.sim.core.tables import fetch
+
+
+@inline
+def fetch_job(w: World, s: State, j: int) -> None:
+    """Job j will start, end or be stopped soon."""
+    fetch(w.runtime, j)
+    fetch(s.end, j)
+    if w.policy.can_restart:
+        fetch(s.remaining, j)
+        fetch(s.saved, j)  # the end of the same row
+        fetch(s.heap_slot, j)
+        fetch(w.width, j)
+
+
+@inline
+def fetch_pieces(s: State, j: int) -> None:
+    """The first one of job j, which runs, will be asked for soon."""
+    piece = s.first_piece[j]
+    fetch(s.piece_node, piece)
+    fetch(s.piece_tasks, piece)
+    fetch(s.piece_gpus, piece)
+    fetch(s.piece_end, piece)
+
+
+@inline
+def fetch_next_event(w: World, s: State) -> None:
+    if s.count.events > 0:
+        j = first_job(s)
+        fetch_job(w, s, j)
+        fetch_pieces(s, j)

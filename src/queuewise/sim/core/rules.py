@@ -1,0 +1,105 @@
+"""A policy in numbers: what the kernels need to know of it. Names and formulas belong to `queuewise.policies`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numba import from_dtype, njit, types
+
+from queuewise.sim import placement, preemption, queue
+from queuewise.sim.backfill import NO_BACKFILL
+from queuewise.sim.core.compilation import JIT_DISABLED, keep_binary_of
+from queuewise.sim.core.state import NO_LIMIT
+from queuewise.sim.core.tables import F64
+from queuewise.sim.placement import NODE_FACTS
+from queuewise.sim.queue import FACTS, Records
+from queuewise.sim.queue.account_tree import NOBODY, Accounts
+
+# void score(facts[J], pending[number], number, now, outlook, params, out[number]): writes out[i] for the job pending[i]; least goes first.
+SCORING_SIGNATURE = types.void(
+    from_dtype(FACTS)[::1], types.int32[::1], types.int64, types.float64, types.float64[::1], types.float64[::1], types.float64[::1]
+)
+# void score(facts[N], nodes[number], number, demand, out[number]): the same for the nodes that have room for a task of a job.
+NODE_SCORING_SIGNATURE = types.void(from_dtype(NODE_FACTS)[::1], types.int64[::1], types.int64, types.float64[::1], types.float64[::1])
+
+
+def scoring_function(function: Callable[..., None], *, signature: Any = SCORING_SIGNATURE, cache: bool = True) -> Callable[..., None]:
+    """Compile a function that scores the queue (or nodes), with the one signature by which kernels call it."""
+    if JIT_DISABLED:
+        return function
+    if cache:
+        keep_binary_of(function)
+    return njit(signature, error_model="numpy", nogil=True, cache=cache)(function)
+
+
+@dataclass(frozen=True, eq=False)
+class Order:
+    """How jobs are sorted: by a score that never changes (given, or taken at the start), or by a function asked at every decision."""
+
+    fixed: F64 | None = None  # [J] least first
+    once: Callable[[Iterator[Records]], F64] | None = None  # makes `fixed` from what may be known of the jobs, some at a time
+    function: Callable[..., None] | None = None  # a scoring_function
+    params: F64 = field(default_factory=lambda: np.zeros(1))
+    looks_around: bool = False  # the function reads the outlook
+    memory: int = 0  # numbers that the function keeps between calls, 0 at first
+    fair: int = queue.FIXED  # FAIRSHARE, MULTIFACTOR (`fixed` is what its other factors add up to) or DRF
+    accounts: Accounts = NOBODY  # fair orders only
+
+
+@dataclass(frozen=True, eq=False)
+class Levels:
+    """Levels of attained service."""
+
+    bound: F64  # [L] service at which each level but the last ends
+    key: F64  # [L+1]
+    by_time: bool = False  # service is seconds of running, not GPUs × seconds
+    promotes: bool = False  # jobs that wait long at a low level return to the first
+
+
+@dataclass(frozen=True, eq=False)
+class Rules:
+    """All of a policy."""
+
+    order: Order
+    backfill_order: Order | None = None  # None: the same as `order`
+    backfill: int = NO_BACKFILL
+    depth: int = NO_LIMIT  # candidates a pass looks at
+    rule: int = placement.PACK
+    rule_option: int = NO_LIMIT
+    node_scorer: Callable[..., None] | None = None  # a scoring_function of nodes, for the rule BY_SCORE
+    dispatch: int = queue.REORDER
+    seed: int = 0
+    keys: int = preemption.NOT_PREEMPTIVE  # what a preemptive policy sorts by
+    levels: Levels | None = None  # with BY_LEVEL
+    stops: int = 0  # by somebody outside the engine: the log of pieces has room for so many
+    time_limit_s: float = np.inf  # for one call of a policy's own function
+
+    @property
+    def orders(self) -> tuple[Order, ...]:
+        return (self.order,) if self.backfill_order is None else (self.order, self.backfill_order)
+
+    @property
+    def accounts(self) -> Accounts:
+        return next((order.accounts for order in self.orders if order.fair != queue.FIXED), NOBODY)
+
+    @property
+    def dynamic(self) -> bool:
+        """Whether queues must be scanned: trees need scores that never change, and do not count jobs."""
+        if self.keys != preemption.NOT_PREEMPTIVE:
+            return False
+        return self.depth != NO_LIMIT or any(order.function is not None or order.fair != queue.FIXED for order in self.orders)
+
+    @property
+    def needs_facts(self) -> bool:
+        return self.dynamic or any(order.once is not None for order in self.orders)
+
+    def settled(self, facts: Callable[[], Iterator[Records]]) -> Rules:
+        """With the scores of orders that are asked once. `facts` begins to tell what may be known of all jobs, some at a time."""
+
+        def settle(order: Order) -> Order:
+            return order if order.once is None else Order(fixed=order.once(facts()))
+
+        return replace(self, order=settle(self.order), backfill_order=None if self.backfill_order is None else settle(self.backfill_order))

@@ -1,0 +1,208 @@
+"""The columns a simulation lives in.
+
+Three tables are passed to every kernel, in this order:
+- `World` w: what does not change: nodes, demand classes, jobs, the policy's numbers.
+- `Machine` m: what is free. There are two, the real one and a spare one in which the future is tried out.
+- `State` s: everything else that changes: queues, running jobs, clock, the log of pieces.
+
+This file declares the columns that everybody needs. Each sub-package of `sim` declares its own in its `__init__.py`, and `World` and
+`State` join them.
+
+Indices: j job, n node, g GPU, c demand class, p pool, q queue, o order. Axes: J N C P Q O; GM is the most GPUs a node has.
+A *demand class* is a distinct (num_tasks, gpu, cpu, mem, kinds, partition): jobs of a class are interchangeable to the hardware, so
+"does it fit" is asked once per class and never per job. An elastic job has the class of its fewest tasks.
+A *pool* is a set of nodes that are equal in everything but their index.
+A *piece* is the part of a run that lies on one node.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from queuewise.sim.backfill import BackfillState
+from queuewise.sim.conditions import ConditionsState, ConditionsWorld
+from queuewise.sim.core.schedule import NEVER, PENDING
+from queuewise.sim.core.tables import F64, I8, I32, I64, Scalars, Table, column, table_reader
+from queuewise.sim.placement import PlacementState, PlacementWorld
+from queuewise.sim.preemption import PreemptionState, PreemptionWorld
+from queuewise.sim.queue import QueueState, QueueWorld
+
+NO_LIMIT = -1  # PolicyFlags.placement_option, depth and power_budget without a limit
+
+
+class Sizes(Scalars, dtype=np.int64):
+    """Lengths of columns and other facts about the whole."""
+
+    num_jobs: int
+    num_nodes: int
+    num_pools: int
+    num_classes: int
+    num_queues: int
+    num_types: int
+    num_words: int
+    gpu_stride: int  # GM + 1
+    tree_size: int  # length of the trees of one order
+    shares_gpus: int  # 1: some class takes shares of GPUs
+    uniform_speed: int  # 1: every runtime factor is 1
+    num_levels: int  # bounds between levels of service
+    num_outages: int
+    most_pieces: int  # of one run
+    log_size: int  # room in the log of pieces
+    outlook_row: int  # length of the row of one order in State.outlook
+    num_accounts: int
+    num_reservation_ends: int
+
+
+class PolicyFlags(Scalars, dtype=np.int64):
+    """The policy and the conditions as numbers. Names that sound like a question are 0 or 1."""
+
+    dispatch: int  # queue.REORDER or COMMIT
+    backfill: int  # backfill.EASY and others
+    placement: int  # placement.PACK and others
+    placement_option: int
+    scans_queue: int  # queues are lists that are scored and scanned, not trees
+    depth: int  # candidates that backfill looks at
+    second_order: int  # backfill has an order of its own
+    seed: int
+    tracks_free_times: int  # EASY may use State.free_times
+    preemption_key: int  # preemption.BY_LEVEL and others
+    can_restart: int  # jobs may be stopped, or wait for nodes to wake; otherwise the columns of runs have length 1
+    stop_loses_progress: int  # a policy's stop keeps only what was checkpointed before
+    requeues_failed: int  # a job hit by a failure is queued again
+    promotes: int  # jobs that wait long return to level 0
+    reads_cluster: int  # a scoring function reads State.outlook
+    node_scorer: int  # address of the function behind the rule BY_SCORE
+    has_quotas: int
+    has_dependencies: int
+    nodes_sleep: int
+    power_budget: int  # milliwatts that jobs may draw together
+    fit_may_return: int  # a class that does not fit may fit after others have started, because the rule then goes elsewhere
+    lists_victims: int  # victims may be read off State.list_turn, see preemption/victim_lists.py
+    ranks_running: int  # not all victims are, so running jobs stand in a heap by key
+    restart_takes_time: int
+    has_reservations: int  # nodes may be blocked for a class
+    time_sensitive: int  # a pass may end differently from the last one merely because the clock has moved
+    room_is_not_enough: int  # a class with enough free slots may still find no placement
+    resizes: int  # conditions.SHRINKS, GROWS or both
+    levels_by_time: int  # levels count seconds of running, not GPU-seconds
+    external_queue: int  # the caller keeps the queue, and the engine only counts the jobs in it
+
+
+class Counts(Scalars, dtype=np.int64):
+    events: int
+    running_jobs: int
+    arrived: int
+    starts: int
+    pieces: int
+    placed: int  # entries of State.place_*
+    pending_jobs: int
+    decisions: int
+    early_ends: int
+    depth_job: int
+    outages_seen: int
+    log_full: int  # 1: the pass was left because the log of pieces must grow; it is to be taken up again
+    user_calls: int  # goes up when a user's function is entered and when it returns, so it is odd while one runs
+    frontier_size: int
+    num_victims: int
+    num_stale: int
+
+
+class Clock(Scalars, dtype=np.float64):
+    now: float
+    bound: float  # the time by which backfilled jobs must end
+    depth_score: float
+    stop_at: float = np.inf  # instants after this time are left for another call
+
+
+class World(QueueWorld, PlacementWorld, PreemptionWorld, ConditionsWorld):
+    sizes: Sizes = column()
+    policy: PolicyFlags = column()
+    # nodes
+    node_pool: I64 = column("nodes")
+    node_slot: I64 = column("nodes", meaning="position of the node within its pool")
+    node_place: I64 = column("nodes", meaning="position of the node in pool_nodes")
+    node_gpus: I64 = column("nodes")
+    node_cpu: I64 = column("nodes", unit="milli")
+    node_mem: I64 = column("nodes", unit="MiB")
+    node_rack: I64 = column("nodes")
+    node_speed: F64 = column("nodes", meaning="of its GPU kind, 1.0 without GPUs")
+    node_gpu_watts: F64 = column("nodes", unit="W", meaning="peak - idle of one GPU")
+    node_core_watts: F64 = column("nodes", unit="W")
+    node_kind: I64 = column("nodes")
+    # pools
+    pool_first: I64 = column("pool_bounds", meaning="offsets into pool_nodes")
+    pool_nodes: I64 = column("nodes", meaning="nodes by pool, ascending index within each")
+    pool_gpus: I64 = column("pools")
+    pool_words: I64 = column("pools", meaning="64-bit words of a bitset over the pool's nodes")
+    pool_bits: I64 = column("pools", meaning="offset of the pool's first bitset in Machine.bits")
+    divide: I64 = column("gpu_slots", "gpu_slots", meaning="divide[f*(GM+1) + g] = f // g")
+    # demand classes
+    class_tasks: I64 = column("classes", meaning="of an elastic job: the fewest")
+    class_span: I64 = column("classes", meaning="how many more an elastic job may have: classes c+1, c+2, … have one task more each")
+    class_scale: F64 = column("classes", meaning="runtime with so many tasks, relative to the number submitted")
+    class_gpus: I64 = column("classes", meaning="whole GPUs per task, 0 if it takes a share or none")
+    class_milli: I64 = column("classes", unit="milli", meaning="GPU per task")
+    class_cpu: I64 = column("classes", unit="milli", meaning="per task")
+    class_mem: I64 = column("classes", unit="MiB", meaning="per task")
+    class_primary: I64 = column("classes", meaning="placement.BY_GPU, BY_CPU or BY_MEM")
+    class_queue: I64 = column("classes")
+    class_by_pool: I64 = column("classes", meaning="1: only whole GPUs matter, so the index of pools answers")
+    class_min_nodes: I64 = column("classes", meaning="fewest nodes on the empty cluster")
+    class_rack_nodes: I64 = column("classes", meaning="most allowed nodes in one rack")
+    class_worst: F64 = column("classes", meaning="greatest runtime factor it can meet")
+    class_pool_first: I64 = column("class_bounds", meaning="offsets into class_pools")
+    class_pools: I64 = column(meaning="allowed pools by class")
+    class_allows: I64 = column("classes", "pools", meaning="1: the class may use the pool")
+    # jobs
+    submit: F64 = column("jobs", unit="s")
+    runtime: F64 = column("jobs", row="job", unit="s")
+    estimate: F64 = column("jobs", row="job", unit="s")
+    job_class: I32 = column("jobs", row="job", meaning="-1: rejected")
+
+
+class Machine(Table):
+    free_mask: I64 = column("nodes", meaning="bit g: GPU g is wholly free")
+    free_gpus: I64 = column("nodes", meaning="wholly free GPUs")
+    share_free: I64 = column("nodes", "gpu_slots", initial=0, unit="milli", meaning="free part of GPUs in shared use, 0 otherwise")
+    free_milli: I64 = column("nodes", unit="milli", meaning="free GPU in all")
+    free_cpu: I64 = column("nodes", unit="milli")
+    free_mem: I64 = column("nodes", unit="MiB")
+    closed: I64 = column("nodes", initial=0, meaning="1: down or drained: nothing is free, and what is given back does not become so")
+    pool_slots: I64 = column("pools", "gpu_slots", meaning="tasks of g whole GPUs that the pool can take")
+    bucket: I64 = column("pools", "gpu_slots", meaning="nodes with f wholly free GPUs")
+    bits: I64 = column("pool_words", meaning="bitsets over the pool's nodes, one per number of free GPUs")
+    drawn: I64 = column("one", initial=0, unit="mW", meaning="what use adds, with a power cap")
+    time: F64 = column("one", initial=-np.inf, unit="s", meaning="when it is so, with reservations")
+
+
+class State(QueueState, PlacementState, BackfillState, PreemptionState, ConditionsState):
+    clock: Clock = column(unit="s")
+    count: Counts = column()
+    # jobs
+    start: F64 = column("jobs", row="life", initial=NEVER, unit="s", meaning="first start")
+    end: F64 = column("jobs", row="life", initial=NEVER, unit="s")
+    expected: F64 = column("jobs", row="life", unit="s", meaning="expected end while running: last start + estimate * factor")
+    first_piece: I32 = column("jobs", row="life", meaning="pieces of the current or last run")
+    num_pieces: I32 = column("jobs", row="life")
+    event_slot: I32 = column("jobs", row="life", initial=-1, meaning="position of the job's event in the heap, -1: none")
+    running_slot: I32 = column("jobs", row="life", meaning="position in `running`")
+    status: I8 = column("jobs", row="life", initial=PENDING)
+    running: I32 = column("jobs", meaning="running jobs, unordered")
+    # events: a heap, see events.py
+    event_time: F64 = column("jobs", unit="s")
+    event_code: I64 = column("jobs")
+    # sorting space
+    scratch: F64 = column("scratch")
+    scratch_jobs: I64 = column("scratch_jobs")
+    # log of pieces
+    piece_job: I32 = column("log")
+    piece_node: I32 = column("log")
+    piece_tasks: I32 = column("log")
+    piece_gpus: I64 = column("log", meaning="bit mask of the node's GPUs")
+    piece_start: F64 = column("log", unit="s")
+    piece_end: F64 = column("log", unit="s")
+
+
+as_world = table_reader(World)
+as_machine = table_reader(Machine)
+as_state = table_reader(State)

@@ -1,0 +1,485 @@
+"""Tables: columns of numbers, declared once, that Python sees as NumPy arrays and kernels as addresses.
+
+A `Table` subclass declares its columns: name, type, length, initial value, unit and meaning, each in one place. Python holds the columns
+as NumPy arrays. A kernel gets one pointer, to a list of the arrays' addresses, and reads `w.node_gpus[n]` as two loads: no reference
+counts, no bounds checks, no unpacking of a hundred array structures at every call. That makes kernels quick to compile, and a batch of
+simulations is a matrix of addresses with one row per simulation.
+
+What a kernel may do with a column: read and write elements by non-negative index, and call `view(column, length)` to get a NumPy array
+of its first elements. Columns do not know their length: lengths are data (`World.sizes`). `Scalars` are columns whose elements have
+names: `s.clock.now` instead of `s.clock[0]`.
+
+With NUMBA_DISABLE_JIT=1 the table itself is passed to the kernels and everything is plain NumPy.
+"""
+
+from __future__ import annotations
+
+import operator
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from llvmlite import ir
+from numba import from_dtype, types
+from numba.core import cgutils
+from numba.core.errors import TypingError
+from numba.core.imputils import lower_builtin, lower_getattr_generic, lower_setattr_generic
+from numba.core.typing.templates import AbstractTemplate, AttributeTemplate, infer_getattr, infer_global, signature
+from numba.extending import intrinsic, models, register_model
+from numba.np.arrayobj import make_array, populate_array
+from numpy.typing import NDArray
+
+from queuewise.sim.core.compilation import JIT_DISABLED, inline
+
+I64 = NDArray[np.int64]
+I32 = NDArray[np.int32]
+I8 = NDArray[np.int8]
+F64 = NDArray[np.float64]
+F32 = NDArray[np.float32]
+
+_DTYPES: dict[str, Any] = {"I64": np.int64, "I32": np.int32, "I8": np.int8, "F64": np.float64, "F32": np.float32}
+_POINTER = ir.IntType(8).as_pointer()
+
+
+class Scalars(np.ndarray[tuple[int], np.dtype[Any]]):
+    """Named numbers of one type. A subclass annotates the names in order; a value in the class body is the initial one, otherwise 0."""
+
+    slots: ClassVar[dict[str, int]] = {}
+    initial: ClassVar[tuple[Any, ...]] = ()
+    element: ClassVar[np.dtype[Any]]
+
+    def __init_subclass__(cls, *, dtype: Any) -> None:
+        names = list(cls.__annotations__)
+        taken = [name for name in names if hasattr(np.ndarray, name)]
+        if taken:
+            raise TypeError(f"{cls.__name__}: {', '.join(taken)} is an attribute of every NumPy array")
+        cls.element = np.dtype(dtype)
+        cls.initial = tuple(cls.__dict__.get(name, 0) for name in names)
+        cls.slots = {name: slot for slot, name in enumerate(names)}
+        for name, slot in cls.slots.items():
+            setattr(cls, name, _scalar_property(slot))
+
+    def __new__(cls, **values: Any) -> Self:
+        array = np.ndarray.__new__(cls, (len(cls.slots),), cls.element)
+        array[:] = cls.initial
+        for name, value in values.items():
+            array[cls.slots[name]] = value
+        return array
+
+
+def _scalar_property(slot: int) -> property:
+    def write(scalars: Scalars, value: Any) -> None:
+        scalars[slot] = value
+
+    return property(lambda scalars: scalars[slot], write)
+
+
+class _Unset:
+    """Stands for the initial value of a column whose memory is not initialised."""
+
+
+UNSET = _Unset()
+
+
+@dataclass(frozen=True)
+class Column:
+    """The declaration of a column."""
+
+    length: tuple[str, ...]  # names of lengths, to be multiplied; empty: as long as what it is given
+    meaning: str
+    unit: str
+    initial: Any
+    row: str  # columns of one row lie together in memory, job by job
+    dtype: Any  # a NumPy type, or a subclass of Scalars
+
+
+def column(*length: str, meaning: str = "", unit: str = "", initial: Any = UNSET, row: str = "", dtype: Any = None) -> Any:
+    """Declare a column in the body of a `Table`. Its type follows from the annotation: I64, I32, I8, F64, F32 or a subclass of Scalars."""
+    return Column(length, meaning, unit, initial, row, dtype)
+
+
+class Table:
+    """Columns. Subclasses declare them, or join the columns of several classes by inheriting from these."""
+
+    columns: ClassVar[dict[str, Column]] = {}
+    rows: ClassVar[dict[str, np.dtype[np.void]]] = {}  # the rows that columns lie in
+    strides: ClassVar[dict[str, int]] = {}  # bytes from one element of a column to the next
+
+    def __init_subclass__(cls) -> None:
+        joined: dict[str, Column] = {}
+        for base in cls.__bases__:
+            joined |= getattr(base, "columns", {})
+        own = [name for name, declared in vars(cls).items() if isinstance(declared, Column)]
+        scope = vars(sys.modules[cls.__module__])
+        for name in own:
+            declared = vars(cls)[name]
+            if name in joined:
+                raise TypeError(f"{cls.__name__}.{name} is declared twice")
+            annotation = cls.__annotations__[name]
+            dtype = declared.dtype if declared.dtype is not None else _DTYPES.get(annotation) or scope[annotation]
+            joined[name] = replace(declared, dtype=dtype if _is_scalars(dtype) else np.dtype(dtype))
+            delattr(cls, name)
+        cls.columns = joined
+        cls.rows = _row_dtypes(joined)
+        in_rows = {name: row.itemsize for row in cls.rows.values() for name in row.names or ()}
+        cls.strides = {name: in_rows.get(name, _element_dtype(declared).itemsize) for name, declared in joined.items()}
+
+    def __init__(self, *arrays: NDArray[Any], **named: NDArray[Any]) -> None:
+        given = dict(zip(self.columns, arrays, strict=False)) | named
+        if given.keys() != self.columns.keys():
+            odd = sorted(given.keys() ^ self.columns.keys())
+            raise TypeError(f"{type(self).__name__}: missing or unknown columns {', '.join(odd)}")
+        for name in self.columns:
+            setattr(self, name, given[name])
+
+    def __iter__(self) -> Iterator[NDArray[Any]]:
+        return (getattr(self, name) for name in self.columns)
+
+    def __len__(self) -> int:
+        return len(self.columns)
+
+    @classmethod
+    def allocate(cls, lengths: Mapping[str, int], **given: Any) -> Self:
+        """Columns as they are at first. Those that are `given` are taken as they are if type and length are as declared."""
+        arrays = _allocate_rows(cls, lengths, given)
+        for name, declared in cls.columns.items():
+            if name in arrays:
+                continue
+            length = _length(declared, lengths)
+            if name in given:
+                arrays[name] = _checked(cls, name, given[name], length)
+            elif _is_scalars(declared.dtype):
+                arrays[name] = declared.dtype()
+            elif length < 0 or (declared.initial is UNSET and not declared.length):
+                raise TypeError(f"{cls.__name__}.{name} has no length of its own and must be given")
+            elif declared.initial is UNSET:
+                arrays[name] = np.empty(length, declared.dtype)
+            else:
+                arrays[name] = np.full(length, declared.initial, declared.dtype)
+        return cls(**arrays)
+
+    def replace(self, **changed: NDArray[Any]) -> Self:
+        """The same table with other arrays in place of these."""
+        return type(self)(**{name: changed.get(name, getattr(self, name)) for name in self.columns})
+
+    def clone(self) -> Self:
+        """A deep copy that keeps columns of one row together."""
+        rows = {id(array.base): array.base.copy() for array in self if array.base is not None and array.base.dtype.names}
+
+        def copy(name: str, array: NDArray[Any]) -> NDArray[Any]:
+            return rows[id(array.base)][name] if id(array.base) in rows else array.copy()
+
+        return type(self)(**{name: copy(name, getattr(self, name)) for name in self.columns})
+
+
+def _is_scalars(dtype: Any) -> bool:
+    return isinstance(dtype, type) and issubclass(dtype, Scalars)
+
+
+def _length(declared: Column, lengths: Mapping[str, int]) -> int:
+    """How long the column is, -1 if its declaration does not say."""
+    if _is_scalars(declared.dtype):
+        return len(declared.dtype.slots)
+    if not declared.length:
+        return -1
+    total = 1
+    for name in declared.length:
+        total *= lengths[name]
+    return total
+
+
+def _checked(table: type[Table], name: str, array: Any, length: int) -> NDArray[Any]:
+    declared = table.columns[name]
+    if _is_scalars(declared.dtype) and not isinstance(array, declared.dtype):
+        raise TypeError(f"{table.__name__}.{name} is no {declared.dtype.__name__}")
+    checked: NDArray[Any] = array if _is_scalars(declared.dtype) else np.require(array, declared.dtype, "C")
+    if length >= 0 and len(checked) != length:
+        wanted = " × ".join(declared.length)
+        raise TypeError(f"{table.__name__}.{name} has {len(checked)} elements instead of {length} ({wanted})")
+    return checked
+
+
+def row_names(table: type[Table], row: str) -> tuple[str, ...]:
+    """The columns that lie in a row."""
+    return tuple(name for name, declared in table.columns.items() if declared.row == row)
+
+
+def _row_dtypes(columns: Mapping[str, Column]) -> dict[str, np.dtype[np.void]]:
+    """The rows that columns lie in, so that what is read together comes with one cache miss."""
+    rows: dict[str, list[tuple[str, Any]]] = {}
+    for name, declared in columns.items():
+        if declared.row:
+            rows.setdefault(declared.row, []).append((name, declared.dtype))
+    return {row: np.dtype(fields, align=True) for row, fields in rows.items()}
+
+
+def _allocate_rows(table: type[Table], lengths: Mapping[str, int], given: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
+    arrays: dict[str, NDArray[Any]] = {}
+    for dtype in table.rows.values():
+        names = dtype.names or ()
+        rows = np.zeros(_length(table.columns[names[0]], lengths), dtype)
+        for name in names:
+            initial = table.columns[name].initial
+            rows[name] = given.get(name, 0 if initial is UNSET else initial)
+            arrays[name] = rows[name]
+    return arrays
+
+
+class ColumnType(types.Type):
+    """The address of an array's first element, and how many bytes it is to the next.
+
+    Memory that belongs to columns is read and written with one type only, so that a store of one type leaves what was loaded
+    with another as it was, and the compiler is told so. `raw` memory is what tables are copied with.
+    """
+
+    def __init__(self, dtype: types.Type, stride: int, raw: bool = False) -> None:
+        self.dtype = dtype
+        self.stride = stride
+        self.raw = raw
+        super().__init__(name=f"Column{dtype}_{stride}{'_raw' if raw else ''}")
+
+
+class ScalarsType(types.Type):
+    """The address of the first of some named numbers."""
+
+    def __init__(self, scalars: type[Scalars]) -> None:
+        self.slots = scalars.slots
+        self.column = ColumnType(from_dtype(scalars.element), scalars.element.itemsize)
+        super().__init__(name=f"Scalars{scalars.__module__}.{scalars.__qualname__}")
+
+
+class TableType(types.Type):
+    """The address of a list of column addresses."""
+
+    def __init__(self, name: str, columns: dict[str, ColumnType | ScalarsType]) -> None:
+        self.columns = columns
+        self.slots = {column: slot for slot, column in enumerate(columns)}
+        super().__init__(name=f"Table{name}")
+
+
+@register_model(ColumnType)
+@register_model(ScalarsType)
+@register_model(TableType)
+class _AddressModel(models.PrimitiveModel):
+    def __init__(self, manager: Any, fe_type: types.Type) -> None:
+        super().__init__(manager, fe_type, _POINTER)
+
+
+@infer_getattr
+class _TableAttributes(AttributeTemplate):
+    key = TableType
+
+    def generic_resolve(self, table: TableType, name: str) -> ColumnType | ScalarsType | None:  # type: ignore[override]
+        return table.columns.get(name)
+
+
+@infer_getattr
+class _ScalarAttributes(AttributeTemplate):
+    key = ScalarsType
+
+    def generic_resolve(self, scalars: ScalarsType, name: str) -> types.Type | None:  # type: ignore[override]
+        return scalars.column.dtype if name in scalars.slots else None
+
+
+@lower_getattr_generic(TableType)
+def _lower_column(context: Any, builder: Any, table: TableType, value: Any, name: str) -> Any:
+    slots = builder.bitcast(value, _POINTER.as_pointer())
+    address = builder.load(builder.gep(slots, [ir.Constant(ir.IntType(64), table.slots[name])], inbounds=True))
+    # The list of addresses never changes, so a loaded address stays good whatever is stored in between.
+    address.set_metadata("invariant.load", builder.module.add_metadata([]))
+    return address
+
+
+def _as_read(dtype: types.Type) -> types.Type:
+    """Integers of any width are read as int64: a kernel is compiled anew for every combination of types that it is called with."""
+    return types.int64 if isinstance(dtype, types.Integer) else dtype
+
+
+@infer_global(operator.getitem)
+class _ReadElement(AbstractTemplate):
+    def generic(self, args: Any, kws: Any) -> Any:
+        if isinstance(args[0], ColumnType) and isinstance(args[1], types.Integer):
+            return signature(_as_read(args[0].dtype), args[0], types.intp)
+        return None
+
+
+@infer_global(operator.setitem)
+class _WriteElement(AbstractTemplate):
+    def generic(self, args: Any, kws: Any) -> Any:
+        if isinstance(args[0], ColumnType) and isinstance(args[1], types.Integer):
+            return signature(types.none, args[0], types.intp, args[0].dtype)
+        return None
+
+
+def _element(context: Any, builder: Any, column: ColumnType, address: Any, index: Any) -> Any:
+    offset = builder.mul(index, ir.Constant(ir.IntType(64), column.stride))
+    return builder.bitcast(builder.gep(address, [offset], inbounds=True), context.get_data_type(column.dtype).as_pointer())
+
+
+def _say_type(builder: Any, column: ColumnType, access: Any) -> None:
+    """Let the compiler know which type of memory a load or store touches."""
+    if column.raw or not isinstance(column.dtype, types.Number):
+        return
+    module = builder.module
+    no_offset = ir.Constant(ir.IntType(64), 0)
+    kind = module.add_metadata([str(column.dtype), module.add_metadata(["queuewise columns"]), no_offset])
+    access.set_metadata("tbaa", module.add_metadata([kind, kind, no_offset]))
+
+
+@lower_builtin(operator.getitem, ColumnType, types.intp)
+def _lower_read(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    column = sig.args[0]
+    value = builder.load(_element(context, builder, column, *args))
+    _say_type(builder, column, value)
+    return context.cast(builder, value, column.dtype, sig.return_type)
+
+
+@lower_builtin(operator.setitem, ColumnType, types.intp, types.Any)
+def _lower_write(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    _say_type(builder, sig.args[0], builder.store(args[2], _element(context, builder, sig.args[0], args[0], args[1])))
+    return context.get_dummy_value()
+
+
+def _slot(scalars: ScalarsType, name: str) -> Any:
+    return ir.Constant(ir.IntType(64), scalars.slots[name])
+
+
+@lower_getattr_generic(ScalarsType)
+def _lower_scalar_read(context: Any, builder: Any, scalars: ScalarsType, address: Any, name: str) -> Any:
+    value = builder.load(_element(context, builder, scalars.column, address, _slot(scalars, name)))
+    _say_type(builder, scalars.column, value)
+    return value
+
+
+@lower_setattr_generic(ScalarsType)
+def _lower_scalar_write(context: Any, builder: Any, sig: Any, args: Any, name: str) -> None:
+    scalars = sig.args[0]
+    value = context.cast(builder, args[1], sig.args[1], scalars.column.dtype)
+    _say_type(builder, scalars.column, builder.store(value, _element(context, builder, scalars.column, args[0], _slot(scalars, name))))
+
+
+@intrinsic
+def _view(typingctx: Any, column: ColumnType, length: types.Integer) -> Any:
+    array_type = types.Array(column.dtype, 1, "C")
+    if isinstance(column.dtype, types.Integer | types.Float) and column.stride != np.dtype(str(column.dtype)).itemsize:
+        raise TypingError("a column that lies in rows cannot be viewed as an array")
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        size = context.get_abi_sizeof(context.get_data_type(column.dtype))
+        array = make_array(array_type)(context, builder)
+        populate_array(
+            array,
+            data=builder.bitcast(args[0], context.get_data_type(column.dtype).as_pointer()),
+            shape=cgutils.pack_array(builder, [args[1]]),
+            strides=cgutils.pack_array(builder, [context.get_constant(types.intp, size)]),
+            itemsize=context.get_constant(types.intp, size),
+            meminfo=None,
+        )
+        return array._getvalue()
+
+    return array_type(column, types.intp), codegen
+
+
+def _view_in_python(column: NDArray[Any], length: int) -> NDArray[Any]:
+    return column[:length]
+
+
+def _view_compiled(column: Any, length: int) -> Any:
+    return _view(column, length)  # type: ignore[call-arg, arg-type]
+
+
+view = _view_in_python if JIT_DISABLED else inline(_view_compiled)
+"""The first elements of a column as an array, for sorting, copying or handing on."""
+
+
+@intrinsic
+def _fetch(typingctx: Any, column: ColumnType, index: types.Integer) -> Any:
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        word = ir.IntType(32)
+        function = builder.module.declare_intrinsic(
+            "llvm.prefetch", [_POINTER], ir.FunctionType(ir.VoidType(), [_POINTER, word, word, word])
+        )
+        element = builder.bitcast(_element(context, builder, column, *args), _POINTER)
+        builder.call(function, [element, *(ir.Constant(word, value) for value in (0, 3, 1))])
+        return context.get_dummy_value()
+
+    return types.none(column, types.intp), codegen
+
+
+def _fetch_in_python(column: Any, index: int) -> None:
+    """Plain Python has no use for it."""
+
+
+def _fetch_compiled(column: Any, index: int) -> None:
+    _fetch(column, index)  # type: ignore[call-arg, arg-type]
+
+
+fetch = _fetch_in_python if JIT_DISABLED else inline(_fetch_compiled)
+"""Ask for the cache line of an element that will be needed soon. The index may be any number: what is not there is not fetched."""
+
+
+@intrinsic
+def _words_at(typingctx: Any, address: types.Integer) -> Any:
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return builder.inttoptr(args[0], _POINTER)
+
+    return ColumnType(types.int64, 8, raw=True)(types.intp), codegen
+
+
+def _words_in_python(address: Any) -> Any:
+    """Plain Python has no addresses, so there is nothing to read; `fetch` does not look."""
+    return ()
+
+
+def _words_compiled(address: int) -> Any:
+    return _words_at(address)  # type: ignore[call-arg]
+
+
+words_at = _words_in_python if JIT_DISABLED else inline(_words_compiled)
+"""Memory at an address as a column of int64."""
+
+
+def _as_table(table_type: TableType) -> Callable[..., Any]:
+    @intrinsic
+    def as_table(typingctx: Any, addresses: types.Array | types.Integer) -> Any:
+        def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+            if isinstance(sig.args[0], types.Integer):  # the address of the list of addresses
+                return builder.inttoptr(args[0], _POINTER)
+            array = make_array(sig.args[0])(context, builder, value=args[0])
+            return builder.bitcast(array.data, _POINTER)
+
+        return table_type(addresses), codegen
+
+    return as_table
+
+
+def _element_dtype(declared: Column) -> np.dtype[Any]:
+    dtype: np.dtype[Any] = declared.dtype.element if _is_scalars(declared.dtype) else declared.dtype
+    return dtype
+
+
+def table_reader(table: type[Table]) -> Callable[[Any], Any]:
+    """A function that turns what `addresses_of` returned into the table, inside a kernel."""
+    if JIT_DISABLED:
+        return lambda value: value
+    columns: dict[str, ColumnType | ScalarsType] = {}
+    for name, declared in table.columns.items():
+        if _is_scalars(declared.dtype):
+            columns[name] = ScalarsType(declared.dtype)
+        else:
+            columns[name] = ColumnType(from_dtype(declared.dtype), table.strides[name])
+    return _as_table(TableType(table.__name__, columns))
+
+
+def addresses_of(table: Table) -> Any:
+    """The addresses of a table's arrays, which the caller must keep alive. Checks that they are what kernels expect."""
+    if JIT_DISABLED:
+        return table
+    for (name, declared), array in zip(table.columns.items(), table, strict=True):
+        dtype = _element_dtype(declared)
+        if array.dtype != dtype or (len(array) > 1 and array.strides != (table.strides[name],)):
+            found, wanted = f"{array.dtype} at {array.strides}", f"{dtype} at {table.strides[name]} bytes"
+            raise TypeError(f"{type(table).__name__}.{name} is {found}, kernels expect {wanted}")
+    return np.array([array.ctypes.data for array in table], np.int64)

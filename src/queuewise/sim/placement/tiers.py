@@ -1,0 +1,195 @@
+"""Tiered placement after RLTune: the fewest nodes first, one more only when fragmentation does not rise.
+
+The published code enumerates some patterns and misses others; here all placements of a tier are searched, by dynamic programming over
+nodes: fragmentation, waste and balance are sums over nodes, so the best way to put `tasks` on `nodes` more nodes among the last candidates
+is all one needs to know of them.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from queuewise.sim.core.compilation import inline, kernel, lowest_bit, seldom
+from queuewise.sim.core.machine import slots
+from queuewise.sim.core.pieces import put_tasks, unplace
+from queuewise.sim.core.state import Machine, State, World
+from queuewise.sim.core.tables import view
+
+DEFRAGMENT, BALANCE = range(2)  # RULE_OPTION of `tier`
+IMPOSSIBLE = 1 << 60
+
+
+@inline
+def _empty_slots(w: World, c: int, n: int) -> int:
+    room = IMPOSSIBLE
+    if w.class_gpus[c] > 0:
+        room = w.node_gpus[n] // w.class_gpus[c]
+    elif w.class_milli[c] > 0:
+        room = w.node_gpus[n] * (1000 // w.class_milli[c])
+    if w.class_cpu[c] > 0:
+        room = min(room, w.node_cpu[n] // w.class_cpu[c])
+    if w.class_mem[c] > 0:
+        room = min(room, w.node_mem[n] // w.class_mem[c])
+    return room
+
+
+@kernel
+def _candidates(w: World, m: Machine, s: State, c: int, most: int) -> int:
+    """Note the nodes worth looking at in scratch_nodes, ascending: of equal nodes only the first `most` can matter."""
+    number = 0
+    for i in range(w.class_pool_first[c], w.class_pool_first[c + 1]):
+        p = w.class_pools[i]
+        if w.class_by_pool[c]:
+            for f in range(w.class_gpus[c], w.pool_gpus[p] + 1):
+                number += _first_of_bucket(w, m, s, p, f, most, number)
+        else:
+            for k in range(w.pool_first[p], w.pool_first[p + 1]):
+                if slots(w, m, c, w.pool_nodes[k]) > 0:
+                    s.scratch_nodes[number] = w.pool_nodes[k]
+                    number += 1
+    view(s.scratch_nodes, number).sort()
+    return number
+
+
+@kernel
+def _first_of_bucket(w: World, m: Machine, s: State, p: int, f: int, most: int, at: int) -> int:
+    """Copy the first `most` nodes of a bucket to scratch_nodes from `at` on; returns how many."""
+    base = w.pool_bits[p] + f * w.pool_words[p]
+    number = 0
+    for word in range(w.pool_words[p]):
+        bits = m.bits[base + word]
+        while bits != 0 and number < most:
+            s.scratch_nodes[at + number] = w.pool_nodes[w.pool_first[p] + (word << 6) + lowest_bit(bits)]
+            bits &= bits - 1
+            number += 1
+    return number
+
+
+@inline
+def _changes(cap: int, free: int, used: int) -> tuple[int, int, int]:
+    """How frag, waste and balance change when `used` tasks go to a node."""
+    left = free - used
+    partial_before = 1 if 0 < free < cap else 0
+    partial_after = 1 if 0 < left < cap else 0
+    waste = partial_after * (cap - left) - partial_before * (cap - free)
+    return partial_after - partial_before, waste, (cap - left) ** 2 - (cap - free) ** 2
+
+
+@kernel
+def _search(w: World, m: Machine, s: State, c: int, number: int, nodes: int, second_tier: bool) -> bool:
+    """Find the best placement on exactly `nodes` of the candidates and put it on the machine.
+
+    The tables hold, for the candidates from i on, the best way to fill k nodes so that counts add up to x and frag changes by d - half.
+    What is counted is tasks, or slots left unused in comparison with the largest node, whichever is less: a gang on the fewest
+    possible nodes leaves hardly any. Frag does not change where none is left, which bounds it likewise.
+    """
+    largest = 0
+    for i in range(number):
+        largest = max(largest, _empty_slots(w, c, s.scratch_nodes[i]))
+    unused = nodes * largest - w.class_tasks[c]
+    by_unused = unused < w.class_tasks[c]
+    total = unused if by_unused else w.class_tasks[c]
+    half = min(nodes, unused) if by_unused else nodes
+    shape = (number + 1, nodes + 1, total + 1, 2 * half + 1)
+    lead = np.full(shape, IMPOSSIBLE)  # waste, or balance when that comes first
+    trail = np.full(shape, IMPOSSIBLE)
+    lead[number, 0, 0, half] = 0
+    trail[number, 0, 0, half] = 0
+    balance_first = w.policy.placement_option == BALANCE
+    for i in range(number - 1, -1, -1):
+        n = s.scratch_nodes[i]
+        cap, free = _empty_slots(w, c, n), slots(w, m, c, n)
+        lead[i] = lead[i + 1]
+        trail[i] = trail[i + 1]
+        for used in range(1, min(free, w.class_tasks[c]) + 1):
+            count = largest - used if by_unused else used
+            frag, waste, balance = _changes(cap, free, used)
+            first, second = (balance, waste) if balance_first else (waste, balance)
+            for k in range(1, nodes + 1):
+                for x in range(count, total + 1):
+                    for d in range(max(0, frag), min(2 * half + 1, 2 * half + 1 + frag)):
+                        below = lead[i + 1, k - 1, x - count, d - frag]
+                        if below == IMPOSSIBLE:
+                            continue
+                        one, two = below + first, trail[i + 1, k - 1, x - count, d - frag] + second
+                        if one < lead[i, k, x, d] or (one == lead[i, k, x, d] and two < trail[i, k, x, d]):
+                            lead[i, k, x, d] = one
+                            trail[i, k, x, d] = two
+    goal = _best_frag(lead[0, nodes, total], half, second_tier, balance_first)
+    if goal < 0:
+        return False
+    _put_best(w, m, s, c, number, nodes, total, goal, lead, trail, largest if by_unused else 0)
+    return True
+
+
+@kernel
+def _best_frag(lead, half: int, second_tier: bool, balance_first: bool) -> int:  # type: ignore[no-untyped-def]
+    """The change of frag (offset by half) of the best placement, -1 if there is none."""
+    best = -1
+    for d in range(len(lead)):
+        if lead[d] == IMPOSSIBLE or (second_tier and d > half):
+            continue
+        if best < 0 or (balance_first and (lead[d] < lead[best])):
+            best = d
+    return best
+
+
+@kernel
+def _put_best(w: World, m: Machine, s: State, c: int, number: int, nodes: int, total: int, goal: int, lead, trail, largest: int) -> None:  # type: ignore[no-untyped-def]
+    """Walk the tables again and take, node by node, the lowest node and fewest tasks that keep to the optimum."""
+    balance_first = w.policy.placement_option == BALANCE
+    k, x, d = nodes, total, goal
+    for i in range(number):
+        if k == 0:
+            return
+        n = s.scratch_nodes[i]
+        cap, free = _empty_slots(w, c, n), slots(w, m, c, n)
+        for used in range(1, min(free, w.class_tasks[c]) + 1):
+            count = largest - used if largest > 0 else used
+            frag, waste, balance = _changes(cap, free, used)
+            first, second = (balance, waste) if balance_first else (waste, balance)
+            if count > x or not 0 <= d - frag < lead.shape[3]:
+                continue
+            below = lead[i + 1, k - 1, x - count, d - frag]
+            if below == IMPOSSIBLE:
+                continue
+            if below + first == lead[i, k, x, d] and trail[i + 1, k - 1, x - count, d - frag] + second == trail[i, k, x, d]:
+                put_tasks(w, m, s, c, n, used, False)
+                k, x, d = k - 1, x - count, d - frag
+                break
+
+
+@seldom
+def place_by_tier(w: World, m: Machine, s: State, c: int) -> bool:
+    """Put a gang on the machine by tiers, or leave it as it was and return False."""
+    fewest = w.class_min_nodes[c]
+    number = _candidates(w, m, s, c, fewest + 1)
+    if _most_on(w, m, s, c, number, fewest) >= w.class_tasks[c] and _search(w, m, s, c, number, fewest, False):
+        return True
+    return _most_on(w, m, s, c, number, fewest + 1) >= w.class_tasks[c] and _search(w, m, s, c, number, fewest + 1, True)
+
+
+@seldom
+def fits_second_tier(w: World, m: Machine, s: State, c: int) -> bool:
+    """Whether a gang fits on one node more than the fewest without raising fragmentation; the machine is left as it was."""
+    nodes = w.class_min_nodes[c] + 1
+    s.count.placed = 0
+    if w.class_tasks[c] < nodes:
+        return False
+    number = _candidates(w, m, s, c, nodes)
+    if _most_on(w, m, s, c, number, nodes) < w.class_tasks[c] or not _search(w, m, s, c, number, nodes, True):
+        return False
+    unplace(w, m, s, c)
+    return True
+
+
+@kernel
+def _most_on(w: World, m: Machine, s: State, c: int, number: int, nodes: int) -> int:
+    """The most tasks that `nodes` of the candidates can take, 0 if there are not so many candidates."""
+    if number < nodes:
+        return 0
+    room = np.empty(number, np.int64)
+    for i in range(number):
+        room[i] = min(slots(w, m, c, s.scratch_nodes[i]), w.class_tasks[c])
+    room.sort()
+    return room[number - nodes :].sum()

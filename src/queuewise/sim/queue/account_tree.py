@@ -1,0 +1,41 @@
+"""The account tree as arrays: what kernels of fair orders need to know about owners. Names belong to `queuewise.policies.fairness`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from queuewise.sim.core.tables import F64, I32, I64
+from queuewise.sim.queue import FairShare
+
+ROOT = 0
+
+
+@dataclass(frozen=True, eq=False)
+class Accounts:
+    """A tree of A nodes: the root, accounts, and users as leaves."""
+
+    owner: I32  # [J] leaf of the job
+    parent: I64  # [A] -1 of the root
+    fraction: F64  # [A] shares among all children of the parent
+    share: F64  # [A] of the whole: product of the fractions up to the root
+    numbers: FairShare
+
+    def __len__(self) -> int:
+        return len(self.parent)
+
+
+NOBODY = Accounts(np.zeros(1, np.int32), np.full(1, -1), np.ones(1), np.ones(1), FairShare())
+
+
+def world_columns(accounts: Accounts) -> dict[str, NDArray[Any]]:
+    return {
+        "owner": accounts.owner,
+        "account_parent": accounts.parent.astype(np.int64),
+        "account_fraction": accounts.fraction,
+        "account_share": accounts.share,
+        "fairness": accounts.numbers,
+    }

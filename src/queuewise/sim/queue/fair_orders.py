@@ -1,0 +1,115 @@
+"""Fair orders: scores by what the owners of jobs have had (`fairshare`, `multifactor`) or have (`drf`).
+
+Every node of the account tree keeps its decayed usage as of its last change, `State.usage`, and how fast it grows since then,
+`State.usage_rate` in milli GPUs (or cores, or tasks). Rates are integers, so they return to zero exactly when the last job ends.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from queuewise.sim import queue
+from queuewise.sim.core.compilation import inline, kernel
+from queuewise.sim.core.pieces import tasks_held
+from queuewise.sim.core.state import State, World
+from queuewise.sim.queue.account_tree import ROOT
+
+LN2 = math.log(2.0)
+
+
+@inline
+def _usage_at(w: World, s: State, a: int, now: float) -> float:
+    passed = now - s.usage_time[a]
+    if w.fairness.decay_rate == 0.0:
+        return s.usage[a] + s.usage_rate[a] * passed
+    kept = math.exp(-(passed * w.fairness.decay_rate))
+    return s.usage[a] * kept + s.usage_rate[a] / w.fairness.decay_rate * (1.0 - kept)
+
+
+@inline
+def _rate(w: World, c: int) -> int:
+    """What a task of the class is charged a second, in milli."""
+    if w.class_milli[c] > 0:
+        return w.class_milli[c]
+    return w.class_cpu[c] if w.class_cpu[c] > 0 else 1000
+
+
+@kernel
+def charge(w: World, s: State, j: int, sign: int) -> None:
+    """Job j has started (+1) or stopped (-1): change what its owner and all accounts above hold and are charged from now on."""
+    if w.sizes.num_accounts == 1:
+        return
+    c = w.job_class[j]
+    now = s.clock.now
+    tasks = sign * tasks_held(w, s, j)
+    rate = tasks * _rate(w, c)
+    a = w.owner[j]
+    s.held[3 * a] += tasks * w.class_milli[c]
+    s.held[3 * a + 1] += tasks * w.class_cpu[c]
+    s.held[3 * a + 2] += tasks * w.class_mem[c]
+    while a >= ROOT:
+        s.usage[a] = _usage_at(w, s, a, now)
+        s.usage_time[a] = now
+        s.usage_rate[a] += rate
+        a = w.account_parent[a]
+    if sign > 0 and queue.DRF in (w.scored_by[0], w.scored_by[1]):
+        _rescore_owner(w, s, w.owner[j])
+
+
+@kernel
+def _effective_usage(w: World, s: State, leaf: int) -> float:
+    """Slurm's classic effective usage of a leaf: from the accounts below the root down, each found once a decision."""
+    stamp = s.count.decisions
+    while s.effective_at[leaf] != stamp:
+        a = leaf
+        while w.account_parent[a] != ROOT and s.effective_at[w.account_parent[a]] != stamp:
+            a = w.account_parent[a]
+        total = _usage_at(w, s, ROOT, s.clock.now)
+        part = _usage_at(w, s, a, s.clock.now) / total if total > 0.0 else 0.0
+        above = w.account_parent[a]
+        s.effective[a] = part if above == ROOT else part + (s.effective[above] - part) * w.account_fraction[a]
+        s.effective_at[a] = stamp
+    return s.effective[leaf]
+
+
+@inline
+def _dominant_share(w: World, s: State, leaf: int) -> float:
+    gpu = s.held[3 * leaf] / w.fairness.gpu_total
+    cpu = s.held[3 * leaf + 1] / w.fairness.cpu_total
+    mem = s.held[3 * leaf + 2] / w.fairness.mem_total
+    return max(gpu, cpu, mem)
+
+
+@kernel
+def _fair_score(w: World, s: State, order: int, j: int) -> float:
+    leaf = w.owner[j]
+    if w.scored_by[order] == queue.DRF:
+        return _dominant_share(w, s, leaf)
+    share = w.account_share[leaf]
+    ratio = _effective_usage(w, s, leaf) / share if share > 0.0 else np.inf
+    if w.scored_by[order] == queue.FAIRSHARE:
+        return ratio
+    age = min((s.clock.now - w.submit[j]) / w.fairness.max_age, 1.0)
+    factor = math.exp(-(ratio * LN2))
+    return -(w.fixed_score[order * w.sizes.num_jobs + j] + w.fairness.age_weight * age + w.fairness.fairshare_weight * factor)
+
+
+@kernel
+def score_fairly(w: World, s: State, order: int, scores) -> None:  # type: ignore[no-untyped-def]
+    """Score the queue by an order that is fair; `scores` is State.score or State.second_score."""
+    for slot in range(s.count.pending_jobs):
+        scores[slot] = _fair_score(w, s, order, s.pending[slot])
+
+
+@kernel
+def _rescore_owner(w: World, s: State, leaf: int) -> None:
+    """The owner's dominant share has changed within a pass: so have the scores of its queued jobs."""
+    share = _dominant_share(w, s, leaf)
+    for slot in range(s.count.pending_jobs):
+        if w.owner[s.pending[slot]] == leaf:
+            if w.scored_by[0] == queue.DRF:
+                s.score[slot] = share
+            if w.policy.second_order and w.scored_by[1] == queue.DRF:
+                s.second_score[slot] = share
