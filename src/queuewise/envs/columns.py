@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from queuewise.envs.features import positions
 from queuewise.sim.core.tables import F32, F64, I8, I32, I64, Scalars, Table, column, table_reader
 from queuewise.sim.queue import FACTS, Records
 
@@ -218,6 +219,7 @@ PLAY_LIST = 5
 # Frame.next: address of the template's block (0: the env stops there) and its length, and of the template's World and Task
 NEXT_BLOCK, NEXT_BYTES, NEXT_WORLD, NEXT_TASK, NEXT_SIZE = range(5)
 TALLY = ("return", "steps", "illegal", "completed", "unfinished", "mean_wait_s", "mean_jct_s", "mean_bounded_slowdown", "stops")
+TALLY_AT = positions(("episode_return", *TALLY[1:]))  # `return` is a keyword
 
 as_task = table_reader(Task)
 as_episode_state = table_reader(EpisodeState)

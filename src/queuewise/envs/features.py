@@ -6,6 +6,7 @@ preempted, tokens of running jobs. The Dict view names the same parts; both are 
 
 from __future__ import annotations
 
+from collections import namedtuple
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -20,6 +21,7 @@ GLOBAL = (
 )  # fmt: skip
 JOB_FIXED = ("present", "estimate", "size", "tasks", "gpu", "cpu", "mem", "priority", "allowed")
 JOB_LIVE = ("wait", "fits", "ways", "share_of_free", "user_usage", "slack", "current")
+CLASS_LIVE = ("fits", "ways", "share_of_free")  # those of JOB_LIVE that are the same for all jobs of a demand class
 HOST_FIXED = ("host_present", "gpu_total", "cores_norm", "mem_norm", "kind", "speed")
 HOST_LIVE = ("gpu_free", "core_util", "mem_util", "remaining", "fragmentation", "slots")
 RUNNING = ("shown", "held", "gang", "weight", "ran", "left", "stopped", "may_stop", "may_move")
@@ -31,11 +33,22 @@ HIGHEST = {"rltune": 1.5}  # its largest number, where that is not 1
 
 LONGEST_S = 30 * 86_400.0  # an estimate of 30 days is shown as 1
 
+
+def positions(features: tuple[str, ...]) -> Any:
+    """Where each feature stands among these, by name: kernels write `out[at + JOB_AT.wait]`."""
+    return namedtuple("Positions", features)(*range(len(features)))
+
+
+GLOBAL_AT = positions(GLOBAL)
+JOB_AT = positions((*JOB_FIXED, *JOB_LIVE))
+HOST_AT = positions((*HOST_FIXED, *HOST_LIVE))
+RUNNING_AT = positions(RUNNING)
+CLASS_AT = positions(CLASS_LIVE)
 NUM_GLOBAL = len(GLOBAL)
 NUM_JOB_FIXED, NUM_JOB_LIVE = len(JOB_FIXED), len(JOB_LIVE)
 NUM_HOST_FIXED, NUM_HOST_LIVE = len(HOST_FIXED), len(HOST_LIVE)
 NUM_RUNNING = len(RUNNING)
-NUM_CLASS_LIVE = 3  # fits, ways, share_of_free: the same for all jobs of a demand class
+NUM_CLASS_LIVE = len(CLASS_LIVE)
 
 
 @dataclass(frozen=True)
@@ -81,7 +94,7 @@ class ObservationLayout:
         return sum(int(np.prod(shape)) for shape in self.shapes.values())
 
     def parts(self, rows: F32) -> dict[str, F32]:
-        """Views of [..., size] rows, one a part."""
+        """Views of [..., size] rows, one per part."""
         views, at = {}, 0
         for name, shape in self.shapes.items():
             length = int(np.prod(shape))

@@ -12,10 +12,22 @@ import numpy as np
 from queuewise.envs import columns
 from queuewise.envs.bookkeeping import touch
 from queuewise.envs.columns import EpisodeState, Task
-from queuewise.envs.features import LONGEST_S, NUM_CLASS_LIVE, NUM_GLOBAL, NUM_HOST_FIXED, NUM_HOST_LIVE, NUM_JOB_FIXED, NUM_JOB_LIVE
+from queuewise.envs.features import (
+    CLASS_AT,
+    GLOBAL_AT,
+    HOST_AT,
+    JOB_AT,
+    LONGEST_S,
+    NUM_CLASS_LIVE,
+    NUM_GLOBAL,
+    NUM_HOST_FIXED,
+    NUM_HOST_LIVE,
+    NUM_JOB_FIXED,
+    NUM_JOB_LIVE,
+)
 from queuewise.policies.ordering import score_live
 from queuewise.sim import placement
-from queuewise.sim.core.compilation import inline, kernel, lowest_bit, seldom
+from queuewise.sim.core.compilation import inline, kernel, lowest_bit, noinline
 from queuewise.sim.core.machine import slots_on, slots_up_to
 from queuewise.sim.core.state import NO_LIMIT, Machine, State, World
 from queuewise.sim.core.tables import F32, view
@@ -60,7 +72,7 @@ def sum_free(w: World, m: Machine, s: State, p: EpisodeState) -> None:
     p.free[placement.BY_MEM] = mem
 
 
-@seldom
+@noinline
 def _compute_class(w: World, m: Machine, s: State, p: EpisodeState, c: int) -> None:
     sum_free(w, m, s, p)
     at = c * NUM_CLASS_LIVE
@@ -69,9 +81,9 @@ def _compute_class(w: World, m: Machine, s: State, p: EpisodeState, c: int) -> N
     free = p.free[w.class_primary[c]]
     plain = w.policy.placement != placement.TIER and w.policy.placement_option == NO_LIMIT
     fitting = room >= w.class_tasks[c] if plain else fits(w, m, s, c)
-    p.class_live[at] = np.float32(fitting)
-    p.class_live[at + 1] = np.float32(min(room // w.class_tasks[c], MOST_WAYS) / MOST_WAYS)
-    p.class_live[at + 2] = np.float32(demand / free if demand < free else 1.0)
+    p.class_live[at + CLASS_AT.fits] = np.float32(fitting)
+    p.class_live[at + CLASS_AT.ways] = np.float32(min(room // w.class_tasks[c], MOST_WAYS) / MOST_WAYS)
+    p.class_live[at + CLASS_AT.share_of_free] = np.float32(demand / free if demand < free else 1.0)
 
 
 @inline
@@ -79,7 +91,7 @@ def _stamped_fits(w: World, m: Machine, s: State, p: EpisodeState, c: int, stamp
     if p.class_stamp[c] != stamp or in_gang:
         _compute_class(w, m, s, p, c)
         p.class_stamp[c] = stamp
-    return p.class_live[c * NUM_CLASS_LIVE] > 0.0
+    return p.class_live[c * NUM_CLASS_LIVE + CLASS_AT.fits] > 0.0
 
 
 @inline
@@ -119,10 +131,10 @@ def _open_row(w: World, s: State, k: Task, p: EpisodeState, out: F32, base: int,
     for f in range(NUM_JOB_FIXED):
         out[base + f] = k.token[j * NUM_JOB_FIXED + f]
     if w.policy.can_restart:
-        out[base + 1] = shown_estimate(s.remaining_estimate[j])
-    out[base + NUM_JOB_FIXED + 4] = np.float32(0.0)
-    out[base + NUM_JOB_FIXED + 5] = np.float32(1.0)
-    out[base + NUM_JOB_FIXED + 6] = np.float32(0.0)
+        out[base + JOB_AT.estimate] = shown_estimate(s.remaining_estimate[j])
+    out[base + JOB_AT.user_usage] = np.float32(0.0)
+    out[base + JOB_AT.slack] = np.float32(1.0)
+    out[base + JOB_AT.current] = np.float32(0.0)
 
 
 @kernel
@@ -145,14 +157,14 @@ def _observe_jobs(w: World, m: Machine, s: State, k: Task, p: EpisodeState, out:
         c = p.row_class[q]
         fitting += _stamped_fits(w, m, s, p, c, stamp, in_gang)
         wait = np.float32(now - p.row_submit[q])
-        out[base + NUM_JOB_FIXED] = wait / (wait + np.float32(HALF_S))
+        out[base + JOB_AT.wait] = wait / (wait + np.float32(HALF_S))
         for f in range(NUM_CLASS_LIVE):
-            out[base + NUM_JOB_FIXED + 1 + f] = p.class_live[c * NUM_CLASS_LIVE + f]
+            out[base + JOB_AT.fits + f] = p.class_live[c * NUM_CLASS_LIVE + f]
     for f in range(at + shown * width, at + (k.config.window if fresh else p.count.shown) * width):
         out[f] = np.float32(0.0)
     p.count.shown = shown
     p.count.fitting = fitting
-    _observe_rare(w, s, k, p, out, at + NUM_JOB_FIXED + 4, width, shown)
+    _observe_rare(w, s, k, p, out, at, width, shown)
     if k.config.num_scores > 0 and shown > 0:
         _observe_scores(w, s, k, p, out, at + NUM_JOB_FIXED + NUM_JOB_LIVE, width, shown)
 
@@ -164,17 +176,17 @@ def _observe_rare(w: World, s: State, k: Task, p: EpisodeState, out: F32, at: in
         per_usage = 1.0 / p.value.usage_sum if p.value.usage_sum > 0.0 else 0.0
         for q in range(shown):
             user = k.job_user[p.waiting[q]]
-            out[at + q * width] = np.float32(p.usage[user] * per_usage if user >= 0 else 0.0)
+            out[at + q * width + JOB_AT.user_usage] = np.float32(p.usage[user] * per_usage if user >= 0 else 0.0)
     if k.config.has_deadlines:
         for q in range(shown):
             j = p.waiting[q]
             slack = k.deadline[j] - s.clock.now - w.estimate[j]
-            out[at + 1 + q * width] = np.float32(slack / (abs(slack) + HALF_S) if slack < np.inf else 1.0)
+            out[at + q * width + JOB_AT.slack] = np.float32(slack / (abs(slack) + HALF_S) if slack < np.inf else 1.0)
     if p.count.gang != columns.NOBODY or p.count.shown_gang:
         for q in range(shown):
             j = p.waiting[q]
             left = p.count.tasks_left / w.class_tasks[w.job_class[j]] if j == p.count.gang else 0.0
-            out[at + 2 + q * width] = np.float32(left)
+            out[at + q * width + JOB_AT.current] = np.float32(left)
 
 
 @kernel
@@ -209,12 +221,12 @@ def _shown_remaining(p: EpisodeState, n: int, now: float) -> np.float32:
 @inline
 def _show_host(w: World, m: Machine, k: Task, p: EpisodeState, n: int, now: float, out: F32, at: int) -> None:
     """What is in use of node n, and for how long."""
-    free = m.free_milli[n] * k.node_inverse[n * 3]
-    out[at] = np.float32(free)
-    out[at + 1] = np.float32((w.node_cpu[n] - m.free_cpu[n]) * k.node_inverse[n * 3 + 1])
-    out[at + 2] = np.float32((w.node_mem[n] - m.free_mem[n]) * k.node_inverse[n * 3 + 2])
-    out[at + 3] = _shown_remaining(p, n, now)
-    out[at + 4] = np.float32(free if free < 1.0 else 0.0)
+    free = m.free_milli[n] * k.node_inverse[n * columns.RESOURCES + placement.BY_GPU]
+    out[at + HOST_AT.gpu_free] = np.float32(free)
+    out[at + HOST_AT.core_util] = np.float32((w.node_cpu[n] - m.free_cpu[n]) * k.node_inverse[n * columns.RESOURCES + placement.BY_CPU])
+    out[at + HOST_AT.mem_util] = np.float32((w.node_mem[n] - m.free_mem[n]) * k.node_inverse[n * columns.RESOURCES + placement.BY_MEM])
+    out[at + HOST_AT.remaining] = _shown_remaining(p, n, now)
+    out[at + HOST_AT.fragmentation] = np.float32(free if free < 1.0 else 0.0)
 
 
 @kernel
@@ -228,18 +240,18 @@ def _observe_hosts(w: World, m: Machine, s: State, k: Task, p: EpisodeState, out
             touch(p, n)
             for f in range(NUM_HOST_FIXED):
                 out[at + n * width + f] = k.host_token[n * NUM_HOST_FIXED + f]
-            out[at + n * width + NUM_HOST_FIXED + 5] = np.float32(0.0)
+            out[at + n * width + HOST_AT.slots] = np.float32(0.0)
         for f in range(at + nodes * width, at + k.config.host_slots * width):
             out[f] = np.float32(0.0)
     elif p.value.time_shown != now:
         for n in range(nodes):
-            out[at + n * width + NUM_HOST_FIXED + 3] = _shown_remaining(p, n, now)
+            out[at + n * width + HOST_AT.remaining] = _shown_remaining(p, n, now)
     for word in range(nodes // columns.TOUCHED_BITS + 1):
         touched = p.touched[word]
         p.touched[word] = 0
         while touched:
             n = word * columns.TOUCHED_BITS + lowest_bit(touched)
-            _show_host(w, m, k, p, n, now, out, at + n * width + NUM_HOST_FIXED)
+            _show_host(w, m, k, p, n, now, out, at + n * width)
             touched &= touched - 1
     gang = p.count.gang
     if gang != columns.NOBODY or p.count.shown_gang:
@@ -248,7 +260,7 @@ def _observe_hosts(w: World, m: Machine, s: State, k: Task, p: EpisodeState, out
             if gang != columns.NOBODY:
                 c = w.job_class[gang]
                 part = min(slots_on(w, m, c, n), p.count.tasks_left) / w.class_tasks[c]
-            out[at + n * width + NUM_HOST_FIXED + 5] = np.float32(part)
+            out[at + n * width + HOST_AT.slots] = np.float32(part)
 
 
 @kernel
@@ -285,15 +297,15 @@ def _observe_global(w: World, m: Machine, s: State, k: Task, p: EpisodeState, ou
     sum_free(w, m, s, p)
     waiting = float(p.count.waiting)
     running = float(p.count.on_machine)
-    out[at] = np.float32(waiting / (waiting + HALF_JOBS))
-    out[at + 1] = np.float32((waiting - shown_jobs(k, p)) / max(waiting, 1.0))
-    out[at + 2] = np.float32(running / (running + HALF_JOBS))
-    for resource in range(3):
+    out[at + GLOBAL_AT.queue_length] = np.float32(waiting / (waiting + HALF_JOBS))
+    out[at + GLOBAL_AT.beyond_window] = np.float32((waiting - shown_jobs(k, p)) / max(waiting, 1.0))
+    out[at + GLOBAL_AT.running] = np.float32(running / (running + HALF_JOBS))
+    for resource in range(columns.RESOURCES):
         total = k.total[resource]
-        out[at + 3 + resource] = np.float32(1.0 - p.free[resource] / total if total > 0.0 else 0.0)
-    out[at + 10] = np.float32(p.count.fitting / k.config.window)
+        out[at + GLOBAL_AT.gpu_use + resource] = np.float32(1.0 - p.free[resource] / total if total > 0.0 else 0.0)
+    out[at + GLOBAL_AT.choices] = np.float32(p.count.fitting / k.config.window)
     if fresh or p.value.time_shown != s.clock.now:
-        _observe_calendar(s.clock.now + k.scale.epoch, out, at + 6)
+        _observe_calendar(s.clock.now + k.scale.epoch, out, at)
 
 
 @inline
@@ -304,10 +316,10 @@ def _observe_calendar(time: float, out: F32, at: int) -> None:
     sine_2, cosine_2 = 2.0 * sine * cosine, cosine * cosine - sine * sine
     sine_3, cosine_3 = sine_2 * cosine + cosine_2 * sine, cosine_2 * cosine - sine_2 * sine
     sine_4, cosine_4 = 2.0 * sine_2 * cosine_2, cosine_2 * cosine_2 - sine_2 * sine_2
-    out[at] = np.float32(min(max(sine_3 * cosine_4 + cosine_3 * sine_4, -1.0), 1.0))
-    out[at + 1] = np.float32(min(max(cosine_3 * cosine_4 - sine_3 * sine_4, -1.0), 1.0))
-    out[at + 2] = np.float32(sine)
-    out[at + 3] = np.float32(cosine)
+    out[at + GLOBAL_AT.day_sin] = np.float32(min(max(sine_3 * cosine_4 + cosine_3 * sine_4, -1.0), 1.0))
+    out[at + GLOBAL_AT.day_cos] = np.float32(min(max(cosine_3 * cosine_4 - sine_3 * sine_4, -1.0), 1.0))
+    out[at + GLOBAL_AT.week_sin] = np.float32(sine)
+    out[at + GLOBAL_AT.week_cos] = np.float32(cosine)
 
 
 @kernel

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from queuewise.cluster.spec import UNLIMITED, Cluster
 from queuewise.envs import columns
 from queuewise.envs.columns import EpisodeState, Task, as_episode_state, as_frame, as_output, as_task
-from queuewise.envs.features import NUM_HOST_FIXED, NUM_JOB_FIXED, ROW_WIDTH, VIEWS
+from queuewise.envs.features import HOST_AT, JOB_AT, NUM_HOST_FIXED, NUM_JOB_FIXED, ROW_WIDTH, VIEWS
 from queuewise.envs.observation import class_fits, machine_stamp, observe_lookahead, shown_jobs, sum_free
 from queuewise.sim import placement
 from queuewise.sim.core.compilation import entry, inline, kernel
@@ -137,13 +137,14 @@ def _observe_lsf(w: World, m: Machine, k: Task, p: EpisodeState, out: F32) -> No
     hosts = k.config.host_slots
     for n in range(hosts):
         real = n < w.sizes.num_nodes
-        out[4 * n] = np.float32((w.node_cpu[n] - m.free_cpu[n]) * k.node_inverse[3 * n + 1] if real else 0.0)
-        out[4 * n + 1] = np.float32((w.node_mem[n] - m.free_mem[n]) * k.node_inverse[3 * n + 2] if real else 0.0)
+        inverse = n * columns.RESOURCES
+        out[4 * n] = np.float32((w.node_cpu[n] - m.free_cpu[n]) * k.node_inverse[inverse + placement.BY_CPU] if real else 0.0)
+        out[4 * n + 1] = np.float32((w.node_mem[n] - m.free_mem[n]) * k.node_inverse[inverse + placement.BY_MEM] if real else 0.0)
         for f in range(2):
-            out[4 * n + 2 + f] = k.host_token[n * NUM_HOST_FIXED + 2 + f] if real else np.float32(0.0)
+            out[4 * n + 2 + f] = k.host_token[n * NUM_HOST_FIXED + HOST_AT.cores_norm + f] if real else np.float32(0.0)
     gang = p.count.gang
     for f in range(2):
-        out[4 * hosts + f] = k.token[gang * NUM_JOB_FIXED + 5 + f] if gang != columns.NOBODY else np.float32(0.0)
+        out[4 * hosts + f] = k.token[gang * NUM_JOB_FIXED + JOB_AT.cpu + f] if gang != columns.NOBODY else np.float32(0.0)
 
 
 @kernel

@@ -10,7 +10,7 @@ import numpy as np
 from queuewise.envs import columns, rewards
 from queuewise.envs.actions import draw_legal, is_legal, legal_instead
 from queuewise.envs.bookkeeping import leave_running, note_arrival, note_end, note_start, open_books, pass_time, touch
-from queuewise.envs.columns import EpisodeState, Frame, Output, Task, as_episode_state, as_frame, as_output, as_task
+from queuewise.envs.columns import TALLY_AT, EpisodeState, Frame, Output, Task, as_episode_state, as_frame, as_output, as_task
 from queuewise.envs.episode_end import close_books
 from queuewise.envs.masks import mark_legal
 from queuewise.envs.observation import class_fits, note_window, observe, shown_jobs
@@ -282,19 +282,19 @@ def _fetch_job(w: World, s: State, k: Task, j: int) -> None:
 
 
 @kernel
-def _take_stock(s: State, p: EpisodeState, f: Frame, e: int, num_envs: int) -> None:
+def _write_tally(s: State, p: EpisodeState, f: Frame, e: int, num_envs: int) -> None:
     """Write the sums of an episode that has ended, in the order of TALLY."""
     ended = float(p.count.ended)
     started = ended + p.count.on_machine
-    f.tally[e] = p.value.episode_return
-    f.tally[e + num_envs] = float(p.count.steps)
-    f.tally[e + 2 * num_envs] = float(p.count.illegal)
-    f.tally[e + 3 * num_envs] = ended
-    f.tally[e + 4 * num_envs] = float(p.count.waiting + p.count.on_machine)
-    f.tally[e + 5 * num_envs] = p.value.wait_sum / max(started, 1.0)
-    f.tally[e + 6 * num_envs] = p.value.jct_sum / max(ended, 1.0)
-    f.tally[e + 7 * num_envs] = p.value.bounded_sum / max(ended, 1.0)
-    f.tally[e + 8 * num_envs] = float(p.count.stops)
+    f.tally[e + TALLY_AT.episode_return * num_envs] = p.value.episode_return
+    f.tally[e + TALLY_AT.steps * num_envs] = float(p.count.steps)
+    f.tally[e + TALLY_AT.illegal * num_envs] = float(p.count.illegal)
+    f.tally[e + TALLY_AT.completed * num_envs] = ended
+    f.tally[e + TALLY_AT.unfinished * num_envs] = float(p.count.waiting + p.count.on_machine)
+    f.tally[e + TALLY_AT.mean_wait_s * num_envs] = p.value.wait_sum / max(started, 1.0)
+    f.tally[e + TALLY_AT.mean_jct_s * num_envs] = p.value.jct_sum / max(ended, 1.0)
+    f.tally[e + TALLY_AT.mean_bounded_slowdown * num_envs] = p.value.bounded_sum / max(ended, 1.0)
+    f.tally[e + TALLY_AT.stops * num_envs] = float(p.count.stops)
 
 
 @kernel
@@ -326,7 +326,7 @@ def _step_and_pay(f: Frame, w: World, m: Machine, z: Machine, s: State, k: Task,
     outcome = _step(w, m, z, s, k, p, action, host)
     f.rewards[e] = _pay(k, p, outcome != RUNS_ON)
     if outcome != RUNS_ON:
-        _take_stock(s, p, f, e, num_envs)
+        _write_tally(s, p, f, e, num_envs)
     f.outcome[e] = outcome
     f.terminated[e] = np.int8(outcome == TERMINATED)
     f.truncated[e] = np.int8(outcome == TRUNCATED)

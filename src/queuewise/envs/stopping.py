@@ -6,17 +6,15 @@ import numpy as np
 
 from queuewise.envs.bookkeeping import note_start, note_stop, rate_of
 from queuewise.envs.columns import EpisodeState, Task
-from queuewise.envs.features import JOB_FIXED, NUM_JOB_FIXED, NUM_RUNNING
+from queuewise.envs.features import JOB_AT, NUM_JOB_FIXED, NUM_RUNNING, RUNNING_AT
 from queuewise.envs.observation import HALF_S, class_fits
-from queuewise.sim.core.compilation import inline, kernel, seldom
+from queuewise.sim.core.compilation import inline, kernel, noinline
 from queuewise.sim.core.lifecycle import end_run, queue_again, start_placed, stop_to_move, take_off
 from queuewise.sim.core.state import Machine, State, World
 from queuewise.sim.core.tables import F32, I8
 from queuewise.sim.placement.placing import place, runtime_factor
 from queuewise.sim.preemption.restart import policy_saves, run_started
 from queuewise.sim.preemption.victims import may_be_stopped
-
-SIZE, TASKS, PRIORITY = (JOB_FIXED.index(name) for name in ("size", "tasks", "priority"))
 
 
 @inline
@@ -59,7 +57,7 @@ def _may_move(w: World, m: Machine, s: State, k: Task, p: EpisodeState, j: int) 
     return k.config.move_slots > 0 and _may_stop(w, s, k, p, j) and class_fits(w, m, s, p, w.job_class[j])
 
 
-@seldom
+@noinline
 def something_may_stop(w: World, m: Machine, s: State, k: Task, p: EpisodeState) -> bool:
     """Whether one of the running jobs that will be shown may be preempted or moved."""
     _list_running(s, k, p)
@@ -70,7 +68,7 @@ def something_may_stop(w: World, m: Machine, s: State, k: Task, p: EpisodeState)
     return False
 
 
-@seldom
+@noinline
 def mark_stops(w: World, m: Machine, s: State, k: Task, p: EpisodeState, mask: I8) -> int:
     """Write which of the running jobs shown may be preempted, and which moved; how many."""
     slots = k.config.stop_slots
@@ -88,7 +86,7 @@ def mark_stops(w: World, m: Machine, s: State, k: Task, p: EpisodeState, mask: I
     return some
 
 
-@seldom
+@noinline
 def observe_running(w: World, m: Machine, s: State, k: Task, p: EpisodeState, out: F32, at: int) -> None:
     """Tokens of the running jobs shown."""
     _list_running(s, k, p)
@@ -101,18 +99,18 @@ def observe_running(w: World, m: Machine, s: State, k: Task, p: EpisodeState, ou
         ran = now - run_started(s, j)
         left = max(s.expected[j] - now, 0.0)
         known = j * NUM_JOB_FIXED
-        out[base] = np.float32(1.0)
-        out[base + 1] = k.token[known + SIZE]
-        out[base + 2] = k.token[known + TASKS]
-        out[base + 3] = k.token[known + PRIORITY]
-        out[base + 4] = np.float32(ran / (ran + HALF_S))
-        out[base + 5] = np.float32(left / (left + HALF_S))
-        out[base + 6] = np.float32(s.stops[j] / (s.stops[j] + 1.0))
-        out[base + 7] = np.float32(_may_preempt(w, s, k, p, j))
-        out[base + 8] = np.float32(_may_move(w, m, s, k, p, j))
+        out[base + RUNNING_AT.shown] = np.float32(1.0)
+        out[base + RUNNING_AT.held] = k.token[known + JOB_AT.size]
+        out[base + RUNNING_AT.gang] = k.token[known + JOB_AT.tasks]
+        out[base + RUNNING_AT.weight] = k.token[known + JOB_AT.priority]
+        out[base + RUNNING_AT.ran] = np.float32(ran / (ran + HALF_S))
+        out[base + RUNNING_AT.left] = np.float32(left / (left + HALF_S))
+        out[base + RUNNING_AT.stopped] = np.float32(s.stops[j] / (s.stops[j] + 1.0))
+        out[base + RUNNING_AT.may_stop] = np.float32(_may_preempt(w, s, k, p, j))
+        out[base + RUNNING_AT.may_move] = np.float32(_may_move(w, m, s, k, p, j))
 
 
-@seldom
+@noinline
 def stop_or_move(w: World, m: Machine, s: State, k: Task, p: EpisodeState, choice: int) -> None:
     """Preempt the running job in slot `choice`, or move that in slot `choice` − P."""
     moves = choice >= k.config.stop_slots

@@ -17,7 +17,7 @@ from queuewise.cluster.reservations import Held
 from queuewise.cluster.spec import Cluster
 from queuewise.errors import InputError, unknown_name
 from queuewise.sim import backfill, preemption
-from queuewise.sim.core.compilation import inline, seldom
+from queuewise.sim.core.compilation import inline, noinline
 from queuewise.sim.core.rules import Rules
 from queuewise.sim.core.state import World
 from queuewise.sim.core.tables import F64, I32, I64
@@ -126,7 +126,7 @@ def count_overstays(workload: Workload, cluster: Cluster, conditions: Conditions
     return number
 
 
-@seldom
+@noinline
 def _is_blocked(w: World, c: int, n: int, time: float) -> bool:
     row = w.class_membership[c] * w.sizes.num_nodes + n
     until = time + w.class_length[c]

@@ -6,7 +6,7 @@ A change of size is a stop and a start at one instant. Only runs that are old en
 from __future__ import annotations
 
 from queuewise.sim import conditions
-from queuewise.sim.core.compilation import inline, kernel, seldom
+from queuewise.sim.core.compilation import inline, kernel, noinline
 from queuewise.sim.core.lifecycle import put_back, start_placed, stop_to_move, take_off
 from queuewise.sim.core.machine import give, lowest_bits, take_exactly
 from queuewise.sim.core.pieces import class_as_placed, note_piece, tasks_held, unplace
@@ -82,7 +82,7 @@ def _start_anew(w: World, s: State, j: int) -> None:
     start_placed(w, s, j, runtime_factor(w, s, w.job_class[j]))
 
 
-@seldom
+@noinline
 def shrink_for_head(w: World, m: Machine, s: State, q: int) -> bool:
     """Let elastic jobs of queue q, the last one first, have their fewest tasks until the blocked head fits; none if it does not."""
     head = s.head[q]
@@ -106,7 +106,7 @@ def shrink_for_head(w: World, m: Machine, s: State, q: int) -> bool:
     return True
 
 
-@seldom
+@noinline
 def grow_running(w: World, m: Machine, s: State) -> None:
     """Let elastic jobs, the first one first, be placed anew where that gives them more tasks."""
     for i in range(_resizable_jobs(w, s, -1)):

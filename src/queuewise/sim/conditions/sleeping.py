@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from queuewise.sim.core.compilation import inline, seldom
+from queuewise.sim.core.compilation import inline, noinline
 from queuewise.sim.core.state import State, World
 
 
@@ -23,7 +23,7 @@ def tie_break(w: World, s: State, n: int) -> int:
     return n + w.sizes.num_nodes if w.policy.nodes_sleep and is_asleep(w, s, n) else n
 
 
-@seldom
+@noinline
 def wake_nodes(w: World, s: State) -> float:
     """A run starts as placed in State.place_*: wake its nodes. Returns when all of them are awake."""
     now = s.clock.now
@@ -38,7 +38,7 @@ def wake_nodes(w: World, s: State) -> float:
     return awake
 
 
-@seldom
+@noinline
 def leave_nodes(w: World, s: State, j: int) -> None:
     """The run of job j is over; a node that it leaves while still waking is idle from its waking on."""
     for k in range(s.first_piece[j], s.first_piece[j] + s.num_pieces[j]):

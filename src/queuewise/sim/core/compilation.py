@@ -119,10 +119,10 @@ class _HelperLowering(NativeLowering):
 
 
 @register_pass(mutates_CFG=True, analysis_only=False)
-class _SeldomLowering(_HelperLowering):
+class _NoInlineLowering(_HelperLowering):
     """The same for a helper of which there shall be one copy."""
 
-    _name = "seldom_lowering"
+    _name = "noinline_lowering"
 
     def run_pass(self, state: Any) -> bool:
         super().run_pass(state)
@@ -148,8 +148,8 @@ class _HelperCompiler(_EntryCompiler):
     lowering = _HelperLowering
 
 
-class _SeldomCompiler(_HelperCompiler):
-    lowering = _SeldomLowering
+class _NoInlineCompiler(_HelperCompiler):
+    lowering = _NoInlineLowering
 
 
 def _helper(function: F, compiler: type[CompilerBase] = _HelperCompiler, **options: Any) -> F:
@@ -166,9 +166,9 @@ def kernel(function: F) -> F:
     return _helper(function, forceinline=False)  # said, because Numba hands a caller's options down
 
 
-def seldom(function: F) -> F:
+def noinline(function: F) -> F:
     """Compile a large helper that few policies need: a call of it costs more, and its code is there once instead of at every call."""
-    return _helper(function, _SeldomCompiler, forceinline=False)
+    return _helper(function, _NoInlineCompiler, forceinline=False)
 
 
 def inline(function: F) -> F:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from queuewise.sim import placement
 from queuewise.sim.conditions.power_cap import draw, is_capped
 from queuewise.sim.conditions.reserved_nodes import is_blocked
-from queuewise.sim.core.compilation import inline, kernel, lowest_bit, seldom
+from queuewise.sim.core.compilation import inline, kernel, lowest_bit, noinline
 from queuewise.sim.core.state import Machine, World
 from queuewise.sim.core.tables import view
 
@@ -86,7 +86,7 @@ def slots_up_to(w: World, m: Machine, c: int, enough: int) -> int:
     return total
 
 
-@seldom
+@noinline
 def _open_slots_up_to(w: World, m: Machine, c: int, enough: int) -> int:
     """The same where nodes may be reserved; apart, because a loop that calls nothing is faster."""
     total = 0

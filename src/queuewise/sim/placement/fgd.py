@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from queuewise.sim.conditions.power_cap import draw
 from queuewise.sim.conditions.sleeping import tie_break
-from queuewise.sim.core.compilation import inline, kernel, seldom
+from queuewise.sim.core.compilation import inline, kernel, noinline
 from queuewise.sim.core.machine import WHOLE, give, slots, take, take_share
 from queuewise.sim.core.pieces import group_by_node, note_piece
 from queuewise.sim.core.state import Machine, State, World
@@ -52,7 +52,7 @@ def _fragment(w: World, m: Machine, n: int, t: int) -> int:
     return useless if found else m.free_milli[n]
 
 
-@seldom
+@noinline
 def place_least_fragmenting(w: World, m: Machine, s: State, c: int) -> None:
     """Place a gang that fits, task by task, by the least increase of fragmentation."""
     for _ in range(w.class_tasks[c]):

@@ -14,7 +14,7 @@ import numpy as np
 from queuewise.sim import placement
 from queuewise.sim.conditions.power_cap import is_over_cap
 from queuewise.sim.conditions.sleeping import is_asleep, tie_break
-from queuewise.sim.core.compilation import caller_by_address, inline, kernel, seldom
+from queuewise.sim.core.compilation import caller_by_address, inline, kernel, noinline
 from queuewise.sim.core.machine import WHOLE, free_primary, free_slots, has_room, lowest_in_bucket, slots, total_primary
 from queuewise.sim.core.pieces import class_as_placed, group_by_node, nodes_used, put_tasks, unplace
 from queuewise.sim.core.rules import NODE_SCORING_SIGNATURE
@@ -97,7 +97,7 @@ def _choose(w: World, s: State, m: Machine, rule: int, c: int, remaining: int) -
     return best
 
 
-@seldom
+@noinline
 def _choose_random(w: World, s: State, m: Machine, c: int, draw: int) -> int:
     """A node with room, drawn uniformly: scans, because every node counts once."""
     allowed = s.scratch_nodes

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from queuewise.sim.core.compilation import inline, kernel, lowest_bit, seldom
+from queuewise.sim.core.compilation import inline, kernel, lowest_bit, noinline
 from queuewise.sim.core.machine import slots
 from queuewise.sim.core.pieces import put_tasks, unplace
 from queuewise.sim.core.state import Machine, State, World
@@ -159,7 +159,7 @@ def _put_best(w: World, m: Machine, s: State, c: int, number: int, nodes: int, t
                 break
 
 
-@seldom
+@noinline
 def place_by_tier(w: World, m: Machine, s: State, c: int) -> bool:
     """Put a gang on the machine by tiers, or leave it as it was and return False."""
     fewest = w.class_min_nodes[c]
@@ -169,7 +169,7 @@ def place_by_tier(w: World, m: Machine, s: State, c: int) -> bool:
     return _most_on(w, m, s, c, number, fewest + 1) >= w.class_tasks[c] and _search(w, m, s, c, number, fewest + 1, True)
 
 
-@seldom
+@noinline
 def fits_second_tier(w: World, m: Machine, s: State, c: int) -> bool:
     """Whether a gang fits on one node more than the fewest without raising fragmentation; the machine is left as it was."""
     nodes = w.class_min_nodes[c] + 1
