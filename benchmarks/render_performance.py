@@ -1,8 +1,8 @@
-"""Bring docs/performance.md and its figures up to date with benchmarks/results/*.json.
+"""Update docs/performance.md and its figures from benchmarks/results/*.json.
 
     python benchmarks/render_performance.py
 
-What stands between `<!-- NAME -->` and `<!-- /NAME -->` in the page is replaced by the table NAME, made here; the rest is text.
+The text between `<!-- NAME -->` and `<!-- /NAME -->` in the page is replaced by the table NAME, made here. The rest is fixed text.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,8 +24,8 @@ RESULTS = REPOSITORY / "benchmarks" / "results"
 PAGE = REPOSITORY / "docs" / "performance.md"
 FIGURES = REPOSITORY / "docs" / "figures"
 OTHERS = {"fcfs": "8 – 33,000", "sjf": "–", "fcfs+easy": "61 – 1,540"}  # jobs/s of other public simulators on lublin_256
-IN_PROCESSOR_SECONDS = ("reading", "drawing", "user_policy")  # parts that tell how busy the machine was themselves
-GROWTH = ("µs a job at first", "at last", "growth")
+IN_PROCESSOR_SECONDS = ("reading", "drawing", "user_policy")  # parts that report the load of the machine themselves
+GROWTH = ("first, µs per job", "last, µs per job", "growth")
 
 Row = dict[str, Any]
 Results = dict[str, Any]  # part -> what engine.py wrote
@@ -36,10 +37,15 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, left: int = 
     return "\n".join(f"| {' | '.join(cells)} |" for cells in (columns, rule, *rows))
 
 
+def prose(text: str) -> str:
+    """Text wrapped as everywhere in the docs."""
+    return textwrap.fill(text, 120, break_long_words=False, break_on_hyphens=False)
+
+
 def machine(results: Results) -> str:
     facts = results["rates"]["machine"]
     busiest = max(part["machine"]["load_average"] for name, part in results.items() if name not in IN_PROCESSOR_SECONDS)
-    return (
+    return prose(
         f"{facts['cpu']}, {facts['cores']} cores, {facts['system']}, Python {facts['python']}, Numba {facts['numba']}, "
         f"NumPy {facts['numpy']}. Load average at the start of a part: at most {busiest:.1f}."
     )
@@ -136,10 +142,10 @@ def user_policy(results: Results) -> str:
         [f"`{row['policy']}`", row["score"], f"{row['jobs']:,}", f"{row['built_in_s']:.2f}", f"{row['own_s']:.2f}", f"{row['ratio']:.2f}"]
         for row in part["replays"]
     ]
-    replays = table(["built-in", "own score", "jobs", "built-in, processor s", "own, processor s", "ratio"], rows, left=2)
+    replays = table(["built-in", "own function", "jobs", "built-in, processor s", "own, processor s", "ratio"], rows, left=2)
     start = part["start"]
-    seconds = f"{start['command_s']:.1f} s ({start['processor_s']:.1f} s of the processor)"
-    usable = f"The whole command took {seconds} from a file just written, {start['compile_s']:.1f} s of it compilation."
+    seconds = f"{start['command_s']:.1f} s ({start['processor_s']:.1f} processor s)"
+    usable = prose(f"The whole command took {seconds} with a newly written file, of which {start['compile_s']:.1f} s were compilation.")
     return f"{replays}\n\n{usable}{_busy(part)}"
 
 
@@ -156,11 +162,11 @@ def environments(results: Results) -> str:
     for row in results["environments"]["cases"]:
         figures = [f"{row['nodes']}", f"{row['load']:g}", f"{row['mean_waiting']:.1f}", f"{row['threads']}", f"{row['steps_per_s']:,.0f}"]
         rows.append([*figures, f"{row['bytes_per_env'] / 1024:.0f}"])
-    return table(["nodes × 8 GPUs", "load", "jobs waiting", "threads", "steps/s", "KiB an env"], rows, left=0)
+    return table(["nodes × 8 GPUs", "load", "jobs waiting", "threads", "steps/s", "KiB per env"], rows, left=0)
 
 
 def ppo(results: Results) -> str:
-    """One row a network; MaskablePPO's figure stands beside ours where it has the network."""
+    """One row per network, with MaskablePPO's figure where it has the same network."""
     others = {row["net"]: row["frames_per_s"] for row in results["ppo"]["cases"] if row["program"] == "MaskablePPO"}
     rows = []
     for row in results["ppo"]["cases"]:
@@ -168,12 +174,12 @@ def ppo(results: Results) -> str:
             net, rate = row["net"], row["frames_per_s"]
             beside = [f"{others[net]:,.0f}", f"{rate / others[net]:.1f}"] if net in others else ["", ""]
             rows.append([f"`{net}`", f"{row['minibatch']:,}", f"{rate:,.0f}", f"{row['play_s']:.2f}", f"{row['learn_s']:.2f}", *beside])
-    text = table(["network", "minibatch", "frames/s", "play, s", "learn, s", "MaskablePPO, frames/s", "times"], rows)
-    return f"{text}\n\nPeak memory of the first, the learner and its worker added: {results['ppo']['peak_memory_mib'] / 1024:.1f} GiB."
+    text = table(["network", "minibatch", "frames/s", "play, s", "learn, s", "MaskablePPO, frames/s", "ratio"], rows)
+    return f"{text}\n\nPeak memory of the first, learner and worker together: {results['ppo']['peak_memory_mib'] / 1024:.1f} GiB."
 
 
 def growth_by_jobs(results: Results) -> str:
-    """The first and the last point of each line, beside what n log n would have made of the first."""
+    """The first and the last point of each line, beside the growth that n log n allows."""
     rows = []
     for policy, line in _by_policy(results["growth_by_jobs"]["replays"], "jobs").items():
         first, last = line[0]["jobs"], line[-1]["jobs"]
@@ -182,7 +188,7 @@ def growth_by_jobs(results: Results) -> str:
 
 
 def growth_by_queue(results: Results) -> str:
-    """The same for the queue, beside what a linear cost would have made of it."""
+    """The same for the queue, beside the growth that a linear cost allows."""
     rows = []
     for policy, line in _by_policy(results["growth_by_queue"]["replays"], "max_queue").items():
         first, last = line[0]["max_queue"], line[-1]["max_queue"]
@@ -218,7 +224,7 @@ def charts(results: Results) -> list[Chart]:
 def _cost_chart(key: str, title: str, rows: list[Row], x: str, x_label: str, *, log_y: bool) -> Chart:
     lines = _by_policy(rows, x).items()
     series = tuple(Series(policy, [row[x] for row in line], [_job_us(row) for row in line]) for policy, line in lines)
-    return Chart(key, title, "", "line", x_label, "µs of engine time a job", series, log_x=True, log_y=log_y)
+    return Chart(key, title, "", "line", x_label, "µs of engine time per job", series, log_x=True, log_y=log_y)
 
 
 TABLES: dict[str, Callable[[Results], str]] = {

@@ -1,8 +1,8 @@
-"""Bring docs/results.md and its figure up to date with benchmarks/results/learning/*.json, which learning.py writes.
+"""Update docs/results.md and its figure from benchmarks/results/learning/*.json, which learning.py writes.
 
     python benchmarks/render_results.py
 
-What stands between `<!-- NAME -->` and `<!-- /NAME -->` in the page is replaced by the table NAME, made here; the rest is text.
+The text between `<!-- NAME -->` and `<!-- /NAME -->` in the page is replaced by the table NAME, made here. The rest is fixed text.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from render_performance import FIGURES, REPOSITORY, RESULTS, Results, Row, fill, table
+from render_performance import FIGURES, REPOSITORY, RESULTS, Results, Row, fill, prose, table
 
 from queuewise.evaluation.compare import paired_difference
 from queuewise.report.charts import Chart, Series
@@ -50,7 +50,7 @@ def versus(row: Row, name: str) -> str:
 
 def facts(row: Row) -> str:
     windows = len(next(iter(row["per_window"].values())))
-    training = f"{row['frames']:,} frames in {row['training_s'] / 60:.1f} minutes of a busy machine; " if "training_s" in row else ""
+    training = f"{row['frames']:,} frames in {row['training_s'] / 60:.1f} minutes on a busy machine; " if "training_s" in row else ""
     return f"\n\n{training}{windows} REPORT windows of {row['jobs']:,} jobs (seed {row['report_seed']})."
 
 
@@ -62,7 +62,7 @@ def bursty(results: Results) -> str:
 def hosts(results: Results) -> str:
     parts = [f"On `{row['cluster']}`:\n\n{versus(row, 'model:0')}{facts(row)}" for row in results["hosts"]["runs"]]
     lesson = results["hosts"]["runs"][0]["lesson"]
-    parts.append(f"The lesson on ten hosts before: {lesson['frames']:,} frames in {lesson['training_s'] / 60:.1f} minutes.")
+    parts.append(f"The earlier training on ten hosts: {lesson['frames']:,} frames in {lesson['training_s'] / 60:.1f} minutes.")
     return "\n\n".join(parts)
 
 
@@ -80,12 +80,13 @@ def hetero(results: Results) -> str:
     baselines = {policy: values for policy, values in runs[0]["per_window"].items() if not policy.startswith("model:")}
     for policy, values in sorted(baselines.items(), key=lambda item: float(np.mean(item[1]))):
         rows.append([f"`{policy}`", f"{np.mean(values):.2f}", "", "", "", "", ""])
-    columns = ["policy", "mean bsld", "least … greatest seed", "seeds better than FCFS", "than random", "frames", "minutes a seed"]
-    return table(columns, rows) + "\n\n" + _best_of(runs) + f" {len(next(iter(runs[0]['per_window'].values())))} REPORT windows."
+    columns = ["policy", "mean bsld", "least … greatest seed", "seeds better than FCFS", "than random", "frames", "minutes per seed"]
+    windows = len(next(iter(runs[0]["per_window"].values())))
+    return f"{table(columns, rows)}\n\n{prose(f'{_best_of(runs)} {windows} REPORT windows.')}"
 
 
 def _best_of(runs: Sequence[Row]) -> str:
-    """Which algorithm is best, and whether that is more than the luck of seeds: the intervals know of windows only."""
+    """Which algorithm is best, and whether that is more than the luck of seeds: the intervals cover only the windows."""
     first, *others = [(row["algo"].upper(), np.array(list(models(row).values()))) for row in runs]
     said, settled = [], True
     for name, values in others:
@@ -94,13 +95,14 @@ def _best_of(runs: Sequence[Row]) -> str:
         said.append(f"{name} {d.diff:+.2f} ({low:+.2f} … {high:+.2f})")
         settled = settled and first[1].mean(1).max() < values.mean(1).min()
     overlap = (
-        "The intervals tell of windows, not of seeds: those of the algorithms overlap, and with so few of them the order is not settled."
+        "The intervals cover the windows, not the seeds: the seeds of the algorithms overlap, and with so few seeds the order "
+        "is not settled."
     )
-    luck = "Every seed of it is better than every seed of the others." if settled else overlap
+    luck = "Each of its seeds is better than every seed of the others." if settled else overlap
     best, seed = min((float(means.min()), name) for name, means in ((n, v.mean(1)) for n, v in (first, *others)))
     return (
         f"Best on average: {first[0]}. Its mean over seeds minus that of the others, windows paired: {', '.join(said)}. {luck} "
-        f"The best single model is of {seed} ({best:.2f})."
+        f"The best single model was trained by {seed} ({best:.2f})."
     )
 
 
@@ -114,10 +116,11 @@ def ablation(results: Results) -> str:
         cells = [*own, f"{PUBLISHED[row['net']][row['lookahead']]:.3f}", f"{first:.3f} → {last:.3f}"]
         rows.append([f"`{row['net']}`", f"`{row['lookahead']}`", *cells, f"{scores.mean():,.0f}", _over_seeds(scores, ",.0f")])
     columns = ["network", "lookahead", "mean return", "95 % interval over seeds", "least … greatest seed", "published return"]
-    columns += ["return while learning, beginning → end", "mean jct, s", "95 % interval over seeds"]
+    columns += ["return while learning, start → end", "mean jct, s", "95 % interval over seeds"]
     heuristics = {policy: np.mean(values) for policy, values in runs[0]["per_window"].items() if not policy.startswith("model:")}
     beside = ", ".join(f"`{policy}` {value:,.0f}" for policy, value in sorted(heuristics.items(), key=lambda item: float(item[1])))
-    return f"{table(columns, rows, left=2)}\n\nMean jct of heuristics on the same windows: {beside}.\n\n{_noise(runs)}"
+    heading = prose(f"Mean jct of heuristics on the same windows: {beside}.")
+    return f"{table(columns, rows, left=2)}\n\n{heading}\n\n{prose(_noise(runs))}"
 
 
 def _over_seeds(values: Values, form: str) -> str:
@@ -139,11 +142,11 @@ def _noise(runs: Sequence[Row]) -> str:
     alike = [(a, b) for a, b in pairs if a.split()[0] == b.split()[0]]
     apart = [f"{a} – {b}" for a, b in alike if abs(returns[a].mean() - returns[b].mean()) >= of_means]
     return (
-        f"Two runs that differ in nothing but the seed differ by {single:.3f} or less in 95 of 100 cases (1.96 √2 × {pooled:.3f}, the "
-        f"pooled deviation over seeds). Of the {len(pairs)} differences between the {len(published)} published figures, which are of one "
-        f"seed each, {len(pairs) - len(beyond)} are smaller than that and so within noise; larger are: {', '.join(beyond) or 'none'}. "
-        f"Between our means of {seeds} seeds, lookaheads of one network differ by more than {of_means:.3f} in {len(apart)} of {len(alike)} "
-        f"pairs ({', '.join(apart) or 'none'}), where chance alone makes one in twenty."
+        f"Two runs that differ only in the seed differ by {single:.3f} or less in 95 of 100 cases (1.96 √2 × {pooled:.3f}, the pooled "
+        f"deviation over seeds). Of the {len(pairs)} differences between the {len(published)} published figures, which are of one seed "
+        f"each, {len(pairs) - len(beyond)} are smaller than that and so within noise. Larger are: {', '.join(beyond) or 'none'}. Between "
+        f"our means of {seeds} seeds, lookaheads of one network differ by more than {of_means:.3f} in {len(apart)} of {len(alike)} pairs "
+        f"({', '.join(apart) or 'none'}); chance alone produces one in twenty."
     )
 
 

@@ -58,9 +58,9 @@ class Pair:
 
 
 PAIRS = (
-    Pair("sjf", "{}:sjf", "of the job alone"),
-    Pair("wfp3", "{}:wfp3", "of the job and the time", jobs_per_burst=SHORT_BURST),
-    Pair("fcfs+easy@first", "fcfs+easy@{}:first", "of nodes: each is asked at every placement", share=0.1),
+    Pair("sjf", "{}:sjf", "scores jobs, by the job alone"),
+    Pair("wfp3", "{}:wfp3", "scores jobs, by the job and the time", jobs_per_burst=SHORT_BURST),
+    Pair("fcfs+easy@first", "fcfs+easy@{}:first", "scores nodes, all of them at every placement", share=0.1),
 )
 
 
