@@ -129,6 +129,10 @@ def capped(watts: float, **sleep: float) -> World:
     return lambda case: Conditions(power=Power(cap_watts=float(case.cluster.idle_draw.sum()) + watts, **sleep))
 
 
+def sleepy(after: float, wake: float) -> World:
+    return under(power=Power(sleep_after_s=after, wake_s=wake))
+
+
 def stretched(case: Case) -> Case:
     return stretchable(case, 1)
 
@@ -158,7 +162,7 @@ FEATURES = {
     "reservations": Feature(VARIED, (reserved,), change=owned),
     "outages": Feature(VARIED, (closing("fail", requeue=True), closing("drain", requeue=True), closing("fail", requeue=False), maintained)),
     "outages and preemption": Feature(MOVING, (closing("fail", requeue=True), maintained), dispatches=("reorder",)),
-    "sleeping nodes": Feature(VARIED, tuple(under(power=Power(sleep_after_s=after, wake_s=wake)) for after, wake in ((0.0, 1.0), (1.0, 2.3)))),
+    "sleeping nodes": Feature(VARIED, (sleepy(0.0, 1.0), sleepy(1.0, 2.3))),
     "sleeping nodes and preemption": Feature(
         MOVING, (under(power=Power(sleep_after_s=1.0, wake_s=2.3), preemption=COSTS),), dispatches=("reorder",)
     ),
