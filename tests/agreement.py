@@ -17,11 +17,13 @@ from strategies import Case
 PERFECT = Conditions()
 
 
-def assert_same_schedule(case: Case, policy: str, dispatch: str = "reorder", conditions: Conditions = PERFECT) -> None:
-    """Job by job, run by run and GPU by GPU."""
+def assert_same_schedule(
+    case: Case, policy: str, dispatch: str = "reorder", conditions: Conditions = PERFECT, *, twin: str | None = None
+) -> None:
+    """Job by job, run by run and GPU by GPU. `twin`: what the reference calls the policy, if that is another name."""
     options: dict[str, Any] = {"dispatch": dispatch, "seed": case.seed, "kill_at_limit": case.kill_at_limit, "conditions": conditions}
     predicted = estimate(case.workload, "predicted", case.seed).values if "qssf" in policy else None
-    expected = reference.simulate(case.workload, case.cluster, policy, estimate=case.estimate, predicted=predicted, **options)
+    expected = reference.simulate(case.workload, case.cluster, twin or policy, estimate=case.estimate, predicted=predicted, **options)
     found = simulate(case.workload, case.cluster, policy, estimates=case.estimate, **options)
     label = f"{policy} {dispatch} {conditions}"
     expected_pieces = [(job, start, end, *piece) for job, start, end, pieces in expected.runs for piece in pieces]

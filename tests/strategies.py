@@ -18,21 +18,30 @@ from queuewise.cluster.accounts import Account, Fairness
 from queuewise.cluster.conditions import Conditions, Maintenance, Outage, Power, Preemption
 from queuewise.cluster.reservations import Reservation
 from queuewise.cluster.spec import Cluster, NodeGroup, build
+from queuewise.policies import backfill, ordering, placing, preemptive
 from queuewise.workload.jobs import ANY_PARTITION, Workload
 
 KINDS = ("T4", "V100-16", "A100-80")
 PARTITIONS = ("north", "south")
 KIND_SETS: tuple[tuple[str, ...], ...] = ((), ("T4",), ("V100-16", "A100-80"), ("A100-80", "H100"), ("H100",))
 
-ORDERS = (
-    "fcfs", "lcfs", "sjf", "ljf", "smallest", "largest", "saf", "laf", "sexp", "lexp", "srf", "lrf", "hrrn", "wfp3", "unicep",
-    "f1", "f2", "f3", "f4", "priority", "edf", "qssf", "power", "random",
-)  # fmt: skip
-BACKFILLS = ("none", "greedy", "easy", "easy-strict", "conservative")
-PLACEMENTS = ("first", "pack", "best", "pack:0", "pack:1", "spread", "random", "fastest", "cheapest", "tier", "tier:balance", "fgd")
+# What the registries name is drawn here: a new rule meets the reference without another line. Only options are chosen here.
+ORDERS = tuple(ordering.ORDERS)
+MIGRATING = ("defrag",)  # backfills that stop running jobs, which some conditions refuse; they are drawn with the preemptive policies
+WITHOUT_DEPTH = ("drf",)  # orders by which no depth can be given: a start changes them
+BACKFILLS = tuple(name for name in backfill.BACKFILLS if name not in MIGRATING)
+PLACEMENTS = (*placing.PLACEMENTS, "pack:0", "pack:1", "tier:balance")
 DISPATCHES = ("reorder", "commit")
-PREEMPTIVE = ("srtf", "las:4", "las2d:4", "tiresias:2", "gittins:1", "priority-preempt", "defrag", "defrag:sjf")
-ALSO_PREEMPTIVE = ("las", "las:0.7", "las2d", "tiresias", "tiresias:6.5", "gittins", "gittins:2.5", "defrag:random", "defrag:hrrn")
+SHORT_LEVELS = {"tiresias": 2, "gittins": 1}  # that jobs of a few seconds pass; 4 otherwise
+PREEMPTIVE = (
+    *(f"{name}:{SHORT_LEVELS.get(name, 4)}" if rule.option else name for name, rule in preemptive.PREEMPTIVE.items()),
+    *MIGRATING,
+    "defrag:sjf",
+)
+ALSO_PREEMPTIVE = (
+    *(name for name, rule in preemptive.PREEMPTIVE.items() if rule.option),
+    "las:0.7", "tiresias:6.5", "gittins:2.5", "defrag:random", "defrag:hrrn",
+)  # fmt: skip
 
 INTEGER_GAPS = (0.0, 0.0, 0.0, 1.0, 2.0, 5.0)
 FRACTIONAL_GAPS = (0.0, 0.0, 0.1, 0.3, 1 / 3, 2.5)
@@ -144,9 +153,9 @@ def policies(draw: st.DrawFn) -> str:
     """A policy name, with every optional part present or absent."""
     name = draw(st.sampled_from(ORDERS))
     if draw(st.integers(0, 5)):
-        name += "+" + draw(st.sampled_from(BACKFILLS))
-        name += draw(st.sampled_from(("", "", "/1", "/3")))
-        name += draw(st.sampled_from(("", "", *(f":{order}" for order in ORDERS))))
+        second = draw(st.sampled_from(("", "", *ORDERS)))
+        depth = "" if (second or name) in WITHOUT_DEPTH else draw(st.sampled_from(("", "", "/1", "/3")))
+        name += "+" + draw(st.sampled_from(BACKFILLS)) + depth + (f":{second}" if second else "")
     if draw(st.integers(0, 5)):
         name += "@" + draw(st.sampled_from(PLACEMENTS))
     return name

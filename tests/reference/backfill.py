@@ -183,4 +183,5 @@ RULES: dict[str, Callable[[Simulation, Job, list[Job]], None]] = {
     "easy": easy,
     "easy-strict": easy_strict,
     "conservative": conservative,
+    "defrag": greedy,  # once the head has been tried with migrations, see Simulator.start_from_head
 }

@@ -147,6 +147,8 @@ KEYS: dict[str, Callable[[Job, State, int, int, int], Any]] = {
     "cheapest": cheapest_key,
 }
 
+RULES = (*KEYS, "random", "tier", "fgd")
+
 
 # --- which GPUs
 

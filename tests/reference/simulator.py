@@ -58,7 +58,10 @@ class Policy:
     option: str | None
     preemptive: str | None = None  # one of preemption.NAMES
     threshold: float | None = None
-    migrates: bool = False
+
+    @property
+    def migrates(self) -> bool:
+        return self.backfill == "defrag"
 
     @classmethod
     def parse(cls, name: str) -> Policy:
@@ -73,7 +76,7 @@ class Policy:
             return cls("fcfs", "none", None, "fcfs", placement, option or None, first, float(parameter) if parameter else None)
         if first == "defrag":
             order = parameter or "fcfs"
-            return cls(order, "greedy", None, order, placement, option or None, migrates=True)
+            return cls(order, "defrag", None, order, placement, option or None)
         match = re.fullmatch(r"(\w+)(?:\+([a-z-]+)(?:/(\d+))?(?::(\w+))?)?", rule)
         assert match, name
         order, fill, depth, second = match.groups()

@@ -1,0 +1,13 @@
+"""Tests of single kernels and of every feature of the engine, in a process of its own in which nothing is compiled.
+
+Kernels are compiled into the engine's entries and cannot be called from Python one by one; without the compiler they are plain functions.
+tests/unit/sim/test_uncompiled.py runs every file of this folder. By hand: NUMBA_DISABLE_JIT=1 python -m pytest tests/uncompiled/FILE.py
+"""
+
+from __future__ import annotations
+
+import numba
+import pytest
+
+if not numba.config.DISABLE_JIT:
+    pytest.exit("tests/uncompiled needs plain Python kernels\nhint: NUMBA_DISABLE_JIT=1 python -m pytest tests/uncompiled/FILE.py", 2)

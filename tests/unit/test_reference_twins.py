@@ -1,0 +1,119 @@
+"""Every registered rule has a twin in the reference and is drawn by the differential tests.
+
+The reference shares no code with the engine, so that a rule is written twice, from docs/simulator.md. A rule without a twin fails here,
+with the place where the twin belongs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import Phase, find, settings
+from hypothesis import strategies as st
+
+import strategies
+from queuewise.policies import backfill, ordering, parse_policy, placing, preemptive
+from reference import backfill as reference_backfill
+from reference import fairness as reference_fairness
+from reference import orders as reference_orders
+from reference import placement as reference_placement
+from reference import preemption as reference_preemption
+from reference.simulator import Policy
+
+
+@dataclass(frozen=True)
+class Registry:
+    """One kind of rule: the names of the engine, those of the reference, and where a twin is added."""
+
+    kind: str
+    names: Collection[str]
+    twins: Collection[str]
+    add_at: str
+
+
+REGISTRIES = (
+    Registry(
+        "order",
+        ordering.ORDERS,
+        (*reference_orders.SCORES, *reference_fairness.FAIR_ORDERS),
+        "SCORES in tests/reference/orders.py, or FAIR_ORDERS and Owners.scores in tests/reference/fairness.py",
+    ),
+    Registry("backfill", backfill.BACKFILLS, reference_backfill.RULES, "RULES in tests/reference/backfill.py"),
+    Registry(
+        "placement",
+        placing.PLACEMENTS,
+        reference_placement.RULES,
+        "KEYS in tests/reference/placement.py, or RULES and Placer.place_size there",
+    ),
+    Registry(
+        "preemptive policy",
+        preemptive.PREEMPTIVE,
+        reference_preemption.NAMES,
+        "NAMES and the class Preemptive in tests/reference/preemption.py",
+    ),
+)
+
+
+def complaints(registry: Registry) -> list[str]:
+    """What the engine and the reference do not both have."""
+    missing = [
+        f"{registry.kind} {name!r} has no twin in the reference\nhint: add it to {registry.add_at}, by its text in docs/simulator.md"
+        for name in registry.names
+        if name not in registry.twins
+    ]
+    return missing + [
+        f"{registry.kind} {name!r} of the reference is not registered\nhint: remove it from {registry.add_at}"
+        for name in registry.twins
+        if name not in registry.names
+    ]
+
+
+@pytest.mark.parametrize("registry", REGISTRIES, ids=lambda registry: registry.kind)
+def test_every_rule_has_a_twin(registry: Registry) -> None:
+    assert not complaints(registry), "\n".join(complaints(registry))
+
+
+def test_a_rule_without_a_twin_is_reported_with_the_place_to_add_it() -> None:
+    planted = Registry("order", (*ordering.ORDERS, "planted"), REGISTRIES[0].twins, REGISTRIES[0].add_at)
+    (message,) = complaints(planted)
+    assert "order 'planted' has no twin" in message
+    assert "tests/reference/orders.py" in message
+
+
+def draw(strategy: st.SearchStrategy[str], wanted: Callable[[str], bool]) -> str:
+    """Any drawn name that is wanted; raises if none is."""
+    return find(strategy, wanted, settings=settings(max_examples=5000, phases=[Phase.generate], database=None))
+
+
+@pytest.mark.parametrize("name", ordering.ORDERS)
+def test_every_order_is_drawn(name: str) -> None:
+    for part in ("order", "backfill_order"):
+        assert draw(strategies.policies(), lambda policy: getattr(parse_policy(policy), part) == name)  # noqa: B023
+
+
+@pytest.mark.parametrize("name", [name for name in backfill.BACKFILLS if name not in strategies.MIGRATING])
+def test_every_backfill_is_drawn(name: str) -> None:
+    assert draw(strategies.policies(), lambda policy: parse_policy(policy).backfill == name)
+
+
+@pytest.mark.parametrize("name", placing.PLACEMENTS)
+def test_every_placement_is_drawn(name: str) -> None:
+    for strategy in (strategies.policies(), strategies.preemptive_policies()):
+        assert draw(strategy, lambda policy: policy.endswith(f"@{name}"))
+
+
+@pytest.mark.parametrize("name", [*preemptive.PREEMPTIVE, *strategies.MIGRATING])
+def test_every_preemptive_policy_is_drawn(name: str) -> None:
+    assert draw(strategies.preemptive_policies(), lambda policy: name in (parse_policy(policy).order, parse_policy(policy).backfill))
+
+
+@pytest.mark.parametrize("name", ["sjf+defrag", "defrag:sjf", "random", "fcfs+easy/3:saf@pack:1", "las:4@tier:balance", "drf+conservative"])
+def test_both_read_a_name_the_same_way(name: str) -> None:
+    engine, reference = parse_policy(name), Policy.parse(name)
+    assert reference.order == ("fcfs" if reference.preemptive else engine.order)
+    assert reference.backfill == engine.backfill
+    assert reference.second_order == (engine.backfill_order or reference.order)
+    assert reference.placement + (f":{reference.option}" if reference.option else "") == engine.placement
+    assert reference.depth == (None if engine.depth == parse_policy("fcfs").depth else engine.depth)
