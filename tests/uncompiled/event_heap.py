@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from queuewise.cluster.spec import NodeGroup, build
-from queuewise.sim.events import COMPLETION, RELEASE, TIMER, cancel_event, first_job, is_next, pop_event, set_event
+from queuewise.sim.core.events import COMPLETION, RELEASE, TIMER, cancel_event, first_job, is_next, pop_event, set_event
 from queuewise.workload.jobs import Workload
 from uncompiled.simulation import Simulation, laid_out
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from queuewise.cluster.spec import Cluster, NodeGroup, build
-from queuewise.sim import conservative, reserve
+from queuewise.sim.backfill import conservative, easy
 from queuewise.workload.jobs import Workload
 from uncompiled.simulation import Simulation, laid_out
 
@@ -43,13 +43,13 @@ class FreeTimes:
     def book(self, n: int, number: int, until: float) -> None:
         number = min(number, NODE_GPUS[n] - len(self.busy[n]))
         if number:
-            reserve.book_gpus(self.sim.world, self.sim.state, n, number, until)
+            easy.book_gpus(self.sim.world, self.sim.state, n, number, until)
             self.busy[n] += [until] * number
 
     def unbook(self, n: int, number: int, until: float) -> None:
         number = min(number, self.busy[n].count(until))
         if number:
-            reserve.unbook_gpus(self.sim.world, self.sim.state, n, number, until)
+            easy.unbook_gpus(self.sim.world, self.sim.state, n, number, until)
             for _ in range(number):
                 self.busy[n].remove(until)
 
@@ -67,7 +67,7 @@ class FreeTimes:
             times = sorted({now, *(end for ends in self.busy for end in ends if end > now)})
             shadow = next(time for time in times if self.slots_by(gpus, time) >= tasks)
             s.shadow_head[0] = -1  # forget what was found before
-            reserve.reserve_head(w, self.sim.machine, self.sim.scratch, s, 0, j)
+            easy.reserve_head(w, self.sim.machine, self.sim.scratch, s, 0, j)
             assert s.shadow_time[0] == shadow
             assert s.shadow_slack[0] == self.slots_by(gpus, shadow) - tasks
             self.check_who_may_outlive(j, shadow)
@@ -82,7 +82,7 @@ class FreeTimes:
                     continue
                 self.sim.put([(n, 1, 0)])
                 free = [self.free_by(k, shadow) - (its_gpus if k == n else 0) for k in range(len(NODE_GPUS))]
-                kept = reserve.head_keeps_place(w, self.sim.scratch, s, 0, int(w.job_class[head]), int(w.job_class[other]))
+                kept = easy.head_keeps_place(w, self.sim.scratch, s, 0, int(w.job_class[head]), int(w.job_class[other]))
                 assert kept == (sum(left // gpus for left in free) >= tasks)
 
 
@@ -107,7 +107,7 @@ def test_the_spare_resources_of_a_reservation_by_hand() -> None:
     model.check(0.0)
     s = model.sim.state
     s.shadow_head[0] = -1
-    reserve.reserve_head(model.sim.world, model.sim.machine, model.sim.scratch, s, 0, SHAPES.index((2, 4)))
+    easy.reserve_head(model.sim.world, model.sim.machine, model.sim.scratch, s, 0, SHAPES.index((2, 4)))
     assert (s.shadow_time[0], s.shadow_slack[0]) == (3.5, 0)
 
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from queuewise.cluster.spec import NodeGroup, build
-from queuewise.sim.queue import ANY_LENGTH, FORBIDDEN, PRIMARY, SECONDARY, dequeue, enqueue, first_in_order, shortest_queued
+from queuewise.sim.queue.selection import ANY_LENGTH, FORBIDDEN, PRIMARY, SECONDARY, dequeue, enqueue, first_in_order, shortest_queued
 from queuewise.workload.jobs import Workload
 from uncompiled.simulation import Simulation, laid_out
 

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from queuewise.cluster.spec import Cluster
 from queuewise.policies.names import parse_policy
 from queuewise.policies.ordering import Jobs
-from queuewise.sim.setup import lay_out
-from queuewise.sim.state import BOUND, NOW, PLACED, TRACK_FREE_TIMES, Machine, State, World
-from queuewise.sim.tables import clone
+from queuewise.sim.core.setup import lay_out
+from queuewise.sim.core.state import Machine, State, World
 from queuewise.workload.jobs import Floats, Workload
 
 
@@ -22,20 +21,20 @@ class Simulation:
 
     def set_time(self, now: float, bound: float = float("inf")) -> None:
         """`bound`: when a job that starts now must have ended, where a reservation limits its class."""
-        self.state.clock[NOW], self.state.clock[BOUND] = now, bound
+        self.state.clock.now, self.state.clock.bound = now, bound
 
     def put(self, pieces: list[tuple[int, int, int]]) -> None:
         """Let the placement in question be these (node, tasks, bit mask of GPUs)."""
-        self.state.count[PLACED] = len(pieces)
+        self.state.count.placed = len(pieces)
         for k, piece in enumerate(pieces):
             self.state.place_node[k], self.state.place_tasks[k], self.state.place_gpus[k] = piece
 
     @property
     def tracks_free_times(self) -> bool:
-        return bool(self.world.policy[TRACK_FREE_TIMES])
+        return bool(self.world.policy.tracks_free_times)
 
 
 def laid_out(workload: Workload, cluster: Cluster, policy: str, estimate: Floats) -> Simulation:
     rules = parse_policy(policy).rules(Jobs(workload, estimate, 0, cluster), "reorder")
     world, machine, state = lay_out(workload, cluster, rules, runtime=workload.runtime, estimate=estimate)
-    return Simulation(world, machine, clone(machine), state)
+    return Simulation(world, machine, machine.clone(), state)
