@@ -16,15 +16,15 @@ from queuewise.envs.features import positions
 from queuewise.sim.core.tables import F32, F64, I8, I32, I64, Scalars, Table, column, table_reader
 from queuewise.sim.queue import FACTS, Records
 
-# Config.problem
+# TaskConfig.problem
 JOB, HOST, JOINT = range(3)
-# Config.dispatch
+# TaskConfig.dispatch
 MASK, COMMIT = range(2)
-# Config.lookahead
+# TaskConfig.lookahead
 OFF, PER_GPU, SORTED, CDF = range(4)
-TOKENS = 0  # Config.observation_view: any other number is a published one
-NO_CAP = -1  # Config.max_steps without a limit
-# Config.relative_to
+TOKENS = 0  # TaskConfig.observation_view: any other number is a published one
+NO_CAP = -1  # TaskConfig.max_steps without a limit
+# TaskConfig.relative_to
 NOTHING, WAIT_MEAN, JCT_MEAN, SLOWDOWN_MEAN, BOUNDED_SLOWDOWN_MEAN, UTILISATION_MEAN = range(6)
 NOBODY = -1  # EpisodeCounts.gang while no job is being placed
 TOUCHED_BITS = 32  # of a word of EpisodeState.touched
@@ -32,7 +32,7 @@ FREE = -np.inf  # a unit or node that nobody holds, in EpisodeState.unit_until a
 RESOURCES = 3  # GPU milli, CPU milli, MiB: placement.BY_GPU, BY_CPU, BY_MEM
 
 
-class Config(Scalars, dtype=np.int64):
+class TaskConfig(Scalars, dtype=np.int64):
     """The task in numbers."""
 
     problem: int
@@ -130,7 +130,7 @@ class ActionSpace(Scalars, dtype=np.int64):
 
 
 class Task(Table):
-    config: Config = column()
+    config: TaskConfig = column()
     scale: Scale = column()
     total: F64 = column("resources", meaning="what the cluster has of each resource, 0 if it is unlimited")
     weight: F64 = column("terms", meaning="weight of each reward term, divided by what the term is counted per")

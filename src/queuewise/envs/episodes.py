@@ -11,7 +11,7 @@ import numpy as np
 from queuewise.cluster.conditions import Conditions
 from queuewise.cluster.spec import UNLIMITED, Cluster
 from queuewise.envs import columns, published, rewards
-from queuewise.envs.columns import Config, EpisodeState, Scale, Task
+from queuewise.envs.columns import EpisodeState, Scale, Task, TaskConfig
 from queuewise.envs.features import LONGEST_S, LOOKAHEADS, NUM_CLASS_LIVE, NUM_JOB_FIXED, VIEWS, ObservationLayout
 from queuewise.envs.task_settings import TaskSettings
 from queuewise.errors import InputError
@@ -213,8 +213,8 @@ def _horizon(workload: Workload, settings: TaskSettings, amount: F64, capacity: 
     return float(workload.submit[-1]) + settings.horizon_factor * max(busy, longest)
 
 
-def _config(settings: TaskSettings, layout: ObservationLayout, resource: int) -> Config:
-    config = Config()
+def _config(settings: TaskSettings, layout: ObservationLayout, resource: int) -> TaskConfig:
+    config = TaskConfig()
     config.problem = PROBLEMS[settings.problem]
     config.dispatch = columns.COMMIT if settings.dispatch == "commit" else columns.MASK
     config.window = layout.window

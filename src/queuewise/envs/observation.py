@@ -30,8 +30,9 @@ from queuewise.sim import placement
 from queuewise.sim.core.compilation import inline, kernel, lowest_bit, noinline
 from queuewise.sim.core.machine import slots_on, slots_up_to
 from queuewise.sim.core.state import NO_LIMIT, Machine, State, World
-from queuewise.sim.core.tables import F32, view
-from queuewise.sim.placement.placing import fits
+from queuewise.sim.core.table_types import view
+from queuewise.sim.core.tables import F32
+from queuewise.sim.placement.placement_rules import fits
 
 HALF_S = 3600.0  # a time of an hour is shown as ½: x / (x + HALF_S)
 HALF_JOBS = 32.0  # the same for numbers of jobs

@@ -19,7 +19,8 @@ from queuewise.sim import placement
 from queuewise.sim.core.compilation import entry, inline, kernel
 from queuewise.sim.core.machine import WHOLE, slots
 from queuewise.sim.core.state import Machine, State, World, as_machine, as_state, as_world
-from queuewise.sim.core.tables import F32, F64, I64, view
+from queuewise.sim.core.table_types import view
+from queuewise.sim.core.tables import F32, F64, I64
 from queuewise.sim.placement.tiers import fits_second_tier
 from queuewise.workload.jobs import Workload
 

@@ -26,8 +26,8 @@ from queuewise.sim.core.pieces import put_tasks
 from queuewise.sim.core.prefetch import fetch_job, fetch_pieces
 from queuewise.sim.core.schedule import QUEUED, RUNNING
 from queuewise.sim.core.state import Machine, State, World, as_machine, as_state, as_world
-from queuewise.sim.core.tables import fetch, words_at
-from queuewise.sim.placement.placing import place, runtime_factor
+from queuewise.sim.core.table_types import fetch, words_at
+from queuewise.sim.placement.placement_rules import place, runtime_factor
 
 RUNS_ON, TERMINATED, TRUNCATED = range(3)  # what a step says of the episode
 CACHE_LINE = 64  # bytes

@@ -12,7 +12,7 @@ from queuewise.sim.core.compilation import inline, kernel, noinline
 from queuewise.sim.core.lifecycle import end_run, queue_again, start_placed, stop_to_move, take_off
 from queuewise.sim.core.state import Machine, State, World
 from queuewise.sim.core.tables import F32, I8
-from queuewise.sim.placement.placing import place, runtime_factor
+from queuewise.sim.placement.placement_rules import place, runtime_factor
 from queuewise.sim.preemption.restart import policy_saves, run_started
 from queuewise.sim.preemption.victims import may_be_stopped
 

@@ -20,7 +20,7 @@ from queuewise.errors import InputError, unknown_name
 from queuewise.policies.fairness import account_tree, static_priority
 from queuewise.sim import queue
 from queuewise.sim.core.rules import Order, scoring_function
-from queuewise.sim.placement.placing import mix
+from queuewise.sim.placement.placement_rules import mix
 from queuewise.sim.queue.account_tree import Accounts
 from queuewise.workload.estimates import estimate as estimate_runtimes
 from queuewise.workload.jobs import Floats, Workload

@@ -18,8 +18,8 @@ from queuewise.sim.core.lifecycle import start_placed
 from queuewise.sim.core.machine import WHOLE, copy_machine, rebuild, take_exactly
 from queuewise.sim.core.pieces import class_as_placed
 from queuewise.sim.core.state import NO_LIMIT, Machine, State, World
-from queuewise.sim.core.tables import view
-from queuewise.sim.placement.placing import might_have_room, place_one_of, runtime_factor
+from queuewise.sim.core.table_types import view
+from queuewise.sim.placement.placement_rules import might_have_room, place_one_of, runtime_factor
 from queuewise.sim.preemption.keys import estimate_left
 from queuewise.sim.queue.selection import SECONDARY, dequeue, enqueue, first_in_order, shortest_queued
 

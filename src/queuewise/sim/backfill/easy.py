@@ -14,8 +14,8 @@ from queuewise.sim.conditions.reserved_nodes import first_reservation_end_after
 from queuewise.sim.core.compilation import inline, kernel, lesser
 from queuewise.sim.core.machine import copy_machine, give, take_exactly
 from queuewise.sim.core.state import Machine, State, World
-from queuewise.sim.core.tables import view
-from queuewise.sim.placement.placing import fits
+from queuewise.sim.core.table_types import view
+from queuewise.sim.placement.placement_rules import fits
 
 FREE = -np.inf  # a GPU that is free now, in free_times
 BLOCK = 32  # nodes that a scan dismisses together

@@ -13,7 +13,7 @@ from queuewise.sim.core.lifecycle import end_run, queue_again, take_off
 from queuewise.sim.core.machine import close_node, open_node, take_exactly
 from queuewise.sim.core.schedule import FAILED
 from queuewise.sim.core.state import Machine, State, World
-from queuewise.sim.core.tables import view
+from queuewise.sim.core.table_types import view
 from queuewise.sim.preemption.victim_lists import node_changed
 
 

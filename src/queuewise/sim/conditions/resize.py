@@ -11,8 +11,8 @@ from queuewise.sim.core.lifecycle import put_back, start_placed, stop_to_move, t
 from queuewise.sim.core.machine import give, lowest_bits, take_exactly
 from queuewise.sim.core.pieces import class_as_placed, note_piece, tasks_held, unplace
 from queuewise.sim.core.state import Machine, State, World
-from queuewise.sim.core.tables import view
-from queuewise.sim.placement.placing import fits, place, runtime_factor
+from queuewise.sim.core.table_types import view
+from queuewise.sim.placement.placement_rules import fits, place, runtime_factor
 from queuewise.sim.preemption.restart import run_started
 from queuewise.sim.preemption.victims import may_be_stopped
 

@@ -21,7 +21,7 @@ from queuewise.sim.core.lifecycle import arrive, finish, release, start_placed
 from queuewise.sim.core.pieces import unplace
 from queuewise.sim.core.prefetch import fetch_next_event
 from queuewise.sim.core.state import NO_LIMIT, Machine, State, World, as_machine, as_state, as_world
-from queuewise.sim.placement.placing import fits, place, runtime_factor
+from queuewise.sim.placement.placement_rules import fits, place, runtime_factor
 from queuewise.sim.preemption.keys import estimate_left
 from queuewise.sim.preemption.migration import make_room_by_migration
 from queuewise.sim.preemption.preemptive_pass import preempt_in_queue, ring_timer

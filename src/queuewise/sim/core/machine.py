@@ -12,7 +12,7 @@ from queuewise.sim.conditions.power_cap import draw, is_capped
 from queuewise.sim.conditions.reserved_nodes import is_blocked
 from queuewise.sim.core.compilation import inline, kernel, lowest_bit, noinline
 from queuewise.sim.core.state import Machine, World
-from queuewise.sim.core.tables import view
+from queuewise.sim.core.table_types import view
 
 WHOLE = 1000
 MANY = 1 << 60

@@ -5,7 +5,7 @@ from __future__ import annotations
 from queuewise.sim.core.compilation import inline
 from queuewise.sim.core.events import first_job
 from queuewise.sim.core.state import State, World
-from queuewise.sim.core.tables import fetch
+from queuewise.sim.core.table_types import fetch
 
 
 @inline

@@ -1,6 +1,6 @@
 """Placement: on which nodes and GPUs a job starts.
 
-`placing` holds the rules that choose node by node, `tiers` RLTune's tiers and `fgd` fragmentation gradient descent. This file declares
+`placement_rules` holds the rules that choose node by node, `tiers` RLTune's tiers and `fgd` fragmentation gradient descent. This file declares
 the codes and columns that belong to placement.
 
 Axes: N nodes, T task types.

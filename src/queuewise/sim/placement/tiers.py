@@ -13,7 +13,7 @@ from queuewise.sim.core.compilation import inline, kernel, lowest_bit, noinline
 from queuewise.sim.core.machine import slots
 from queuewise.sim.core.pieces import put_tasks, unplace
 from queuewise.sim.core.state import Machine, State, World
-from queuewise.sim.core.tables import view
+from queuewise.sim.core.table_types import view
 
 DEFRAGMENT, BALANCE = range(2)  # RULE_OPTION of `tier`
 IMPOSSIBLE = 1 << 60

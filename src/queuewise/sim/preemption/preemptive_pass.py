@@ -15,7 +15,7 @@ from queuewise.sim.core.lifecycle import end_run, put_back, queue_again, start_p
 from queuewise.sim.core.machine import give, piece_is_free, slots_up_to, take_exactly
 from queuewise.sim.core.prefetch import fetch_job
 from queuewise.sim.core.state import NO_LIMIT, Machine, State, World
-from queuewise.sim.placement.placing import fits, place, runtime_factor
+from queuewise.sim.placement.placement_rules import fits, place, runtime_factor
 from queuewise.sim.preemption.keys import comes_before, rerank_running, running_key
 from queuewise.sim.preemption.restart import is_running, pass_levels, policy_saves, set_next_event
 from queuewise.sim.preemption.room import count_free_room, count_held_room, lacks_room, room_offered, room_vacated

@@ -8,7 +8,7 @@ from queuewise.sim import queue
 from queuewise.sim.core.compilation import kernel
 from queuewise.sim.core.machine import WHOLE
 from queuewise.sim.core.state import Machine, State, World
-from queuewise.sim.core.tables import view
+from queuewise.sim.core.table_types import view
 from queuewise.sim.queue.fair_orders import score_fairly
 
 

@@ -19,7 +19,7 @@ from queuewise.sim.core.machine import WHOLE, free_primary, free_slots, has_room
 from queuewise.sim.core.pieces import class_as_placed, group_by_node, nodes_used, put_tasks, unplace
 from queuewise.sim.core.rules import NODE_SCORING_SIGNATURE
 from queuewise.sim.core.state import NO_LIMIT, Machine, State, World
-from queuewise.sim.core.tables import view
+from queuewise.sim.core.table_types import view
 from queuewise.sim.placement.fgd import place_least_fragmenting
 from queuewise.sim.placement.tiers import place_by_tier
 
