@@ -15,7 +15,7 @@ def _modules() -> list[Path]:
 
 
 def test_every_module_has_a_name_of_its_own() -> None:
-    """Commands are named after what they do, so cli/ is not counted; neither are workload models and networks, named by their registries."""
+    """Not counted: cli/, whose modules are named after commands, and models, networks and readers, named after their registry entries."""
     homes = defaultdict(list)
     for path in _modules():
         place = path.relative_to(PACKAGE)

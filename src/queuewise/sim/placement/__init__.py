@@ -1,7 +1,7 @@
 """Placement: on which nodes and GPUs a job starts.
 
-`placement_rules` holds the rules that choose node by node, `tiers` RLTune's tiers and `fgd` fragmentation gradient descent. This file declares
-the codes and columns that belong to placement.
+`placement_rules` holds the rules that choose node by node, `tiers` RLTune's tiers and `fgd` fragmentation gradient descent. This file
+declares the codes and columns that belong to placement.
 
 Axes: N nodes, T task types.
 """
