@@ -9,6 +9,7 @@ import pytest
 from hypothesis import settings
 
 import effort
+import fast_tier
 
 # In continuous integration examples come from a fixed seed: a change is judged by what it changes. Elsewhere every run draws new ones.
 settings.register_profile("ci", derandomize=True)
@@ -19,20 +20,38 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--fast", action="store_true", help="a smoke test of every package: what tests/fast_tier.py does not leave out")
     parser.addoption("--slow", action="store_true", help="also run the tests that take minutes")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    effort.thorough = config.getoption("--slow")
+    if config.getoption("--fast") and config.getoption("--slow"):
+        raise pytest.UsageError("--fast and --slow exclude each other")
+    effort.thorough, effort.hasty = config.getoption("--slow"), config.getoption("--fast")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """With --fast, do not even import what is left out, unless it was asked for by its path."""
+    if not config.getoption("--fast") or config.args_source is pytest.Config.ArgsSource.ARGS:
+        return None
+    return fast_tier.leaves_out_file(collection_path.relative_to(REPOSITORY).as_posix()) or None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--fast"):
+        left_out = [item for item in items if is_left_out(item)]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in set(left_out)]
     if config.getoption("--slow"):
         return
     skip = pytest.mark.skip(reason="takes minutes; run with --slow")
     for item in items:
         if "slow" in item.keywords:
             item.add_marker(skip)
+
+
+def is_left_out(item: pytest.Item) -> bool:
+    return "slow" in item.keywords or fast_tier.leaves_out_test(*item.nodeid.partition("[")[0].split("::", 1))
 
 
 @pytest.fixture(scope="session")

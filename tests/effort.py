@@ -1,4 +1,4 @@
-"""How much is tried: enough to notice a mistake in every run, all of it with `--slow`."""
+"""How much is tried: enough to notice a mistake in every run, all of it with `--slow`, little with `--fast`."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from typing import Any
 
 from hypothesis import HealthCheck, settings
 
-thorough = False  # with --slow; told by conftest.py before any test is imported
+thorough = False  # with --slow; set by conftest.py before any test is imported
+hasty = False  # with --fast; the same
 
 
 def tries(number: int) -> settings:
-    """Of a property of whole simulations: so many examples with `--slow`, a quarter of them otherwise, 25 at the least."""
-    most = number if thorough else max(25, number // 4)
+    """Of a property of whole simulations: so many examples with `--slow`, a quarter of them otherwise, 25 at least; 10 with `--fast`."""
+    most = number if thorough else 10 if hasty else max(25, number // 4)
     return settings(max_examples=most, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 
 

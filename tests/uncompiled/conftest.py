@@ -9,5 +9,10 @@ from __future__ import annotations
 import numba
 import pytest
 
-if not numba.config.DISABLE_JIT:
-    pytest.exit("tests/uncompiled needs plain Python kernels\nhint: NUMBA_DISABLE_JIT=1 python -m pytest tests/uncompiled/FILE.py", 2)
+
+@pytest.fixture(autouse=True, scope="session")
+def plain_kernels() -> None:
+    if not numba.config.DISABLE_JIT:
+        pytest.exit(
+            "tests/uncompiled needs kernels in plain Python\nhint: NUMBA_DISABLE_JIT=1 python -m pytest tests/uncompiled/FILE.py", 2
+        )

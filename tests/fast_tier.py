@@ -1,0 +1,75 @@
+"""What `scripts/test --fast` leaves out: whatever takes long or starts many processes. All else is in it, new tests included.
+
+Entries are folders, files, or functions of files (FILE::FUNCTION, with all their parameters). Times behind them are those of one run in
+one process. tests/unit/test_fast_tier.py checks that every entry names something and that every package keeps tests.
+"""
+
+from __future__ import annotations
+
+LEFT_OUT = (
+    "tests/browser",  # 15 s, a browser
+    "tests/learning",  # 15 s and more: learners learn
+    "tests/contract/test_env_tools.py::test_gymnasium_accepts_every_id_without_a_warning",  # 50 s
+    "tests/contract/test_env_tools.py::test_gymnasium_accepts_every_preset",  # 20 s
+    "tests/contract/test_env_tools.py::test_the_order_of_imports_does_not_matter",
+    # The engine's features meet the reference uncompiled in tests/unit/sim; compiled, some of it does here.
+    "tests/differential/test_elastic.py",
+    "tests/differential/test_engine_vs_reference.py::test_processor_logs",  # 20 s
+    "tests/differential/test_engine_vs_reference.py::test_every_combination_on_fixed_workloads",  # 15 s
+    "tests/differential/test_engine_vs_reference.py::test_long_queues_of_gangs",  # 14 s
+    "tests/differential/test_engine_vs_reference.py::test_backlogs_under_conservative_backfill",
+    "tests/differential/test_fairness.py::test_a_log_with_users_and_groups",  # 28 s
+    "tests/differential/test_outages.py",  # 50 s
+    "tests/differential/test_own_placement.py",
+    "tests/differential/test_own_uncompiled.py",  # 50 s: every example of a policy is compiled
+    "tests/differential/test_power_cap.py",
+    "tests/differential/test_preemption.py",  # 35 s
+    "tests/differential/test_reservations.py",  # 20 s
+    "tests/differential/test_resizing.py",
+    "tests/differential/test_sleeping.py",  # 18 s
+    "tests/differential/test_uncompiled.py",  # 9 s
+    "tests/golden/test_rlscheduler_tables.py",
+    "tests/property/test_determinism.py",  # 35 s
+    "tests/property/test_episodes.py::test_the_vector_env_plays_what_single_envs_play",
+    "tests/unit/agents/test_curves.py",
+    "tests/unit/agents/test_d3qn.py::test_resuming_goes_on_to_the_bit",
+    "tests/unit/agents/test_ppo.py::test_resuming_goes_on_to_the_bit",
+    "tests/unit/agents/test_sac.py::test_resuming_goes_on_to_the_bit",
+    "tests/unit/agents/test_stage.py::test_a_heuristic_can_be_imitated",
+    "tests/unit/agents/test_training.py",  # 50 s: whole runs
+    "tests/unit/cli/test_bench_command.py",  # 11 s
+    "tests/unit/cli/test_command_line.py::test_help_of_every_command_works_and_imports_nothing_heavy",
+    "tests/unit/cli/test_new_policy_command.py::test_what_it_writes_passes_its_own_test",
+    "tests/unit/cli/test_printed_commands.py",  # 20 s
+    "tests/unit/envs/test_autoreset.py",
+    "tests/unit/envs/test_crew.py",  # 8 s
+    "tests/unit/envs/test_envs_uncompiled.py",
+    "tests/unit/envs/test_published.py::test_gpu_optimizer",
+    "tests/unit/policies/test_following.py",  # 35 s
+    "tests/unit/policies/test_learned.py::test_playing_needs_no_torch",
+    "tests/unit/policies/test_simulation.py::test_halting_and_going_back_change_nothing",
+    "tests/unit/policies/test_simulation.py::test_a_snapshot_survives_a_file",
+    "tests/unit/policies/test_user_errors.py",  # 33 s
+    "tests/unit/policies/test_user_scores.py",  # 37 s: every function is compiled
+    "tests/unit/report/test_report.py::test_figures_are_drawn_in_every_format",  # 8 s
+    "tests/unit/test_reference.py::test_lublin_numbers_that_public_simulators_agree_on",  # 40 s
+    "tests/unit/workload/models/test_model_registry.py::test_no_line_of_a_model_runs_once_a_job",
+    "tests/unit/workload/readers/test_generic_readers.py::test_panics_of_the_parquet_library_are_not_printed",
+    "tests/unit/workload/readers/test_reader_fuzz.py",  # 11 s
+    "tests/unit/workload/readers/test_real_logs.py",  # 10 s
+    "tests/unit/workload/test_estimates.py::test_the_future_teaches_nothing",
+    "tests/unit/workload/test_fitting.py::test_shipped_models_are_within_a_tenth_of_their_logs",
+    "tests/unit/workload/test_fitting.py::test_shipped_parameters_are_those_the_script_fits",
+    "tests/unit/workload/test_writers.py::test_generic_formats_lose_nothing",
+)
+FILES = frozenset(entry for entry in LEFT_OUT if "::" not in entry)
+FUNCTIONS = frozenset(entry for entry in LEFT_OUT if "::" in entry)
+
+
+def leaves_out_file(path: str) -> bool:
+    """Of a path within the repository, with slashes."""
+    return any(path == entry or path.startswith(f"{entry}/") for entry in FILES)
+
+
+def leaves_out_test(path: str, function: str) -> bool:
+    return f"{path}::{function}" in FUNCTIONS
