@@ -42,7 +42,7 @@ LEFT_OUT = (
     "tests/unit/cli/test_new_policy_command.py::test_what_it_writes_passes_its_own_test",
     "tests/unit/cli/test_printed_commands.py",  # 20 s
     "tests/unit/envs/test_autoreset.py",
-    "tests/unit/envs/test_crew.py",  # 8 s
+    "tests/unit/envs/test_step_threads.py",  # 8 s
     "tests/unit/envs/test_envs_uncompiled.py",
     "tests/unit/envs/test_published.py::test_gpu_optimizer",
     "tests/unit/policies/test_following.py",  # 35 s

@@ -24,10 +24,10 @@ COPIED = ("src", "tests", "docs", "examples", "benchmarks", "scripts", "pyprojec
 PACKAGES = ("sim", "envs", "agents", "evaluation")
 FAILED = 1  # pytest's exit code when tests ran and some failed
 
-HEAP = "tests/unit/sim/test_uncompiled.py::test_without_the_compiler[event_heap.py]"
-TREES = "tests/unit/sim/test_uncompiled.py::test_without_the_compiler[queue_trees.py]"
-PROFILE = "tests/unit/sim/test_uncompiled.py::test_without_the_compiler[free_profile.py]"
-FEATURES = "tests/unit/sim/test_uncompiled.py::test_without_the_compiler[engine_features.py]"
+HEAP = "tests/unit/sim/test_plain_kernels.py::test_without_the_compiler[event_heap.py]"
+TREES = "tests/unit/sim/test_plain_kernels.py::test_without_the_compiler[queue_trees.py]"
+PROFILE = "tests/unit/sim/test_plain_kernels.py::test_without_the_compiler[free_profile.py]"
+FEATURES = "tests/unit/sim/test_plain_kernels.py::test_without_the_compiler[engine_features.py]"
 REWARDS = "tests/unit/envs/test_rewards.py"
 OBSERVATIONS = "tests/unit/envs/test_observations.py"
 PPO = "tests/unit/agents/test_ppo_by_hand.py"

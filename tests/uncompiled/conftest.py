@@ -1,7 +1,7 @@
 """Tests of single kernels and of every feature of the engine, in a process of its own in which nothing is compiled.
 
 Kernels are compiled into the engine's entries and cannot be called from Python one by one; without the compiler they are plain functions.
-tests/unit/sim/test_uncompiled.py runs every file of this folder. By hand: NUMBA_DISABLE_JIT=1 python -m pytest tests/uncompiled/FILE.py
+tests/unit/sim/test_plain_kernels.py runs every file of this folder. By hand: NUMBA_DISABLE_JIT=1 python -m pytest tests/uncompiled/FILE.py
 """
 
 from __future__ import annotations

@@ -169,7 +169,7 @@ class Scripted:
     """A stage of two environments: both episodes end with the first step, one at its end and one cut off where the value is 8."""
 
     def __init__(self, elapsed: float, discount_per_s: float) -> None:
-        self.arena = SimpleNamespace(settings=SimpleNamespace(discount_per_s=discount_per_s))
+        self.setup = SimpleNamespace(settings=SimpleNamespace(discount_per_s=discount_per_s))
         self.elapsed = np.full(2, elapsed)
         self.steps = 0
 

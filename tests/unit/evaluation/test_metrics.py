@@ -100,6 +100,15 @@ def test_short_jobs_are_bounded_by_ten_seconds() -> None:
     assert bounded_slowdown(measure(schedule)).tolist() == [10.0, 1.0]
 
 
+def test_a_job_that_ends_at_its_deadline_is_in_time(ten_jobs: Schedule) -> None:
+    """Job 0 ends at 100, job 1 at 50."""
+    for first, missed in ((100.0, 0), (99.0, 1)):
+        deadline = np.full(10, np.nan)
+        deadline[:2] = first, 50.0
+        late = dataclasses.replace(ten_jobs, workload=ten_jobs.workload.replace(deadline=deadline))
+        assert METRICS["deadline_misses"].of(measure(late)) == missed
+
+
 def test_summary_has_exactly_the_keys_of_simulate(ten_jobs: Schedule) -> None:
     summary = summarise(ten_jobs)
     assert list(summary) == [
