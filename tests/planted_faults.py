@@ -262,7 +262,7 @@ class Outcomes:
     def __init__(self, path: Path) -> None:
         self.path = path
         lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-        self.known = {entry["id"]: entry for entry in map(json.loads, lines)}
+        self.known: dict[str, dict[str, object]] = {entry["id"]: entry for entry in map(json.loads, lines)}
 
     def of(self, fault: Fault | None, tests: Sequence[str], compiled: bool) -> dict[str, object]:
         key = fingerprint(fault, tests, compiled)
@@ -273,7 +273,7 @@ class Outcomes:
             verdict = "caught" if code == FAILED else "missed" if code == 0 else f"error: pytest ended with {code}"
             if fault is None:
                 verdict = "pass" if code == expected else "error: the tests fail without any fault"
-            entry = {"id": key, "verdict": verdict, "seconds": round(time.monotonic() - began, 1), "output": output}
+            entry: dict[str, object] = {"id": key, "verdict": verdict, "seconds": round(time.monotonic() - began, 1), "output": output}
             self.known[key] = entry
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with self.path.open("a", encoding="utf-8") as file:

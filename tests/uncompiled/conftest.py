@@ -6,13 +6,14 @@ tests/unit/sim/test_plain_kernels.py runs every file of this folder. By hand: NU
 
 from __future__ import annotations
 
-import numba
+import os
+
 import pytest
 
 
 @pytest.fixture(autouse=True, scope="session")
 def plain_kernels() -> None:
-    if not numba.config.DISABLE_JIT:
+    if os.environ.get("NUMBA_DISABLE_JIT", "0") == "0":
         pytest.exit(
             "tests/uncompiled needs kernels in plain Python\nhint: NUMBA_DISABLE_JIT=1 python -m pytest tests/uncompiled/FILE.py", 2
         )

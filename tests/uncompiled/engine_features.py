@@ -125,8 +125,9 @@ def divided(case: Case) -> Case:
     return dataclasses.replace(owned(case), cluster=dataclasses.replace(case.cluster, virtual_clusters=tenants))
 
 
-def capped(watts: float, **sleep: float) -> World:
-    return lambda case: Conditions(power=Power(cap_watts=float(case.cluster.idle_draw.sum()) + watts, **sleep))
+def capped(watts: float, sleeping: Power | None = None) -> World:
+    power = sleeping or Power()
+    return lambda case: Conditions(power=power.model_copy(update={"cap_watts": float(case.cluster.idle_draw.sum()) + watts}))
 
 
 def sleepy(after: float, wake: float) -> World:
@@ -166,7 +167,7 @@ FEATURES = {
     "sleeping nodes and preemption": Feature(
         MOVING, (under(power=Power(sleep_after_s=1.0, wake_s=2.3), preemption=COSTS),), dispatches=("reorder",)
     ),
-    "power cap": Feature(VARIED, (capped(210.0), capped(480.0), capped(480.0, sleep_after_s=1.0, wake_s=1.0))),
+    "power cap": Feature(VARIED, (capped(210.0), capped(480.0), capped(480.0, Power(sleep_after_s=1.0, wake_s=1.0)))),
     "fair orders": Feature(
         tuple(f"{order}+{fill}" for order in FAIR_ORDERS for fill in BACKFILLS), (perfect, sharing), change=owned
     ),
