@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from model_setup import PROBLEM_OF, make_model
-from queuewise.agents.playing import training_grounds
-from queuewise.agents.spec import Spec
+from queuewise.agents.model_player import training_scenario
+from queuewise.agents.task_shape import TaskShape
 from queuewise.cli import main
 from queuewise.policies.model_file import KEY, read_card
 
@@ -28,17 +28,17 @@ def test_the_file_gives_the_same_scores(net: str, problem: str, tmp_path: Path, 
     facts = json.loads(capsys.readouterr().out)
     assert facts["bytes"] == out.stat().st_size
     session = onnxruntime.InferenceSession(out.read_bytes(), providers=["CPUExecutionProvider"])
-    grounds, model = training_grounds(tmp_path / "run" / "best.safetensors")
-    spec = Spec(problem, grounds.setup.layout)
-    assert (facts["observation_size"], facts["num_actions"]) == (spec.observation_size, spec.num_actions)
+    scenario, model = training_scenario(tmp_path / "run" / "best.safetensors")
+    shape = TaskShape(problem, scenario.setup.layout)
+    assert (facts["observation_size"], facts["num_actions"]) == (shape.observation_size, shape.num_actions)
     rng = np.random.default_rng(1)
-    rows = rng.uniform(-1, 1, (20, spec.observation_size)).astype(np.float32)
+    rows = rng.uniform(-1, 1, (20, shape.observation_size)).astype(np.float32)
     for part in ("jobs", "hosts"):
-        tokens = spec.layout.parts(rows)[part]
+        tokens = shape.layout.parts(rows)[part]
         assert np.shares_memory(tokens, rows)
         tokens[:, :, 0] = 1.0
         tokens[3:, 1:] = 0.0
-    mask = rng.random((20, spec.num_actions)) < 0.5
+    mask = rng.random((20, shape.num_actions)) < 0.5
     mask[:, -1] = True
     scores, values = session.run(["scores", "values"], {"observations": rows, "mask": mask})
     expected = model.scores(rows, mask)

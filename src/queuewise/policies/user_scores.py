@@ -1,8 +1,9 @@
-"""A user's own score functions, compiled: the wrappers by which the kernels call them.
+"""Score functions of a user, compiled: the wrappers through which the kernels call them.
 
-The engine knows one signature for all functions that score jobs and one for those that score nodes, so a new function costs its own
-compilation, a second or so, and leaves the engine as it is. A function that uses `job` alone never changes its mind: it is asked once for
-every job and then sorts like a built-in order. Division by zero gives inf, as in NumPy; an index outside `state` is an error.
+The engine has one signature for all functions that score jobs and one for those that score nodes. So a new function
+costs only its own compilation, about a second, and the engine stays as it is. The score of a function that uses only
+`job` never changes: it is called once per job and then sorts like a built-in order. Division by zero gives inf, as in
+NumPy; an index outside `state` is an error.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from numba import njit, typeof, types
 
 from queuewise.errors import InputError
 from queuewise.policies.ordering import Jobs
-from queuewise.policies.records import Cluster, Demand, Job, Node, Queue
-from queuewise.policies.user import JOB_PARAMETERS, NODE_PARAMETERS, NotANumber, Own, check_function, find_own, uncompilable
+from queuewise.policies.records import ClusterRecord, Demand, Job, Node, Queue
+from queuewise.policies.user_code import JOB_PARAMETERS, NODE_PARAMETERS, NotANumber, UserCode, check_function, find_user_code, uncompilable
 from queuewise.sim import queue
 from queuewise.sim.core.compilation import JIT_DISABLED
 from queuewise.sim.core.rules import NODE_SCORING_SIGNATURE, SCORING_SIGNATURE, Order, scoring_function
@@ -31,7 +32,7 @@ from queuewise.sim.queue import Records
 
 OPTIONS = {"error_model": "numpy", "nogil": True, "boundscheck": True}
 
-# {call} is the user's function with the parameters it asks for. Records that it does not ask for are not built.
+# {call} is the user's function with the parameters it takes. Records that it does not take are not built.
 SCORE_JOBS = """
 def score(facts, pending, number, now, outlook, params, out):
     {queue}
@@ -56,26 +57,26 @@ def score(facts, nodes, number, demand, out):
             raise NotANumber({reference!r}, row.index)
         out[i] = value
 """
-EXAMPLES: Mapping[str, Any] = {"now": 0.0, "state": np.zeros(1)}  # of parameters that are no records
+EXAMPLES: Mapping[str, Any] = {"now": 0.0, "state": np.zeros(1)}  # of parameters that are not records
 
 
 @dataclass(frozen=True, eq=False)
-class OwnScore:
-    """A score function that is ready to be used."""
+class UserScore:
+    """A score function, compiled and ready to use."""
 
-    own: Own
+    own: UserCode
     scorer: Callable[..., None]
     compile_s: float
 
     def make(self, jobs: Jobs) -> Order:
-        """The order that it gives; see OrderRule.make."""
+        """The order that it defines; see OrderRule.make."""
         if self.own.used_parameters <= {"job"}:
             return Order(once=self._score_once)
         looks_around = "cluster" in self.own.used_parameters
         return Order(function=self.scorer, looks_around=looks_around, memory=self.own.state_size)
 
     def _score_once(self, blocks: Iterator[Records]) -> F64:
-        """The scores of all jobs, whose facts come some at a time."""
+        """The scores of all jobs, whose facts come in blocks."""
         count = Counts()
         outlook, params = np.zeros(queue.OUTLOOK_SIZE + self.own.state_size), np.zeros(queue.PARAMS_SIZE)
 
@@ -93,31 +94,33 @@ class OwnScore:
         return run_watched(work, count, self.own.time_limit_s)
 
 
-def check_score(reference: str, parameters: Mapping[str, type | None]) -> Own:
-    """The function behind a reference, checked but not compiled."""
-    own = find_own(reference)
+def check_score(reference: str, parameters: Mapping[str, type | None]) -> UserCode:
+    """The function that a reference names, checked but not compiled."""
+    own = find_user_code(reference)
     if own.is_class:
-        raise InputError(f"{own.name} is a class", where=own.where, hint="a class is a whole policy; an order or a placement is a function")
+        raise InputError(
+            f"{own.name} is a class", where=own.where, hint="a class is a complete policy; an order or a placement is a function"
+        )
     check_function(own, parameters)
     return own
 
 
-def job_score(reference: str) -> OwnScore:
+def job_score(reference: str) -> UserScore:
     """A function of job, now, queue, cluster and state, compiled."""
     own = check_score(reference, JOB_PARAMETERS)
     return _compiled(own.reference, own.module, SCORE_JOBS)
 
 
-def node_score(reference: str) -> OwnScore:
+def node_score(reference: str) -> UserScore:
     """A function of node and job, compiled."""
     own = check_score(reference, NODE_PARAMETERS)
     return _compiled(own.reference, own.module, SCORE_NODES)
 
 
 @lru_cache(maxsize=64)
-def _compiled(reference: str, module: ModuleType, template: str) -> OwnScore:
-    """Compile once for each text of the file: a changed file is another module."""
-    own = find_own(reference)
+def _compiled(reference: str, module: ModuleType, template: str) -> UserScore:
+    """Compile once per version of the file: a changed file is another module."""
+    own = find_user_code(reference)
     began = time.perf_counter()
     function = _compile_function(own, JOB_PARAMETERS if template is SCORE_JOBS else NODE_PARAMETERS)
     scope = {
@@ -132,10 +135,10 @@ def _compiled(reference: str, module: ModuleType, template: str) -> OwnScore:
     exec(_source(own, template), scope)
     signature = SCORING_SIGNATURE if template is SCORE_JOBS else NODE_SCORING_SIGNATURE
     scorer = scoring_function(scope["score"], signature=signature, cache=False)
-    return OwnScore(own, scorer, time.perf_counter() - began)
+    return UserScore(own, scorer, time.perf_counter() - began)
 
 
-def _source(own: Own, template: str) -> str:
+def _source(own: UserCode, template: str) -> str:
     def from_row(record: type[tuple[Any, ...]]) -> str:
         return ", ".join(f"row.{field}" for field in record._fields)  # type: ignore[attr-defined]
 
@@ -153,7 +156,7 @@ def _source(own: Own, template: str) -> str:
 
 @njit(error_model="numpy", nogil=True)
 def _sum_up(facts: Any, pending: Any, number: int, now: float) -> Any:
-    """What there is to know of the jobs that wait."""
+    """Totals over the waiting jobs."""
     width = 0.0
     work = 0.0
     oldest = now
@@ -167,14 +170,14 @@ def _sum_up(facts: Any, pending: Any, number: int, now: float) -> Any:
 
 @njit(error_model="numpy", nogil=True)
 def _glance(outlook: Any) -> Any:
-    """What there is to know of the cluster."""
+    """The state of the cluster."""
     if outlook[queue.GPUS] > 0:
         used = 1.0 - outlook[queue.FREE_GPUS] / outlook[queue.GPUS]
     elif outlook[queue.CORES] < np.inf:
         used = 1.0 - outlook[queue.FREE_CORES] / outlook[queue.CORES]
     else:
         used = 1.0 - outlook[queue.FREE_MEM_MIB] / outlook[queue.MEM_MIB]
-    return Cluster(
+    return ClusterRecord(
         outlook[queue.NODES],
         outlook[queue.GPUS],
         outlook[queue.FREE_GPUS],
@@ -187,24 +190,24 @@ def _glance(outlook: Any) -> Any:
     )
 
 
-def _compile_function(own: Own, parameters: Mapping[str, type | None]) -> Any:
+def _compile_function(own: UserCode, parameters: Mapping[str, type | None]) -> Any:
     function = _with_compiled_neighbours(own.value)
     if JIT_DISABLED:
         return function
     examples = [EXAMPLES[name] if parameters[name] is None else parameters[name]() for name in own.parameters]  # type: ignore[misc]
     try:
         function.compile(tuple(typeof(example) for example in examples))
-    except Exception as error:  # the compiler has many ways to say no
+    except Exception as error:  # the compiler fails in many ways
         raise uncompilable(own, error) from None
     (signature,) = function.nopython_signatures
     if not isinstance(signature.return_type, types.Number | types.Boolean):
-        found = "None on some way through it" if isinstance(signature.return_type, types.Optional) else str(signature.return_type)
-        raise InputError(f"{own.name} returns {found}, not a number", where=own.where, hint="return one number: the least goes first")
+        found = "None on some path" if isinstance(signature.return_type, types.Optional) else str(signature.return_type)
+        raise InputError(f"{own.name} returns {found}, not a number", where=own.where, hint="return one number: the lowest goes first")
     return function
 
 
 def _with_compiled_neighbours(function: FunctionType) -> Any:
-    """The function compiled, in a scope in which the other functions of its file are compiled too, so that it can call them."""
+    """Compile the function in a scope where the other functions of its file are compiled too: it may call them."""
     scope = dict(function.__globals__)
 
     def compiled(plain: FunctionType) -> Any:

@@ -1,8 +1,11 @@
-"""`hosts`: scores every host that can take tasks of the job being placed. Host encoder, job encoder, and attention of the job over all
-hosts; sizes do not depend on the number of hosts, so that weights trained on 50 decide for 500. For the same reason scores do not see
-what counts jobs or is measured against the whole cluster (`COUNTED`): in a cluster ten times as large and as full, those features look
-like nothing seen before. The value sees everything. A host's encoding is a product of two linear layers, because what is free of a host
-is its size times a share."""
+"""`hosts`: scores every host that can take tasks of the job being placed.
+
+A host encoder, a job encoder, and attention of the job over all hosts. Sizes do not depend on the number of hosts, so
+weights trained on 50 hosts decide for 500. For the same reason scores do not see features that count jobs or are
+relative to the whole cluster (`COUNTED`): in a cluster ten times as large, those take values never seen before. The
+value sees everything. The encoding of a host is a product of two linear layers, because its free capacity is its size
+times a share.
+"""
 
 from __future__ import annotations
 
@@ -12,30 +15,30 @@ import torch
 from torch import Tensor, nn
 
 from queuewise.agents.networks.base import SMALL, Feedforward, Network, linear, spread, summarise, summary_names
-from queuewise.agents.settings import NetworkSettings
-from queuewise.agents.spec import Spec
+from queuewise.agents.task_shape import TaskShape
+from queuewise.agents.train_settings import NetworkSettings
 from queuewise.errors import InputError
 
 COUNTED = frozenset({"queue_length", "beyond_window", "running", "size", "ways", "share_of_free"})
 
 
-class Hosts(Network):
+class HostsNetwork(Network):
     problems = frozenset({"host"})
-    steady: Tensor  # [I] 1 for inputs of the job encoder that mean the same in a cluster of any size, otherwise 0
+    steady: Tensor  # [I] 1 for inputs of the job encoder that mean the same in a cluster of any size, else 0
 
-    def __init__(self, spec: Spec, settings: NetworkSettings, outputs: int = 1) -> None:
-        super().__init__(spec, settings, outputs)
-        width, state = settings.width, summary_names(spec)
+    def __init__(self, shape: TaskShape, settings: NetworkSettings, outputs: int = 1) -> None:
+        super().__init__(shape, settings, outputs)
+        width, state = settings.width, summary_names(shape)
         if width % settings.heads:
             raise InputError(
-                f"{settings.heads} heads do not divide a width of {width}", hint="give network.heads that divides network.width"
+                f"{settings.heads} heads do not divide a width of {width}", hint="choose a network.heads that divides network.width"
             )
-        self.current = spec.layout.job_features.index("current")
-        inputs = (*spec.layout.job_features, *state)
+        self.current = shape.layout.job_features.index("current")
+        inputs = (*shape.layout.job_features, *state)
         self.register_buffer("steady", torch.tensor([float(name not in COUNTED) for name in inputs]))
         self.job = linear(len(inputs), width)
-        self.host = linear(len(spec.layout.host_features), width)
-        self.gain = linear(len(spec.layout.host_features), width, 1.0)
+        self.host = linear(len(shape.layout.host_features), width)
+        self.gain = linear(len(shape.layout.host_features), width, 1.0)
         nn.init.ones_(self.gain.bias)
         self.query = linear(width, width, 1.0, bias=False)
         self.key_value = linear(width, 2 * width, 1.0, bias=False)
@@ -47,18 +50,20 @@ class Hosts(Network):
     def forward(self, observations: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
         parts = self.parts(observations)
         rows, columns = mask[:, :-1].nonzero(as_tuple=True)
-        being_placed = parts.jobs[:, :, self.current : self.current + 1] > 0  # one job, or none while all wait
+        being_placed = parts.jobs[:, :, self.current : self.current + 1] > 0  # one job, or none
         placed = (parts.jobs * being_placed).sum(1)
         state = summarise(parts)
         job = self.job(torch.cat([placed, state], dim=1) * self.steady).relu()
         hosts = self.host(parts.hosts) * self.gain(parts.hosts)
-        context = job + self.found(self._look(job, hosts.relu(), parts.hosts[:, :, 0] == 0))
+        context = job + self.found(self._attend(job, hosts.relu(), parts.hosts[:, :, 0] == 0))
         hidden = (hosts[rows, columns] + context[rows]).relu()
         seen = context.relu()
         return spread(self.score(hidden), rows, columns, self.wait(seen), mask), self.value(torch.cat([seen, state], dim=1))
 
-    def _look(self, job: Tensor, hosts: Tensor, unused: Tensor) -> Tensor:
-        """[B, width] what the job finds among the hosts: a weighted mean, so that twice as many hosts of each sort change nothing."""
+    def _attend(self, job: Tensor, hosts: Tensor, unused: Tensor) -> Tensor:
+        """[B, width] attention of the job over the hosts: a weighted mean, so twice the hosts of every kind change
+        nothing.
+        """
         heads, each = self.settings.heads, self.settings.width // self.settings.heads
         keys, values = self.key_value(hosts).unflatten(2, (2, heads, each)).transpose(1, 3).unbind(2)  # [B, heads, H, each]
         query = self.query(job).unflatten(1, (heads, 1, each)) / math.sqrt(each)

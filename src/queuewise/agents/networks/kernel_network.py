@@ -1,22 +1,24 @@
-"""`kernel`: one small scorer, shared by all jobs, of a job's features and a summary of the state (after RLScheduler's kernel network,
-Zhang et al., SC 2020, which sees the job alone)."""
+"""`kernel`: one small scorer, shared by all jobs, that reads the features of a job and a summary of the state.
+
+After the kernel network of RLScheduler (Zhang et al., SC 2020), which sees only the job.
+"""
 
 from __future__ import annotations
 
 from torch import Tensor
 
 from queuewise.agents.networks.base import SMALL, Feedforward, Network, linear, spread, summarise, summary_size
-from queuewise.agents.settings import NetworkSettings
-from queuewise.agents.spec import Spec
+from queuewise.agents.task_shape import TaskShape
+from queuewise.agents.train_settings import NetworkSettings
 
 
-class Kernel(Network):
+class KernelNetwork(Network):
     problems = frozenset({"job"})
 
-    def __init__(self, spec: Spec, settings: NetworkSettings, outputs: int = 1) -> None:
-        super().__init__(spec, settings, outputs)
-        width, state = settings.width, summary_size(spec)
-        self.job = linear(len(spec.layout.job_features), width)
+    def __init__(self, shape: TaskShape, settings: NetworkSettings, outputs: int = 1) -> None:
+        super().__init__(shape, settings, outputs)
+        width, state = settings.width, summary_size(shape)
+        self.job = linear(len(shape.layout.job_features), width)
         self.context = linear(state, width, bias=False)
         self.score = Feedforward([*[width] * settings.depth, outputs], gain=SMALL)
         self.wait = Feedforward([state, width, outputs], gain=SMALL)

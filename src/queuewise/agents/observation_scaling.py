@@ -1,9 +1,10 @@
-"""Scaling of observations: features lie in [−1, 1], but some hardly move there (an estimate between 0.3 and 0.6, a wait that nears 1).
+"""Scaling of observations, and fast copies of their rows.
 
-Mean and deviation of every feature are taken once, before training, from play by chance, and then stay: a network never sees the same
-state in two ways. They are kept with the weights. One pair of numbers a feature, shared by all rows of jobs and of hosts and by the whole
-lookahead, so that they fit any number of those. What says that a row is used, or that its job is being placed, stays as it is; unused rows
-stay zero.
+Features lie in [−1, 1], but some hardly vary (an estimate between 0.3 and 0.6, a wait close to 1). Mean and deviation
+of every feature are measured once, before training, from random play, and then stay fixed: a network never sees the
+same state in two ways. They are stored with the weights. There is one pair of numbers per feature, shared by all rows
+of jobs and hosts and by the whole lookahead, so they fit any number of those. Flags that say whether a row is used, or
+whether its job is being placed, are not scaled; unused rows stay zero.
 """
 
 from __future__ import annotations
@@ -14,19 +15,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from queuewise.agents.rows import scale_rows
 from queuewise.envs.features import NUM_GLOBAL, ObservationLayout
+from queuewise.sim.core.compilation import entry
 from queuewise.sim.core.tables import F32
 
-CONSTANT = 1e-4  # a feature that deviates less was constant in play: it is shifted and not stretched
-LEAST = 0.01  # smallest deviation that is divided by
-FLAGS = ("present", "host_present", "current")  # their zero means no
+CONSTANT = 1e-4  # a feature with a smaller deviation counts as constant: it is shifted but not stretched
+LEAST = 0.01  # smallest deviation used as a divisor
+FLAGS = ("present", "host_present", "current")  # never scaled: zero means no
 PARTS = ("global", "lookahead", "jobs", "hosts")
 
 
 @dataclass(frozen=True)
 class Scaling:
-    """x becomes (x − mean) × scale. One vector for each part: [11], [1], [Fj], [Fh]."""
+    """x becomes (x − mean) × scale. One vector per part: [11], [1], [Fj], [Fh]."""
 
     mean: dict[str, Tensor]
     scale: dict[str, Tensor]
@@ -48,7 +49,7 @@ def identity(layout: ObservationLayout) -> Scaling:
 
 
 def measure_scaling(layout: ObservationLayout, observations: F32) -> Scaling:
-    """From [N, F] observations as the environment gives them."""
+    """Measure [N, F] observations as the environment gives them."""
     means, scales = {}, {}
     names = {"jobs": layout.job_features, "hosts": layout.host_features}
     for part, values in layout.parts(observations).items():
@@ -65,7 +66,7 @@ def measure_scaling(layout: ObservationLayout, observations: F32) -> Scaling:
 
 
 class Scaler:
-    """A scaling laid out for whole rows of one layout."""
+    """A scaling expanded to whole rows of one layout."""
 
     def __init__(self, scaling: Scaling, layout: ObservationLayout) -> None:
         self.scaling = scaling
@@ -77,9 +78,48 @@ class Scaler:
         self._tokens = np.array([(jobs_at, *layout.shapes["jobs"]), (hosts_at, *layout.shapes["hosts"])])  # first column, number, features
 
     def apply(self, observations: Tensor, out: Tensor | None = None) -> Tensor:
-        """[B, F] scaled, into `out` if given."""
+        """Scale [B, F] observations, into `out` if given."""
         scaled = torch.empty_like(observations) if out is None else out
         if observations.shape != scaled.shape or observations.shape[1] != len(self._mean):
             raise ValueError(f"rows {tuple(observations.shape)} of {len(self._mean)} features cannot be scaled into {tuple(scaled.shape)}")
         scale_rows(observations.numpy(), self._mean, self._scale, self._tokens, scaled.numpy())
         return scaled
+
+
+# --- compiled copies of rows
+
+
+@entry
+def gather_rows(rows, chosen, before, after, out) -> None:  # type: ignore[no-untyped-def]
+    """out[i] becomes row chosen[i] without the columns from `before` to `after`."""
+    for i in range(len(chosen)):
+        row = rows[chosen[i]]
+        for column in range(before):
+            out[i, column] = row[column]
+        for column in range(after, len(row)):
+            out[i, before + column - after] = row[column]
+
+
+@entry
+def count_slots(rows, first, slots, width) -> int:  # type: ignore[no-untyped-def]
+    """How many slots, starting at column `first`, hold a job in any row; at least 1. Jobs fill the slots in order."""
+    used = 1
+    for i in range(len(rows)):
+        while used < slots and rows[i, first + used * width] != 0.0:
+            used += 1
+    return used
+
+
+@entry
+def scale_rows(rows, mean, scale, tokens, out) -> None:  # type: ignore[no-untyped-def]
+    """out becomes (rows − mean) × scale. Tokens (first column, number, width) whose first feature is 0 become all 0."""
+    for i in range(len(rows)):
+        for f in range(rows.shape[1]):
+            out[i, f] = (rows[i, f] - mean[f]) * scale[f]
+        for part in range(len(tokens)):
+            first, number, width = tokens[part]
+            for at in range(first, first + number * width, width):
+                present = out[i, at]
+                if present != 1.0:
+                    for f in range(at, at + width):
+                        out[i, f] *= present

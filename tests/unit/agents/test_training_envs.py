@@ -9,19 +9,15 @@ import pytest
 import torch
 
 from agents_setup import small_arena
-from queuewise.agents.actions import split_actions
-from queuewise.agents.filtering import window_filter
-from queuewise.agents.imitation import imitate, watch
+from queuewise.agents.imitation import find_expert, imitate, record_demonstrations
 from queuewise.agents.learner import pick_best, pick_likely
 from queuewise.agents.networks import build_network
 from queuewise.agents.networks.base import ILLEGAL
+from queuewise.agents.observation_scaling import Scaler, identity, measure_scaling
 from queuewise.agents.ppo import draw
-from queuewise.agents.scaling import Scaler, identity, measure_scaling
-from queuewise.agents.settings import FilterSettings, NetworkSettings
-from queuewise.agents.spec import Spec
-from queuewise.agents.stage import Stage
-from queuewise.agents.teachers import find_teacher
-from queuewise.agents.warmup import play_by_chance
+from queuewise.agents.task_shape import TaskShape, split_actions
+from queuewise.agents.train_settings import FilterSettings, NetworkSettings
+from queuewise.agents.training_envs import TrainingEnvs, play_randomly, window_filter
 from queuewise.envs.features import ObservationLayout
 from queuewise.errors import InputError
 from queuewise.evaluation.measure import measure
@@ -29,15 +25,15 @@ from queuewise.evaluation.scores import score_values
 from queuewise.policies import simulate
 
 
-def play_on(stage: Stage, steps: int, seed: int) -> list[torch.Tensor]:
+def play_on(envs: TrainingEnvs, steps: int, seed: int) -> list[torch.Tensor]:
     """Random legal steps; everything that the stage answered."""
     random = torch.Generator().manual_seed(seed)
-    rows = torch.zeros(stage.num_envs, stage.spec.observation_size)
-    mask = torch.zeros(stage.num_envs, stage.spec.num_actions, dtype=torch.bool)
-    stage.write(rows, mask)
+    rows = torch.zeros(envs.num_envs, envs.shape.observation_size)
+    mask = torch.zeros(envs.num_envs, envs.shape.num_actions, dtype=torch.bool)
+    envs.write(rows, mask)
     seen = [rows.clone(), mask.clone()]
     for _ in range(steps):
-        step = stage.step(torch.multinomial(mask.float(), 1, generator=random).squeeze(1), rows, mask)
+        step = envs.step(torch.multinomial(mask.float(), 1, generator=random).squeeze(1), rows, mask)
         seen += [rows.clone(), mask.clone(), torch.from_numpy(step.rewards), torch.from_numpy(step.ended)]
     return seen
 
@@ -46,31 +42,31 @@ def play_on(stage: Stage, steps: int, seed: int) -> list[torch.Tensor]:
 def test_a_state_is_told_and_taken_back(problem: str) -> None:
     """After episodes of all ages, two stages in the same state go on alike, over the ends of episodes."""
     setup = small_arena(problem, jobs=12)
-    stage = Stage(setup, 5, seed=4)
-    ended = sum(int(part.sum()) for part in play_on(stage, 130, seed=1)[5::4])
+    envs = TrainingEnvs(setup, 5, seed=4)
+    ended = sum(int(part.sum()) for part in play_on(envs, 130, seed=1)[5::4])
     assert ended > 2
-    other = Stage(setup, 5, seed=4)
-    other.restore(stage.state())
-    first, second = play_on(stage, 90, seed=2), play_on(other, 90, seed=2)
+    other = TrainingEnvs(setup, 5, seed=4)
+    other.restore(envs.state())
+    first, second = play_on(envs, 90, seed=2), play_on(other, 90, seed=2)
     assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
-    assert {name: tensor.tolist() for name, tensor in stage.state().items()} == {name: t.tolist() for name, t in other.state().items()}
+    assert {name: tensor.tolist() for name, tensor in envs.state().items()} == {name: t.tolist() for name, t in other.state().items()}
 
 
 def test_episodes_depend_on_seed_and_environment_alone() -> None:
     """Four environments in one stage play what they play in two stages of two."""
     setup = small_arena()
-    whole = Stage(setup, 4, seed=9)
-    halves = [Stage(setup, 2, seed=9, first_env=first) for first in (0, 2)]
+    whole = TrainingEnvs(setup, 4, seed=9)
+    halves = [TrainingEnvs(setup, 2, seed=9, first_env=first) for first in (0, 2)]
     windows = whole.state()["windows"].tolist()
     assert windows == halves[0].state()["windows"].tolist() + halves[1].state()["windows"].tolist()
     assert len(set(windows)) == 4
-    assert Stage(setup, 4, seed=10).state()["windows"].tolist() != windows
+    assert TrainingEnvs(setup, 4, seed=10).state()["windows"].tolist() != windows
 
 
 def test_scaling_centres_features_and_leaves_unused_rows_alone() -> None:
-    stage = Stage(small_arena(host_slots=3), 8, seed=1)
-    layout = stage.spec.layout
-    seen = play_by_chance(stage, 2)
+    envs = TrainingEnvs(small_arena(host_slots=3), 8, seed=1)
+    layout = envs.shape.layout
+    seen = play_randomly(envs, 2)
     scaled = Scaler(measure_scaling(layout, seen), layout).apply(torch.from_numpy(seen)).numpy()
     before, after = layout.parts(seen), layout.parts(scaled)
     used = before["jobs"][:, :, 0] > 0
@@ -87,9 +83,9 @@ def test_scaling_centres_features_and_leaves_unused_rows_alone() -> None:
 
 
 def test_flat_actions_of_the_joint_problem() -> None:
-    spec = Spec("joint", ObservationLayout(window=3, hosts=4, units=1))
-    assert spec.num_actions == 13
-    assert split_actions(np.array([0, 5, 11, 12]), spec).tolist() == [[0, 0], [1, 1], [2, 3], [3, 0]]
+    shape = TaskShape("joint", ObservationLayout(window=3, hosts=4, units=1))
+    assert shape.num_actions == 13
+    assert split_actions(np.array([0, 5, 11, 12]), shape).tolist() == [[0, 0], [1, 1], [2, 3], [3, 0]]
 
 
 def test_actions_are_drawn_as_often_as_they_are_likely_and_never_illegal_ones() -> None:
@@ -113,12 +109,12 @@ def test_to_wait_must_be_likelier_than_all_else_together() -> None:
 )
 def test_a_heuristic_can_be_imitated(problem: str, policy: str, net: str) -> None:
     setup = small_arena(problem)
-    spec = Spec(problem, setup.layout)
-    network = build_network(net, spec, NetworkSettings(width=32), seed=0)
-    lessons = watch(find_teacher(policy, setup), setup, identity(setup.layout), 3000, 1)
-    assert lessons.masks.gather(1, lessons.actions.unsqueeze(1)).all()
-    scaling = measure_scaling(setup.layout, lessons.observations.numpy())
-    before = network.policy(lessons.observations, lessons.masks)[0].argmax(1) == lessons.actions
+    shape = TaskShape(problem, setup.layout)
+    network = build_network(net, shape, NetworkSettings(width=32), seed=0)
+    demonstrations = record_demonstrations(find_expert(policy, setup), setup, identity(setup.layout), 3000, 1)
+    assert demonstrations.masks.gather(1, demonstrations.actions.unsqueeze(1)).all()
+    scaling = measure_scaling(setup.layout, demonstrations.observations.numpy())
+    before = network.policy(demonstrations.observations, demonstrations.masks)[0].argmax(1) == demonstrations.actions
     taught = imitate(network, setup, scaling, policy, frames=3000, epochs=8, seed=1)
     assert taught > 0.9
     assert taught > float(before.float().mean()) + 0.05
@@ -128,12 +124,12 @@ def test_a_heuristic_can_be_imitated(problem: str, policy: str, net: str) -> Non
 def test_a_teacher_plays_what_the_policy_of_its_name_does(policy: str, score: str) -> None:
     """With a window for all jobs, episode and replay are the same schedule."""
     setup = small_arena(window=30, pool=1)
-    teacher = find_teacher(policy, setup)
-    taught = teacher.setup(setup)
-    batch, spec = taught.batch(1, threads=1), Spec("job", taught.layout)
+    expert = find_expert(policy, setup)
+    taught = expert.setup(setup)
+    batch, shape = taught.batch(1, threads=1), TaskShape("job", taught.layout)
     batch.begin([0], [taught.window(0)])
     while not batch.outcome[0]:
-        batch.step(teacher.choose(batch.observations, batch.mask, spec))
+        batch.step(expert.choose(batch.observations, batch.mask, shape))
     workload, estimate = setup.source.window(0)
     expected = score_values(measure(simulate(workload, setup.cluster, policy, estimates=estimate)))
     assert score_values(measure(batch.schedule(0)))[score] == pytest.approx(expected[score])
@@ -144,7 +140,7 @@ def test_a_teacher_plays_what_the_policy_of_its_name_does(policy: str, score: st
 )
 def test_what_cannot_be_imitated(problem: str, policy: str, settings: dict[str, Any]) -> None:
     with pytest.raises(InputError, match="cannot be imitated"):
-        find_teacher(policy, small_arena(problem, **settings))
+        find_expert(policy, small_arena(problem, **settings))
 
 
 def test_filtered_windows_lie_in_the_band() -> None:

@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from queuewise.agents.grounds import make_grounds
-from queuewise.agents.objective import parse_reward, reward_for
 from queuewise.agents.ppo import check_split
-from queuewise.agents.settings import TrainSettings, layered, preset_names
+from queuewise.agents.scenario import load_scenario, parse_reward, reward_for
+from queuewise.agents.train_settings import TrainSettings, layered, preset_names
 from queuewise.cli.train import Train
 from queuewise.config import to_toml
 from queuewise.envs.rewards import Term
@@ -47,9 +46,9 @@ def test_presets_are_whole(name: str) -> None:
     """Each names a task, sizes and policies that exist, and says where it comes from."""
     settings = layered(name)
     check_split(settings.ppo)
-    grounds = make_grounds(settings)
-    assert grounds.setup.settings.problem == settings.env
-    assert len(grounds.experiment("val").plan.windows) == settings.val_windows
+    scenario = load_scenario(settings)
+    assert scenario.setup.settings.problem == settings.env
+    assert len(scenario.experiment("val").plan.windows) == settings.val_windows
 
 
 def test_a_resolved_configuration_reads_back(tmp_path: Path) -> None:
@@ -100,14 +99,14 @@ def test_rewards_as_written() -> None:
 
 
 def test_models_without_requests_show_their_runtimes_and_logs_never_do(tmp_path: Path) -> None:
-    assert make_grounds(layered(workload="bursty")).setup.settings.estimates == "oracle"
+    assert load_scenario(layered(workload="bursty")).setup.settings.estimates == "oracle"
     log = tmp_path / "log.swf"
     rows = [f"{j} {j * 60} -1 {100 + j} 2 -1 -1 2 -1 -1 1 1 1 1 1 1 -1 -1" for j in range(1, 200)]
     log.write_text("; MaxProcs: 8\n" + "\n".join(rows) + "\n", encoding="utf-8")
-    grounds = make_grounds(layered(workload=str(log), jobs=20))
-    assert grounds.setup.settings.estimates == "requested"
+    scenario = load_scenario(layered(workload=str(log), jobs=20))
+    assert scenario.setup.settings.estimates == "requested"
     with pytest.raises(InputError, match="does not fit"):
-        _ = make_grounds(layered(workload=str(log), jobs=150)).setup
+        _ = load_scenario(layered(workload=str(log), jobs=150)).setup
 
 
 def test_logs_are_read_as_every_command_reads_them(tmp_path: Path) -> None:
@@ -120,16 +119,16 @@ def test_logs_are_read_as_every_command_reads_them(tmp_path: Path) -> None:
     settings = Train.parse([*flags, *named], "queuewise train").settings
     assert (settings.reading.format, settings.reading.map) == ("csv", ("queued=submit", "took=runtime", "cards=gpus"))
     remarks: list[str] = []
-    grounds = make_grounds(settings, remarks.append)
-    assert grounds.workload.runtime.tolist() == [100.0 + j for j in range(200)]
+    scenario = load_scenario(settings, remarks.append)
+    assert scenario.workload.runtime.tolist() == [100.0 + j for j in range(200)]
     assert any("1 rows were skipped" in remark for remark in remarks)
     kept = tmp_path / "config.toml"
     kept.write_text(to_toml(settings.model_dump(mode="json")), encoding="utf-8")
     assert layered(None, kept).reading == settings.reading
     with pytest.raises(InputError, match=r"mine\.csv"):
-        make_grounds(Train.parse(flags, "queuewise train").settings)
+        load_scenario(Train.parse(flags, "queuewise train").settings)
 
 
 def test_a_model_is_not_read() -> None:
     with pytest.raises(InputError, match="--tables and --map have no use"):
-        make_grounds(layered(workload="bursty", reading={"map": ["a=submit"]}))
+        load_scenario(layered(workload="bursty", reading={"map": ["a=submit"]}))

@@ -1,8 +1,9 @@
-"""Prioritised replay (Schaul et al., 2016) of states in the order they were met, with n-step returns made when they are drawn.
+"""Prioritised replay buffer (Schaul et al., 2016): stores states in order, computes n-step returns when it samples.
 
-Each of E environments has a ring of C rows; a row is a state, and the action, reward and discount that followed. So every observation is
-kept once, in half precision, and the state after n steps is n rows on. An episode that was cut off leaves one more row, its last state,
-without an action: returns stop there and go on with what is expected of it. One that ended has a discount of zero.
+Each of E environments has a ring of C rows. A row is a state with the action, reward and discount that followed. So
+every observation is stored once, in half precision, and the state after n steps is n rows further. A truncated episode
+leaves one more row, its last state, without an action: returns stop there and continue with its expected value. An
+episode that ended has a discount of zero.
 """
 
 from __future__ import annotations
@@ -13,30 +14,30 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from queuewise.agents.stage import Step
+from queuewise.agents.training_envs import Step
 from queuewise.errors import InputError
 from queuewise.sim.core.tables import F64, I64
 
 NO_ACTION = -1
-LEAST_PRIORITY = 1e-6  # so that nothing is forgotten
+LEAST_PRIORITY = 1e-6  # so that every transition can still be drawn
 
 
-class Batch(NamedTuple):
+class Transitions(NamedTuple):
     """B transitions of up to n steps."""
 
-    places: I64  # [B] where they lie
+    places: I64  # [B] row numbers in the buffer
     observations: Tensor  # [B, F]
     masks: Tensor  # [B, A]
     actions: Tensor  # [B]
     returns: Tensor  # [B] discounted rewards of the steps
     next_observations: Tensor  # [B, F]
     next_masks: Tensor  # [B, A]
-    discounts: Tensor  # [B] what is expected of the next state counts; 0 where the episode ended
-    weights: Tensor  # [B] of importance, the largest is 1
+    discounts: Tensor  # [B] weight of the next state's value; 0 where the episode ended
+    weights: Tensor  # [B] importance weights, the largest is 1
 
 
 class SumTree:
-    """Numbers at leaves, sums above: changing some and drawing some in proportion takes steps in the logarithm of their number."""
+    """Numbers at the leaves, their sums above: updates and proportional draws take logarithmic time."""
 
     def __init__(self, size: int) -> None:
         self._first = 1 << max(size - 1, 0).bit_length()  # leaf 0; node i has the children 2i and 2i + 1
@@ -49,11 +50,11 @@ class SumTree:
 
     @property
     def leaves(self) -> F64:
-        """A view, to read."""
+        """A view; read only."""
         return self._sums[self._first : self._first + self._size]
 
     def set(self, places: I64, values: F64 | float) -> None:
-        """Of equal places the last counts."""
+        """Set leaves. If a place occurs twice, the last value counts."""
         nodes = places + self._first
         self._sums[nodes] = values
         while len(nodes) and nodes[0] > 1:
@@ -61,7 +62,7 @@ class SumTree:
             self._sums[nodes] = self._sums[2 * nodes] + self._sums[2 * nodes + 1]
 
     def find(self, levels: F64) -> I64:
-        """Where these levels in [0, total) fall in the cumulated leaves; never a leaf that is zero."""
+        """Where these levels in [0, total) fall in the cumulative sum of the leaves; never a leaf that is zero."""
         nodes, left = np.ones(len(levels), np.int64), levels.copy()
         while nodes[0] < self._first:
             nodes = 2 * nodes
@@ -71,9 +72,9 @@ class SumTree:
         return nodes - self._first
 
 
-class Replay:
+class ReplayBuffer:
     def __init__(self, rows: int, num_envs: int, size: int, num_actions: int, *, n_step: int, alpha: float = 0.0) -> None:
-        """`rows` for each environment. `alpha`: how far priorities count; with 0 all transitions are equally likely."""
+        """`rows` per environment. `alpha`: how much priorities count; with 0 all transitions are equally likely."""
         self.rows, self.num_envs, self.n_step, self._alpha = rows, num_envs, n_step, alpha
         places = rows * num_envs
         self._observations = torch.zeros(places, size, dtype=torch.float16)
@@ -88,7 +89,7 @@ class Replay:
     # --- writing
 
     def add(self, observations: Tensor, masks: Tensor, actions: I64, discounts: F64, step: Step) -> None:
-        """What all environments did: states [E, F] and [E, A] in which these actions led to `step`."""
+        """Store one step of all environments: states [E, F] and [E, A] in which these actions led to `step`."""
         self._write(np.arange(self.num_envs), observations, masks, actions, step.rewards, discounts)
         if len(step.cut):
             nothing = np.zeros(len(step.cut))
@@ -100,7 +101,7 @@ class Replay:
         self._observations[places], self._masks[places] = observations.half(), masks
         self._actions[places], self._rewards[places], self._discounts[places] = actions, rewards, discounts
         self._priorities.set(places, 0.0)
-        complete = ring + (at - self.n_step) % self.rows  # the state n steps after these is now known
+        complete = ring + (at - self.n_step) % self.rows  # the state n steps after these is known now
         complete = complete[(self._written[envs] >= self.n_step) & (self._actions[complete] != NO_ACTION)]
         self._priorities.set(complete, self._highest)
         self._cursors[envs] = (at + 1) % self.rows
@@ -108,14 +109,17 @@ class Replay:
 
     # --- drawing
 
-    def draw(self, number: int, beta: float, random: torch.Generator) -> Batch:
-        """Transitions in proportion to their priorities, one from each of `number` equal strata; weights as `beta` of the bias asks."""
+    def draw(self, number: int, beta: float, random: torch.Generator) -> Transitions:
+        """Draw transitions in proportion to their priorities, one from each of `number` equal strata.
+
+        `beta`: the share of the bias that the weights correct.
+        """
         total = self._priorities.total
         within = torch.rand(number, generator=random, dtype=torch.float64).numpy()
         places = self._priorities.find((np.arange(number) + within) / number * total)
-        returns, discounts, ahead = self._walk(places)
+        returns, discounts, ahead = self._n_step_returns(places)
         weights = importance(self._priorities.leaves[places] / total, beta)
-        return Batch(
+        return Transitions(
             places,
             *self._states(places),
             torch.from_numpy(self._actions[places].astype(np.int64)),
@@ -129,8 +133,8 @@ class Replay:
         chosen = torch.from_numpy(places)
         return self._observations.index_select(0, chosen).float(), self._masks.index_select(0, chosen)
 
-    def _walk(self, places: I64) -> tuple[F64, F64, I64]:
-        """n steps on, or to where an episode was cut off: discounted rewards, what is left of the discount, and the place there."""
+    def _n_step_returns(self, places: I64) -> tuple[F64, F64, I64]:
+        """Discounted rewards of n steps (or up to a truncation), the remaining discount, and the place reached."""
         at, returns, left = places, np.zeros(len(places)), np.ones(len(places))
         for _ in range(self.n_step):
             acted = self._actions[at] != NO_ACTION
@@ -143,16 +147,16 @@ class Replay:
         ring = places // self.rows * self.rows
         return ring + (places - ring + 1) % self.rows
 
-    def learnt(self, places: I64, errors: Tensor) -> None:
-        """The priorities of what was drawn, from how wrong the learner was there."""
+    def update_priorities(self, places: I64, errors: Tensor) -> None:
+        """Set the priorities of drawn transitions from the learner's errors."""
         priorities = (errors.double().numpy() + LEAST_PRIORITY) ** self._alpha
         self._highest = max(self._highest, float(priorities.max()))
         self._priorities.set(places, priorities)
 
-    # --- what others need
+    # --- state
 
     def discounted_returns(self, last: int) -> F64:
-        """[N] returns of the last rows of every ring; beyond the very last, nothing is earned."""
+        """[N] returns of the last rows of every ring; rewards after the newest row count as zero."""
         running, found = np.zeros(self.num_envs), []
         rings = np.arange(self.num_envs) * self.rows
         for age in range(1, min(last, int(self._written.min()), self.rows) + 1):
@@ -163,7 +167,7 @@ class Replay:
 
     @property
     def cursors(self) -> Tensor:
-        """[2, E] where rows go next, and how many there were."""
+        """[2, E] where the next row goes, and how many rows were written."""
         return torch.from_numpy(np.stack([self._cursors, self._written]))
 
     @cursors.setter
@@ -172,7 +176,7 @@ class Replay:
 
     @property
     def priorities(self) -> Tensor:
-        """[E × C + 1] of all places, and the highest ever given."""
+        """[E × C + 1] priorities of all places, and the highest ever set."""
         return torch.from_numpy(np.append(self._priorities.leaves, self._highest))
 
     @priorities.setter
@@ -188,13 +192,13 @@ def importance(probabilities: F64, beta: float) -> F64:
 
 
 def rows_for(frames: int, num_envs: int, size: int, num_actions: int, limit_gib: float) -> int:
-    """Rows of each environment's ring that keep `frames` states; refused if they take more than `limit_gib`."""
-    each = 2 * size + num_actions + 4 + 8 + 8 + 32  # bytes of a row, its leaf among them
+    """Rows per environment that keep `frames` states; refused if they need more than `limit_gib`."""
+    each = 2 * size + num_actions + 4 + 8 + 8 + 32  # bytes per row, including its leaf
     taken = frames * each / 2**30
     if taken > limit_gib:
         fitting = int(limit_gib * 2**30 / each)
         raise InputError(
-            f"a replay of {frames} states of {size} numbers takes {taken:.1f} GiB, more than {limit_gib:g}",
-            hint=f"give a replay of {fitting} states or fewer, or a higher replay_gib",
+            f"a replay buffer of {frames} states of {size} numbers takes {taken:.1f} GiB, more than {limit_gib:g}",
+            hint=f"set replay to {fitting} states or fewer, or raise replay_gib",
         )
     return -(-frames // num_envs)
