@@ -34,7 +34,7 @@ _HOME = {
     "Cluster": "queuewise.cluster",
     "NodeGroup": "queuewise.cluster",
     "QueuewiseError": "queuewise.errors",
-    "Schedule": "queuewise.sim.schedule",
+    "Schedule": "queuewise.sim.core.schedule",
     "Workload": "queuewise.workload.jobs",
     "load_cluster": "queuewise.cluster",
     "load_workload": "queuewise.workload",
