@@ -18,17 +18,16 @@ from typing import Any
 
 import torch
 
+from queuewise.agents.checkpoint import TrainedModel, load_model
 from queuewise.agents.display import Display
-from queuewise.agents.grounds import Grounds, make_grounds
-from queuewise.agents.judging import judge_policy
-from queuewise.agents.models import Model, load_model
-from queuewise.agents.recording import read_rows
-from queuewise.agents.runs import CONFIG
-from queuewise.agents.scaling import Scaler
-from queuewise.agents.settings import TrainSettings, layered
-from queuewise.agents.spec import Spec
-from queuewise.agents.stage import Stage
-from queuewise.agents.train import baseline_cells, train
+from queuewise.agents.observation_scaling import Scaler
+from queuewise.agents.recording import CONFIG, read_rows
+from queuewise.agents.scenario import Scenario, load_scenario
+from queuewise.agents.task_shape import TaskShape
+from queuewise.agents.train_settings import TrainSettings, layered
+from queuewise.agents.training import train
+from queuewise.agents.training_envs import TrainingEnvs
+from queuewise.agents.validation import baseline_cells, evaluate_policy
 from queuewise.evaluation.experiment import judge
 from queuewise.evaluation.protocol import BLOCK_SEEDS
 from queuewise.evaluation.scores import parse_score
@@ -63,18 +62,18 @@ def at_the_end(run: Path, seed: int) -> Path:
     return max((run / f"seed-{seed}" / "checkpoints").glob("*.safetensors"))
 
 
-def model_of(file: Path, grounds: Grounds) -> Model:
-    return load_model(file, Spec(grounds.settings.env, grounds.setup.layout))
+def model_of(file: Path, scenario: Scenario) -> TrainedModel:
+    return load_model(file, TaskShape(scenario.settings.env, scenario.setup.layout))
 
 
 def judged(settings: TrainSettings, run: Path, seeds: Sequence[int], chosen: Chosen = best_on_val) -> Row:
     """A model of every seed on REPORT, beside the baselines: [windows] scores by policy."""
-    grounds, score = make_grounds(settings), parse_score(settings.score)
-    experiment = grounds.experiment("report")
+    scenario, score = load_scenario(settings), parse_score(settings.score)
+    experiment = scenario.experiment("report")
     cells = baseline_cells(experiment, settings.baselines)
     for seed in seeds:
-        model = model_of(chosen(run, seed), grounds)
-        cells += judge_policy(model.act, model.scaling, grounds, experiment, f"model:{seed}")
+        model = model_of(chosen(run, seed), scenario)
+        cells += evaluate_policy(model.act, model.scaling, scenario, experiment, f"model:{seed}")
     result = judge(cells, score)
     facts = {"workload": settings.workload, "workload_args": settings.workload_args, "cluster": settings.cluster, "score": settings.score}
     sizes = {"algo": settings.algo, "net": settings.net, "frames": settings.frames, "jobs": settings.jobs}
@@ -96,8 +95,8 @@ def course(run: Path, seeds: Sequence[int]) -> Row:
 
 def mean_returns(settings: TrainSettings, run: Path, seeds: Sequence[int], chosen: Chosen) -> dict[int, float]:
     """Mean reward of an episode on REPORT, in the task as it was trained."""
-    grounds = make_grounds(settings)
-    return {seed: _mean_return(model_of(chosen(run, seed), grounds), grounds) for seed in seeds}
+    scenario = load_scenario(settings)
+    return {seed: _mean_return(model_of(chosen(run, seed), scenario), scenario) for seed in seeds}
 
 
 def training_returns(run: Path, seeds: Sequence[int]) -> dict[int, tuple[float, float]]:
@@ -107,21 +106,24 @@ def training_returns(run: Path, seeds: Sequence[int]) -> dict[int, tuple[float, 
 
 
 @torch.inference_mode()
-def _mean_return(model: Model, grounds: Grounds) -> float:
+def _mean_return(model: TrainedModel, scenario: Scenario) -> float:
     """Environment e plays window e greedily; what it plays after that does not count."""
-    windows, setup = grounds.experiment("report").plan.windows, grounds.task_arena("report")
+    windows, setup = scenario.experiment("report").plan.windows, scenario.task_setup("report")
     numbers = [(window.seed or 0) - BLOCK_SEEDS["report"].start for window in windows]
     order = chain(numbers, repeat(numbers[0]))
-    stage = Stage(setup, len(numbers), seed=0, draw=lambda rng: next(order))
-    stage.scaler = Scaler(model.scaling, setup.layout)
-    rows, mask = torch.zeros(len(numbers), stage.spec.observation_size), torch.zeros(len(numbers), stage.spec.num_actions, dtype=torch.bool)
-    stage.write(rows, mask)
+    envs = TrainingEnvs(setup, len(numbers), seed=0, draw=lambda rng: next(order))
+    envs.scaler = Scaler(model.scaling, setup.layout)
+    rows, mask = (
+        torch.zeros(len(numbers), envs.shape.observation_size),
+        torch.zeros(len(numbers), envs.shape.num_actions, dtype=torch.bool),
+    )
+    envs.write(rows, mask)
     returns: dict[int, float] = {}
     while len(returns) < len(numbers):
-        step = stage.step(model.act(rows, mask), rows, mask)
+        step = envs.step(model.act(rows, mask), rows, mask)
         for e, tally in zip(step.ended.nonzero()[0], step.tallies, strict=True):
             returns.setdefault(int(e), tally["return"])
-    stage.close()
+    envs.close()
     return sum(returns.values()) / len(returns)
 
 

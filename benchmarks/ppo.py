@@ -22,7 +22,7 @@ import torch
 from stable_baselines3.common.vec_env.base_vec_env import VecEnv
 
 from queuewise.agents.ppo import Ppo
-from queuewise.agents.settings import layered
+from queuewise.agents.train_settings import layered
 from queuewise.cli import bench
 from queuewise.cli.console import note
 from queuewise.envs import QueuewiseVectorEnv

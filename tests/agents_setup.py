@@ -1,10 +1,10 @@
-"""Small grounds that train in a blink."""
+"""Small settings and environments that train in a moment."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from queuewise.agents.settings import TrainSettings, layered
+from queuewise.agents.train_settings import TrainSettings, layered
 from queuewise.envs.env_setup import EnvSetup, build_arena
 
 

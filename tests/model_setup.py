@@ -10,12 +10,12 @@ import torch
 
 from agents_setup import small_settings
 from queuewise.agents.checkpoint import make_card, write_model
-from queuewise.agents.grounds import Grounds, make_grounds
 from queuewise.agents.networks import build_network
 from queuewise.agents.networks.base import Network
-from queuewise.agents.scaling import PARTS, Scaling, identity
-from queuewise.agents.settings import TrainSettings
-from queuewise.agents.spec import Spec
+from queuewise.agents.observation_scaling import PARTS, Scaling, identity
+from queuewise.agents.scenario import Scenario, load_scenario
+from queuewise.agents.task_shape import TaskShape
+from queuewise.agents.train_settings import TrainSettings
 
 PROBLEM_OF = {"mlp": "job", "kernel": "job", "attn": "job", "hosts": "host", "joint": "joint"}
 
@@ -33,28 +33,28 @@ def settings_for(net: str, **changes: Any) -> TrainSettings:
     return small_settings(**base | changes)
 
 
-def make_model(home: Path, net: str, *, seed: int = 5, decision: str = "likely", **changes: Any) -> tuple[Made, Grounds]:
+def make_model(home: Path, net: str, *, seed: int = 5, decision: str = "likely", **changes: Any) -> tuple[Made, Scenario]:
     """`home/best.safetensors`, and what was written there."""
-    grounds = make_grounds(settings_for(net, **changes))
-    spec = Spec(grounds.settings.env, grounds.setup.layout)
-    made = random_model(spec, grounds.settings, seed)
+    scenario = load_scenario(settings_for(net, **changes))
+    shape = TaskShape(scenario.settings.env, scenario.setup.layout)
+    made = random_model(shape, scenario.settings, seed)
     home.mkdir(parents=True, exist_ok=True)
-    card = make_card(grounds.settings, spec, seed, frames=1024, score=grounds.settings.score, progress={}, decision=decision)
+    card = make_card(scenario.settings, shape, seed, frames=1024, score=scenario.settings.score, progress={}, decision=decision)
     write_model(home / "best.safetensors", made, card)  # type: ignore[arg-type]
-    return made, grounds
+    return made, scenario
 
 
-def random_model(spec: Spec, settings: TrainSettings, seed: int, outputs: int = 1) -> Made:
+def random_model(shape: TaskShape, settings: TrainSettings, seed: int, outputs: int = 1) -> Made:
     """Weights large enough that scores differ, and a scaling that does something."""
     random = torch.Generator().manual_seed(seed)
-    network = build_network(settings.net, spec, settings.network, seed=seed, outputs=outputs)
+    network = build_network(settings.net, shape, settings.network, seed=seed, outputs=outputs)
     with torch.no_grad():
         for parameter in network.parameters():
             parameter.add_(torch.randn(parameter.shape, generator=random), alpha=0.2)
-    plain = identity(spec.layout)
+    plain = identity(shape.layout)
     mean = {part: 0.3 * torch.rand(plain.mean[part].shape, generator=random) for part in PARTS}
     scale = {part: 0.5 + torch.rand(plain.scale[part].shape, generator=random) for part in PARTS}
-    names = {"jobs": spec.layout.job_features, "hosts": spec.layout.host_features}
+    names = {"jobs": shape.layout.job_features, "hosts": shape.layout.host_features}
     for part, features in names.items():
         for flag in (index for index, name in enumerate(features) if name in ("present", "host_present", "current")):
             mean[part][flag], scale[part][flag] = 0.0, 1.0

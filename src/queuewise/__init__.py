@@ -14,6 +14,8 @@ from importlib.util import find_spec
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from queuewise.players import Player, register_player
+
 if TYPE_CHECKING:
     from queuewise.cluster import Cluster, NodeGroup, load_cluster
     from queuewise.errors import QueuewiseError
@@ -52,6 +54,15 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted([*__all__, "__version__"])
+
+
+def _model_player() -> Player:
+    from queuewise.agents import model_player
+
+    return model_player
+
+
+register_player("model", _model_player)
 
 
 def _register_envs() -> None:

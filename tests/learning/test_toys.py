@@ -10,11 +10,11 @@ import pytest
 import torch
 
 from agents_setup import small_settings
-from queuewise.agents.judging import play_out
 from queuewise.agents.learner import Learner, make_learner
 from queuewise.agents.networks.base import Feedforward
-from queuewise.agents.scaling import Scaler
-from queuewise.agents.spec import Spec
+from queuewise.agents.observation_scaling import Scaler
+from queuewise.agents.task_shape import TaskShape
+from queuewise.agents.validation import play_to_end
 from queuewise.cluster import load_cluster
 from queuewise.cluster.spec import Cluster, NodeGroup, build
 from queuewise.envs.env_setup import EnvSetup, build_arena
@@ -84,7 +84,9 @@ def mean_jct(learner: Learner, setup: EnvSetup) -> float:
     """Over all windows, played greedily."""
     batch = setup.batch(setup.source.size, threads=1)
     batch.begin(range(batch.size), [setup.window(number) for number in range(batch.size)])
-    schedules = play_out(batch, learner.act, Scaler(learner.scaling, setup.layout), Spec(setup.settings.problem, setup.layout), "learner")
+    schedules = play_to_end(
+        batch, learner.act, Scaler(learner.scaling, setup.layout), TaskShape(setup.settings.problem, setup.layout), "learner"
+    )
     batch.close()
     return float(np.mean([(schedule.end - schedule.workload.submit).mean() for schedule in schedules]))
 

@@ -1,1 +1,4 @@
-"""Learning policies: networks, PPO and its kin, training that resumes to the bit. Importing this package imports no torch."""
+"""Learned policies: networks, PPO, D3QN and SAC, and training that resumes bit for bit.
+
+Importing this package does not import torch.
+"""

@@ -1,24 +1,32 @@
-"""Checkpoints: one safetensors file each, with a JSON card in its header, written under another name and renamed: what is there is whole.
+"""Checkpoints and models: one safetensors file each, with a card (JSON) in its header.
 
-A *checkpoint* holds everything a learner needs to go on to the bit. A *model* holds the network's weights and the scaling of its
-observations: what is needed to decide. Both carry the same card: docs/training.md lists its fields.
+A *checkpoint* holds everything a learner needs to continue bit for bit. A *model* holds what is needed to decide: the
+weights of the network and the scaling of its observations. Both carry the same card; docs/training.md lists its fields.
+Files are written under a temporary name and renamed, so a file that exists is complete.
 """
 
 from __future__ import annotations
 
 import json
 import subprocess
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from queuewise import __version__
-from queuewise.agents.learner import Learner, State
-from queuewise.agents.settings import TrainSettings
-from queuewise.agents.spec import Spec, read_spec
+from queuewise.agents.learner import DECISIONS, Learner, LearnerState, load_module
+from queuewise.agents.networks import build_network
+from queuewise.agents.networks.base import Network
+from queuewise.agents.observation_scaling import Scaling, read_scaling
+from queuewise.agents.task_shape import TaskShape, read_shape
+from queuewise.agents.train_settings import TrainSettings
+from queuewise.agents.values import action_scores
+from queuewise.config import validate
 from queuewise.errors import InputError
 from queuewise.policies.model_file import BEST, CHECKPOINTS, KEY, SUFFIX, damaged, read_card
 from queuewise.runs import replacing, write_text
@@ -26,15 +34,15 @@ from queuewise.runs import replacing, write_text
 FORMAT = 1
 
 
-def make_card(settings: TrainSettings, spec: Spec, seed: int, **facts: Any) -> dict[str, Any]:
-    """What a file must tell of its contents."""
+def make_card(settings: TrainSettings, shape: TaskShape, seed: int, **facts: Any) -> dict[str, Any]:
+    """The card of a file: everything needed to use its contents."""
     return {
         "format": FORMAT,
         "queuewise": __version__,
         "git": _revision(),
         "algo": settings.algo,
         "network": {"name": settings.net, **settings.network.model_dump()},
-        "task": spec.as_json(),
+        "task": shape.as_json(),
         "seed": seed,
         "settings": settings.model_dump(mode="json"),
         **facts,
@@ -42,7 +50,7 @@ def make_card(settings: TrainSettings, spec: Spec, seed: int, **facts: Any) -> d
 
 
 def _revision() -> str | None:
-    """The git revision of the sources in use, where they are in a repository."""
+    """The git revision of the sources, if they are in a repository."""
     try:
         command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"]
         return subprocess.run(command, capture_output=True, text=True, check=True, timeout=5).stdout.strip()
@@ -56,7 +64,7 @@ def write_file(path: Path, tensors: dict[str, Tensor], card: dict[str, Any]) -> 
 
 
 def read_file(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Tensors and card, or an InputError that says what is wrong with the file."""
+    """Return tensors and card; raise an InputError that says what is wrong with the file."""
     card = read_card(path)
     try:
         return load_file(path), card
@@ -64,19 +72,22 @@ def read_file(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         raise damaged(path, error) from None
 
 
-def check_card(card: dict[str, Any], settings: TrainSettings, spec: Spec, *, where: str, same_size: bool) -> None:
-    """Refuse a file made for another task or network than is wanted. Without `same_size`, windows and hosts may differ in number."""
+def check_card(card: dict[str, Any], settings: TrainSettings, shape: TaskShape, *, where: str, same_size: bool) -> None:
+    """Refuse a file made for another task or network.
+
+    Without `same_size`, the numbers of slots and hosts may differ.
+    """
     theirs, wanted = card["network"], {"name": settings.net, **settings.network.model_dump()}
     if theirs != wanted:
         differing = ", ".join(f"{key} {theirs.get(key)} instead of {wanted.get(key)}" for key in wanted if theirs.get(key) != wanted[key])
-        raise InputError(f"is of another network: {differing}", where=where, hint="give the same --net and --network settings")
-    found = read_spec(card["task"], where=where)
-    if found.problem != spec.problem or found.layout.scores != spec.layout.scores or (same_size and found != spec):
-        raise InputError(f"is of another task: {found} instead of {spec}", where=where, hint="train for this task from the beginning")
+        raise InputError(f"holds another network: {differing}", where=where, hint="use the same --net and --network settings")
+    found = read_shape(card["task"], where=where)
+    if found.problem != shape.problem or found.layout.scores != shape.layout.scores or (same_size and found != shape):
+        raise InputError(f"was made for another task: {found} instead of {shape}", where=where, hint="train a new model for this task")
 
 
-class Folder:
-    """The checkpoints of one seed: `checkpoints/iteration-N.safetensors`, the last `keep` of them, and the best model on VAL."""
+class CheckpointFolder:
+    """The files of one seed: its last `keep` checkpoints (`checkpoints/iteration-N`) and its best model on VAL."""
 
     def __init__(self, home: Path, keep: int) -> None:
         self.home, self._keep = home, keep
@@ -90,7 +101,7 @@ class Folder:
     def last(self) -> Path | None:
         return max(self._checkpoints.glob(CHECKPOINTS), default=None)
 
-    def write(self, state: State, card: dict[str, Any], iteration: int) -> None:
+    def write(self, state: LearnerState, card: dict[str, Any], iteration: int) -> None:
         write_file(self._checkpoints / f"iteration-{iteration:08d}{SUFFIX}", state.tensors, card | {"facts": state.facts})
         for old in sorted(self._checkpoints.glob(CHECKPOINTS))[: -self._keep]:
             old.unlink()
@@ -100,14 +111,44 @@ class Folder:
 
 
 def write_model(path: Path, learner: Learner, card: dict[str, Any]) -> None:
-    """The model, and the card as JSON beside it for people to read; programs read the one inside."""
+    """Write the model, and beside it the card as JSON for people to read; programs read the card inside."""
     tensors = {f"network.{name}": tensor.detach() for name, tensor in learner.network.state_dict().items()}
     write_file(path, tensors | learner.scaling.tensors(), card)
     write_text(path.with_suffix(".json"), json.dumps(card, indent=2) + "\n")
 
 
-def read_state(path: Path) -> tuple[State, dict[str, Any]]:
+def read_state(path: Path) -> tuple[LearnerState, dict[str, Any]]:
     tensors, card = read_file(path)
     if "facts" not in card:
-        raise InputError("is a model, not a checkpoint: it cannot be resumed", where=str(path), hint="use --init-from to start from it")
-    return State(tensors, card["facts"]), card
+        raise InputError("is a model, not a checkpoint, and cannot be resumed", where=str(path), hint="use --init-from to start from it")
+    return LearnerState(tensors, card["facts"]), card
+
+
+# --- models read back
+
+
+@dataclass(frozen=True, eq=False)
+class TrainedModel:
+    """A trained model read back from its file."""
+
+    network: Network
+    scaling: Scaling
+    card: dict[str, Any]
+
+    def act(self, observations: Tensor, mask: Tensor) -> Tensor:
+        """[B, F] scaled observations, [B, A] mask -> [B] flat actions."""
+        with torch.inference_mode():
+            return DECISIONS[self.card["decision"]](action_scores(self.network, observations, mask))
+
+
+def load_model(path: Path, shape: TaskShape) -> TrainedModel:
+    """Load a model for a task of this shape.
+
+    Except for the `mlp`, the numbers of slots and hosts may differ from training.
+    """
+    tensors, card = read_file(path)
+    settings = validate(TrainSettings, card["settings"], source=str(path))
+    check_card(card, settings, shape, where=str(path), same_size=settings.net == "mlp")
+    network = build_network(settings.net, shape, settings.network, seed=0, outputs=settings.outputs)
+    load_module(network, tensors, "network")
+    return TrainedModel(network.eval(), read_scaling(tensors), card)

@@ -1,4 +1,7 @@
-"""Learning curves: VAL over frames for each run, a line for the mean over its seeds and a band from the least to the greatest."""
+"""Learning curves: VAL over frames.
+
+Each run is a line (the mean of its seeds) and a band from its lowest to its highest seed.
+"""
 
 from __future__ import annotations
 
@@ -9,20 +12,19 @@ from typing import Any
 
 import numpy as np
 
-from queuewise.agents.recording import read_rows
-from queuewise.agents.runs import read_config
+from queuewise.agents.recording import read_rows, read_run_config
 from queuewise.errors import InputError, MissingExtraError
 from queuewise.runs import replacing
 from queuewise.sim.core.tables import F64
 
 VAL = "val/agent"
 DASHES: tuple[Any, ...] = ("--", ":", "-.", (0, (1, 4)), (0, (6, 3)), (0, (3, 1, 1, 1)))  # of baselines
-WIDE = 2.0  # greatest ÷ least value from which on the scale is logarithmic
+WIDE = 2.0  # greatest ÷ least value above which the scale is logarithmic
 
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """One run: P points, S seeds."""
+    """One run. P points, S seeds."""
 
     run: Path
     metric: str
@@ -36,8 +38,8 @@ class Curve:
 
 
 def read_curve(run: Path, metric: str) -> Curve:
-    """A column of the run's metrics over frames, at the points that all its seeds have."""
-    _, seeds = read_config(run)
+    """Read one metric of a run over frames, at the points that all its seeds have."""
+    _, seeds = read_run_config(run)
     per_seed = []
     for seed in seeds:
         rows = read_rows(run / f"seed-{seed}")
@@ -45,19 +47,19 @@ def read_curve(run: Path, metric: str) -> Curve:
         if not points:
             known = sorted({name for row in rows for name in row})
             raise InputError(
-                f"seed {seed} has no figures called {metric!r}",
+                f"seed {seed} has no metric called {metric!r}",
                 where=str(run),
-                hint=f"known: {', '.join(known)}" if known else "let it train",
+                hint=f"known: {', '.join(known)}" if known else "let it train first",
             )
         per_seed.append(points)
     shared = sorted(set.intersection(*(set(points) for points in per_seed)))
     if not shared:
-        raise InputError("its seeds have no point in common", where=str(run), hint="let all seeds train for as long")
+        raise InputError("its seeds have no point in common", where=str(run), hint="train all seeds for the same number of frames")
     return Curve(run, metric, np.array(shared, np.float64), np.array([[points[at] for at in shared] for points in per_seed]))
 
 
 def draw_curves(runs: Sequence[Path], metric: str, path: Path) -> list[Curve]:
-    """Draw the curves of all runs into one figure; the baselines of the first stand beside VAL as dashed lines."""
+    """Draw the curves of all runs in one figure, for VAL with the baselines of the first run as dashed lines."""
     curves = [read_curve(run, metric) for run in runs]
     try:
         from matplotlib.figure import Figure
@@ -77,9 +79,9 @@ def draw_curves(runs: Sequence[Path], metric: str, path: Path) -> list[Curve]:
             style = DASHES[number % len(DASHES)]
             axes.axhline(value, linestyle=style, linewidth=1.0, color="grey", label=f"{name} {value:.4g}")
         values = np.append(values, list(baselines.values()))
-    if values.min() > 0 and values.max() > WIDE * values.min():  # one bad baseline shall not flatten the rest
+    if values.min() > 0 and values.max() > WIDE * values.min():  # so that one bad baseline does not flatten the rest
         axes.set_yscale("log")
-    axes.set(xlabel="frames", ylabel=f"{read_config(runs[0])[0]['score']} on VAL" if metric == VAL else metric)
+    axes.set(xlabel="frames", ylabel=f"{read_run_config(runs[0])[0]['score']} on VAL" if metric == VAL else metric)
     axes.legend(fontsize="small")
     with replacing(path) as temporary:
         figure.savefig(temporary, format=path.suffix.removeprefix(".") or "png")
@@ -87,7 +89,7 @@ def draw_curves(runs: Sequence[Path], metric: str, path: Path) -> list[Curve]:
 
 
 def _baselines(run: Path) -> dict[str, float]:
-    settings, seeds = read_config(run)
+    settings, seeds = read_run_config(run)
     names = {f"val/{name}" for name in settings["baselines"]}
     row = next(row for row in read_rows(run / f"seed-{seeds[0]}") if names & set(row))
     return {name.removeprefix("val/"): float(row[name]) for name in sorted(names & set(row))}

@@ -1,7 +1,7 @@
-"""Looking into a trained network: it plays some training episodes as it would in training, and what it thought is held against what came.
+"""Diagnosis of a trained network: it plays training episodes, and its values are compared with what actually followed.
 
-Values are compared with the discounted rewards that really followed, up to scale and shift (critics may learn in a scale of their own).
-`verdict` puts what is conspicuous into words.
+Values are compared with the discounted rewards that followed, up to scale and shift (critics may learn in a scale of
+their own). `findings` puts everything unusual into words.
 """
 
 from __future__ import annotations
@@ -17,37 +17,38 @@ from torch import Tensor
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
-from queuewise.agents.grounds import make_grounds
-from queuewise.agents.models import Model, load_model
-from queuewise.agents.playing import settings_of
+from queuewise.agents.checkpoint import TrainedModel, load_model
+from queuewise.agents.model_player import settings_of
+from queuewise.agents.observation_scaling import Scaler
 from queuewise.agents.recording import read_rows
-from queuewise.agents.scaling import Scaler
-from queuewise.agents.settings import TrainSettings
-from queuewise.agents.spec import Spec
-from queuewise.agents.stage import Stage
-from queuewise.agents.verdict import verdict
+from queuewise.agents.scenario import load_scenario
+from queuewise.agents.task_shape import TaskShape
+from queuewise.agents.train_settings import TrainSettings
+from queuewise.agents.training_envs import TrainingEnvs
 from queuewise.errors import InputError
 from queuewise.policies.model_file import read_card
 
 DECILES = 10
 BATCH = 1024
-CRITIC_APART = ("sac",)  # algorithms whose critics are networks of their own: the value that the policy's tells was never trained
+CRITIC_APART = ("sac",)  # algorithms with separate critic networks: the value head of the policy network was never trained
 
 
 @dataclass(frozen=True, eq=False)
-class Play:
-    """N frames of whole episodes."""
+class PlayedEpisodes:
+    """N frames of complete episodes."""
 
     observations: Tensor  # [N, F] scaled
     masks: Tensor  # [N, A]
     actions: Tensor  # [N]
-    returns: NDArray[np.float64]  # [N] discounted rewards from here to the episode's end
+    returns: NDArray[np.float64]  # [N] discounted rewards from here to the end of the episode
     episodes: int
-    cut: int  # episodes that did not end of themselves: their returns lack the rest, and are left out
+    cut: int  # truncated episodes: their returns are incomplete, so they are left out
 
 
 @dataclass(frozen=True)
 class Diagnosis:
+    """Everything found; `as_json` is what `queuewise diagnose --json` prints."""
+
     model: str
     episodes: int
     frames: int
@@ -65,23 +66,23 @@ class Diagnosis:
 
 
 def diagnose(path: Path, *, episodes: int = 8, seed: int = 0) -> Diagnosis:
-    """Play `episodes` training episodes with the model in `path` and tell what is found."""
+    """Play `episodes` training episodes with the model in `path` and report what is found."""
     card = read_card(path)
     settings, _ = settings_of(card, path)
-    setup = make_grounds(settings).setup
-    model = load_model(path, Spec(settings.env, setup.layout))
+    setup = load_scenario(settings).setup
+    model = load_model(path, TaskShape(settings.env, setup.layout))
     if model.network.outputs > 1:
-        raise InputError("learns distributions, and a diagnosis reads means", where=str(path), hint="diagnose a model with d3qn.atoms = 1")
-    stage = Stage(setup, episodes, seed=seed)
-    stage.scaler = Scaler(model.scaling, setup.layout)
-    play = play_episodes(model, stage, _gamma(settings), seed)
-    stage.close()
-    scores, values, units = _think(model, play)
+        raise InputError("learns distributions, but a diagnosis needs means", where=str(path), hint="diagnose a model with d3qn.atoms = 1")
+    envs = TrainingEnvs(setup, episodes, seed=seed)
+    envs.scaler = Scaler(model.scaling, setup.layout)
+    play = play_episodes(model, envs, _gamma(settings), seed)
+    envs.close()
+    scores, values, units = _evaluate(model, play)
     log_probs = scores.log_softmax(1)
     facts: dict[str, dict[str, Any]] = {
         "value": _value(values.numpy().astype(np.float64), play.returns),
         "advantage": _advantage(log_probs, values.numpy().astype(np.float64), play),
-        "actions": _actions(log_probs, play, stage.spec),
+        "actions": _actions(log_probs, play, envs.shape),
         "masks": _masks(play),
         "units": units,
         "gradient": _gradient(model, play),
@@ -92,14 +93,14 @@ def diagnose(path: Path, *, episodes: int = 8, seed: int = 0) -> Diagnosis:
     if card["decision"] != "likely":
         facts["actions"] |= {"entropy": None, "entropy_share": None}
     judged = {name: facts[name] for name in ("value", "actions", "masks", "units", "gradient")}
-    return Diagnosis(model=str(path), episodes=play.episodes, frames=len(play.actions), **facts, verdict=tuple(verdict(**judged)))
+    return Diagnosis(model=str(path), episodes=play.episodes, frames=len(play.actions), **facts, verdict=tuple(findings(**judged)))
 
 
 def _gamma(settings: TrainSettings) -> float:
     return float(getattr(getattr(settings, settings.algo, None), "gamma", 1.0))
 
 
-class _Moment(NamedTuple):
+class _EnvStep(NamedTuple):
     """One step of all environments."""
 
     observations: Tensor
@@ -107,52 +108,52 @@ class _Moment(NamedTuple):
     actions: Tensor
     rewards: NDArray[np.float64]
     discounts: NDArray[np.float64]
-    counted: NDArray[np.bool_]  # still in their first episodes
+    counted: NDArray[np.bool_]  # still in the first episode
 
 
 @torch.inference_mode()
-def play_episodes(model: Model, stage: Stage, gamma: float, seed: int) -> Play:
-    """One episode in each environment of the stage: by chance where scores are logits, as likely as they say; by the best otherwise."""
-    random, beta = torch.Generator().manual_seed(seed), stage.setup.settings.discount_per_s
-    rows = torch.zeros(stage.num_envs, stage.spec.observation_size)
-    mask = torch.zeros(stage.num_envs, stage.spec.num_actions, dtype=torch.bool)
-    stage.write(rows, mask)
-    playing, cut = np.ones(stage.num_envs, np.bool_), np.zeros(stage.num_envs, np.bool_)
-    moments: list[_Moment] = []
+def play_episodes(model: TrainedModel, envs: TrainingEnvs, gamma: float, seed: int) -> PlayedEpisodes:
+    """Play one episode per environment. Actions are sampled where scores are logits, otherwise the best is taken."""
+    random, beta = torch.Generator().manual_seed(seed), envs.setup.settings.discount_per_s
+    rows = torch.zeros(envs.num_envs, envs.shape.observation_size)
+    mask = torch.zeros(envs.num_envs, envs.shape.num_actions, dtype=torch.bool)
+    envs.write(rows, mask)
+    playing, cut = np.ones(envs.num_envs, np.bool_), np.zeros(envs.num_envs, np.bool_)
+    moments: list[_EnvStep] = []
     while playing.any():
         if model.card["decision"] == "likely":
             actions = torch.multinomial(model.network.policy(rows, mask)[0].softmax(1), 1, generator=random).squeeze(1)
         else:
             actions = model.act(rows, mask)
         seen = rows.clone(), mask.clone()
-        step = stage.step(actions, rows, mask)
-        discount = np.exp(-beta * step.elapsed) if beta else np.full(stage.num_envs, gamma)
-        moments.append(_Moment(*seen, actions, step.rewards, discount, playing.copy()))
+        step = envs.step(actions, rows, mask)
+        discount = np.exp(-beta * step.elapsed) if beta else np.full(envs.num_envs, gamma)
+        moments.append(_EnvStep(*seen, actions, step.rewards, discount, playing.copy()))
         cut[step.cut[playing[step.cut]]] = True
         playing &= ~step.ended
-    following = np.zeros(stage.num_envs)
+    following = np.zeros(envs.num_envs)
     returns = []
     for moment in reversed(moments):
         following = np.where(moment.counted, moment.rewards + moment.discounts * following, 0.0)
         returns.append(following)
     kept = np.stack([moment.counted & ~cut for moment in moments])
     rows_kept = torch.from_numpy(kept)
-    return Play(
+    return PlayedEpisodes(
         observations=torch.stack([moment.observations for moment in moments])[rows_kept],
         masks=torch.stack([moment.masks for moment in moments])[rows_kept],
         actions=torch.stack([moment.actions for moment in moments])[rows_kept],
         returns=np.stack(returns[::-1])[kept],
-        episodes=stage.num_envs,
+        episodes=envs.num_envs,
         cut=int(cut.sum()),
     )
 
 
-class _Units(TorchFunctionMode):
-    """Watches every ReLU of a forward pass, in the order in which they come."""
+class _ReluCounter(TorchFunctionMode):
+    """Counts how often the units of every ReLU are active, in the order of the forward pass."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.active: list[Tensor] = []  # [units] rows in which it was above zero
+        self.active: list[Tensor] = []  # [units] rows in which the unit was above zero
         self.rows: list[int] = []
         self._at = 0
 
@@ -172,9 +173,9 @@ class _Units(TorchFunctionMode):
         return result
 
 
-def _think(model: Model, play: Play) -> tuple[Tensor, Tensor, dict[str, Any]]:
-    """Scores and values of all frames, and how its units took part."""
-    outputs, watch = [], _Units()
+def _evaluate(model: TrainedModel, play: PlayedEpisodes) -> tuple[Tensor, Tensor, dict[str, Any]]:
+    """Scores and values of all frames, and how active the units were."""
+    outputs, watch = [], _ReluCounter()
     with torch.inference_mode(), watch:
         for first in range(0, len(play.actions), BATCH):
             watch.begin()
@@ -189,7 +190,7 @@ def _think(model: Model, play: Play) -> tuple[Tensor, Tensor, dict[str, Any]]:
 
 
 def _value(values: NDArray[np.float64], returns: NDArray[np.float64]) -> dict[str, Any]:
-    """How well values tell returns: by rank of value, ten groups of frames with what was expected and what came."""
+    """How well values predict returns: expected and actual mean returns of ten groups of frames, by value."""
     slope, shift, correlation = _fit(values, returns)
     order = np.array_split(np.argsort(values, kind="stable"), DECILES)
     groups = [{"expected": float(slope * values[g].mean() + shift), "came": float(returns[g].mean())} for g in order if len(g)]
@@ -197,7 +198,7 @@ def _value(values: NDArray[np.float64], returns: NDArray[np.float64]) -> dict[st
 
 
 def _fit(values: NDArray[np.float64], returns: NDArray[np.float64]) -> tuple[float, float, float]:
-    """Least squares: returns ≈ slope × values + shift, and the correlation; zero where there is nothing to tell."""
+    """Least squares: returns ≈ slope × values + shift, and the correlation. All zero if there is nothing to fit."""
     if len(values) < 2 or values.std() == 0 or returns.std() == 0:
         return 0.0, float(returns.mean()) if len(returns) else 0.0, 0.0
     correlation = float(np.corrcoef(values, returns)[0, 1])
@@ -205,8 +206,8 @@ def _fit(values: NDArray[np.float64], returns: NDArray[np.float64]) -> tuple[flo
     return slope, float(returns.mean() - slope * values.mean()), correlation
 
 
-def _advantage(log_probs: Tensor, values: NDArray[np.float64], play: Play) -> dict[str, Any]:
-    """Whether actions it finds likely came off better than its value said, in deviations of the returns."""
+def _advantage(log_probs: Tensor, values: NDArray[np.float64], play: PlayedEpisodes) -> dict[str, Any]:
+    """Whether likely actions did better than the value predicted, in deviations of the returns."""
     slope, shift, _ = _fit(values, play.returns)
     scale = float(play.returns.std()) or 1.0
     advantage = (play.returns - slope * values - shift) / scale
@@ -220,21 +221,21 @@ def _advantage(log_probs: Tensor, values: NDArray[np.float64], play: Play) -> di
     }
 
 
-def _actions(log_probs: Tensor, play: Play, spec: Spec) -> dict[str, Any]:
+def _actions(log_probs: Tensor, play: PlayedEpisodes, shape: TaskShape) -> dict[str, Any]:
     chosen, legal = play.actions.numpy(), play.masks.sum(1).numpy()
-    choice, waits = legal > 1, chosen == spec.num_actions - 1
+    choice, waits = legal > 1, chosen == shape.num_actions - 1
     likely = log_probs.clamp(min=-50.0)
     entropy = -(likely.exp() * likely).sum(1).numpy()
     picks = chosen[~waits]
-    slots = picks // spec.layout.hosts if spec.problem == "joint" else picks
-    hosts = picks % spec.layout.hosts if spec.problem == "joint" else picks
+    slots = picks // shape.layout.hosts if shape.problem == "joint" else picks
+    hosts = picks % shape.layout.hosts if shape.problem == "joint" else picks
     avoidable = choice & play.masks[:, -1].numpy()
     return {
         "waits": _share(waits[avoidable]),
         "entropy": float(entropy[choice].mean()) if choice.any() else 0.0,
         "entropy_share": float((entropy[choice] / np.log(legal[choice])).mean()) if choice.any() else 0.0,
-        "slots": None if spec.problem == "host" else np.bincount(slots, minlength=spec.layout.window).tolist(),
-        "hosts": None if spec.problem == "job" else np.bincount(hosts, minlength=spec.layout.hosts).tolist(),
+        "slots": None if shape.problem == "host" else np.bincount(slots, minlength=shape.layout.window).tolist(),
+        "hosts": None if shape.problem == "job" else np.bincount(hosts, minlength=shape.layout.hosts).tolist(),
     }
 
 
@@ -242,7 +243,7 @@ def _share(flags: NDArray[np.bool_]) -> float:
     return float(flags.mean()) if len(flags) else 0.0
 
 
-def _masks(play: Play) -> dict[str, Any]:
+def _masks(play: PlayedEpisodes) -> dict[str, Any]:
     legal = play.masks.sum(1).numpy()
     return {
         "legal_mean": float(legal.mean()) if len(legal) else 0.0,
@@ -253,8 +254,8 @@ def _masks(play: Play) -> dict[str, Any]:
     }
 
 
-def _gradient(model: Model, play: Play) -> dict[str, Any]:
-    """Gradients of a plain policy-gradient and value loss on (at most) one batch, by part of the network."""
+def _gradient(model: TrainedModel, play: PlayedEpisodes) -> dict[str, Any]:
+    """Gradients of a plain policy-gradient and value loss on at most one batch, by part of the network."""
     chosen = torch.randperm(len(play.actions), generator=torch.Generator().manual_seed(0))[:BATCH]
     if not len(chosen):
         return {"norm": 0.0, "finite": True, "without": [], "parts": {}}
@@ -280,8 +281,52 @@ def _gradient(model: Model, play: Play) -> dict[str, Any]:
 
 
 def _training(path: Path, card: dict[str, Any]) -> dict[str, Any]:
-    """The last figures of training, where the run's folder is at hand."""
+    """The last metrics of training, if the run folder is there."""
     homes = (path.parent, path.parent / f"seed-{card['seed']}", path.parent.parent)
     rows = next((rows for home in homes if (rows := read_rows(home))), [])
     names = ("gradient/norm", "value/explained_variance", "policy/kl", "policy/clip_fraction", "policy/entropy")
     return {name: rows[-1][name] for name in names if rows and rows[-1].get(name) is not None} | {"iterations": len(rows)}
+
+
+# --- findings in words
+
+WORTHLESS, GOOD = 0.1, 0.5  # explained variance of returns
+NEARLY_UNIFORM, SETTLED = 0.9, 0.02  # share of the greatest possible entropy
+OFTEN, NEARLY_ALWAYS, MOSTLY_FORCED, MANY_DEAD = 0.9, 0.95, 0.8, 0.5  # shares
+
+Figures = dict[str, Any]
+
+
+def findings(value: Figures, actions: Figures, masks: Figures, units: Figures, gradient: Figures) -> list[str]:
+    found = [_on_values(value["explained_variance"])]
+    if not gradient["finite"]:
+        found.append("Weights or gradients are not finite: go back to an earlier checkpoint and use a smaller learning rate.")
+    if masks["cut_episodes"]:
+        found.append(f"{masks['cut_episodes']} episodes were truncated and are left out: the policy is slow, or the horizon is short.")
+    entropy = actions["entropy_share"]  # None where scores are not logits
+    if entropy is not None and entropy > NEARLY_UNIFORM:
+        found.append(f"It chooses almost at random ({entropy:.0%} of the possible entropy): it has learnt little yet.")
+    if entropy is not None and entropy < SETTLED:
+        found.append(f"It has settled ({entropy:.1%} of the possible entropy): more training will change little.")
+    if actions["waits"] > OFTEN:
+        found.append(f"It waits in {actions['waits']:.0%} of the cases where it could start something: check the reward.")
+    for what in ("slots", "hosts"):
+        counts = np.array(actions[what] or [0])
+        if counts.max() > NEARLY_ALWAYS * max(counts.sum(), 1):
+            found.append(f"Of the {what} it nearly always takes number {counts.argmax()}: a fixed order would do the same.")
+    if masks["forced_share"] > MOSTLY_FORCED:
+        found.append(f"{masks['forced_share']:.0%} of its steps leave no choice: set task.skip_forced, or increase the load.")
+    if units["dead_share"] > MANY_DEAD:
+        found.append(f"{units['dead_share']:.0%} of its units are never active: use a smaller learning rate, or a narrower network.")
+    if gradient["without"]:
+        found.append(f"These parameters do not learn, their gradients are zero: {', '.join(gradient['without'][:3])}.")
+    return found if len(found) > 1 else [*found, "Nothing else is unusual."]
+
+
+def _on_values(explained: float | None) -> str:
+    if explained is None:
+        return "Its critic is not stored with it: nothing is known about its values."
+    variance = f"(explained variance {explained:.2f})"
+    if explained < WORTHLESS:
+        return f"Values hardly predict returns {variance}: advantages are mostly noise. Train longer, or raise value_weight."
+    return f"Values predict returns {'well' if explained >= GOOD else 'in part'} {variance}."

@@ -1,4 +1,4 @@
-"""How training shows itself on stderr: a live line with bar, time left and a sparkline of VAL on a terminal, plain lines elsewhere."""
+"""Progress of training on stderr: on a terminal a live bar with a sparkline of VAL, elsewhere plain lines."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from queuewise.agents.settings import TrainSettings
+from queuewise.agents.train_settings import TrainSettings
 
 BARS = "▁▂▃▄▅▆▇█"
-SPARKS = 24  # last evaluations shown
+SPARKS = 24  # evaluations shown, the last ones
 
 
 class Display:
@@ -62,7 +62,7 @@ class Display:
 
 
 def sparkline(values: list[float]) -> str:
-    """One bar a value, from the least to the greatest."""
+    """One bar per value, scaled from the least to the greatest."""
     if not values:
         return ""
     least, span = min(values), max(values) - min(values)

@@ -1,11 +1,12 @@
-"""What every algorithm is to the rest: play and learn a little, tell all of its state, take it back, choose an action.
+"""The interface of every algorithm, and what algorithms share: seeds, picking actions, stored tensors, schedules.
 
-The training loop, checkpoints and examination know learners by this protocol alone. An algorithm is one file with one class and one line in
-ALGORITHMS.
+The training loop, the checkpoints and the validation use learners through this protocol only. An algorithm is one file
+with one class and one line in ALGORITHMS.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -16,8 +17,8 @@ import torch
 from torch import Tensor, nn
 
 from queuewise.agents.networks.base import Network
-from queuewise.agents.scaling import Scaling
-from queuewise.agents.settings import TrainSettings
+from queuewise.agents.observation_scaling import Scaling
+from queuewise.agents.train_settings import TrainSettings
 from queuewise.envs.env_setup import EnvSetup
 from queuewise.errors import QueuewiseError, unknown_name
 
@@ -30,38 +31,41 @@ Statistics = dict[str, float]
 
 
 @dataclass
-class State:
-    """Everything a learner needs to go on as if nothing had happened: arrays, and facts that JSON can hold."""
+class LearnerState:
+    """Everything a learner needs to continue as if it had never stopped: tensors, and facts that JSON can hold."""
 
     tensors: dict[str, Tensor] = field(default_factory=dict)
     facts: dict[str, Any] = field(default_factory=dict)
 
 
 class Learner(Protocol):
-    network: Network  # what decides, and is kept as the trained policy
+    network: Network  # decides, and is stored as the trained policy
     scaling: Scaling  # of the observations it sees
     frames: int  # steps of environments so far
-    decision: str  # in DECISIONS: how an action is picked from the network's scores
+    decision: str  # key of DECISIONS: how an action is picked from the scores of the network
 
     def iterate(self) -> Statistics:
-        """Collect some play and learn from it. Raises `Diverged` before a loss that is no number changes any weight."""
+        """Play some steps and learn from them.
+
+        Raises `DivergedError` before a loss that is not finite changes any weight.
+        """
 
     def act(self, observations: Tensor, mask: Tensor) -> Tensor:
-        """[B, F] scaled observations, [B, A] mask -> [B] the flat actions it thinks best."""
+        """[B, F] scaled observations, [B, A] mask -> [B] best flat actions."""
 
     def rescale(self, scaling: Scaling) -> None:
-        """See observations by this scaling from now on (that of the weights a run starts from)."""
+        """Use this scaling from now on (that of the weights a run starts from)."""
 
-    def state(self) -> State: ...
+    def state(self) -> LearnerState: ...
 
-    def restore(self, state: State) -> None:
-        """Go on from `state`, which a learner with equal settings and seed told: to the bit."""
+    def restore(self, state: LearnerState) -> None:
+        """Continue, bit for bit, from the `state` of a learner with equal settings and seed."""
 
     def close(self) -> None: ...
 
 
-class Diverged(QueuewiseError):
-    """A loss is no number any more."""
+class DivergedError(QueuewiseError):
+    """A loss is not finite."""
 
 
 def make_learner(setup: EnvSetup, settings: TrainSettings, seed: int) -> Learner:
@@ -73,19 +77,20 @@ def make_learner(setup: EnvSetup, settings: TrainSettings, seed: int) -> Learner
 
 
 def spawn_seeds(seed: int, number: int) -> list[int]:
-    """Independent seeds, one for each random thing of a learner."""
+    """Independent seeds, one per random stream of a learner."""
     return [int(child.generate_state(1)[0]) for child in np.random.SeedSequence(seed).spawn(number)]
 
 
 def pick_best(scores: Tensor) -> Tensor:
-    """[B, A] -> [B] the actions of the highest score, the first of equal ones: for scores that are values."""
+    """[B, A] -> [B] the actions with the highest score, the first of equal ones: for scores that are values."""
     return scores.argmax(1)
 
 
 def pick_likely(scores: Tensor) -> Tensor:
-    """[B, A] logits -> [B] the likeliest choice; to wait only where that is likelier than all else together.
+    """[B, A] logits -> [B] the likeliest action; the wait only where it is likelier than all others together.
 
-    Many like jobs share what is likely between them: the wait may be the likeliest single action of a policy that hardly ever waits.
+    Similar jobs share the probability of being chosen, so the wait may be the likeliest single action of a policy that
+    hardly ever waits.
     """
     chosen = scores[:, :-1].argmax(1)
     return torch.where(scores[:, -1] > scores[:, :-1].logsumexp(1), scores.shape[1] - 1, chosen)
@@ -95,7 +100,7 @@ DECISIONS: dict[str, Callable[[Tensor], Tensor]] = {"best": pick_best, "likely":
 
 
 def episode_means(tallies: Sequence[Mapping[str, float]]) -> Statistics:
-    """Means over the episodes that ended; some figures are known of some of them only."""
+    """Means over the episodes that ended; not every figure is known for every episode."""
     names = dict.fromkeys(name for tally in tallies for name in tally)
     means = {f"episode/{name}": float(np.mean([tally[name] for tally in tallies if name in tally])) for name in names}
     return means | {"episode/number": float(len(tallies))}
@@ -110,12 +115,12 @@ def load_module(module: nn.Module, tensors: dict[str, Tensor], prefix: str) -> N
 
 
 def within(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    """Those whose names begin with `prefix.`, without it."""
+    """The tensors whose names begin with `prefix.`, under their names without it."""
     return {name.removeprefix(f"{prefix}."): tensor for name, tensor in tensors.items() if name.startswith(f"{prefix}.")}
 
 
 def optimiser_tensors(optimiser: torch.optim.Optimizer, prefix: str) -> dict[str, Tensor]:
-    """Adam's moments and step counts, one name a parameter and quantity."""
+    """Adam's moments and step counts, one name per parameter and quantity."""
     return {
         f"{prefix}.{index}.{name}": value.clone()
         for index, values in optimiser.state_dict()["state"].items()
@@ -129,3 +134,49 @@ def load_optimiser(optimiser: torch.optim.Optimizer, tensors: dict[str, Tensor],
         index, _, quantity = name.partition(".")
         state.setdefault(int(index), {})[quantity] = value.clone()
     optimiser.load_state_dict({"state": state, "param_groups": optimiser.state_dict()["param_groups"]})
+
+
+# --- schedules: how a number changes while training goes from 0 to 1
+
+LEAST_SHARE = 1e-3  # an exponential schedule to zero ends at this share of its first value
+
+
+def constant(progress: float, first: float, last: float, warmup: float) -> float:
+    return first
+
+
+def linear(progress: float, first: float, last: float, warmup: float) -> float:
+    return first + (last - first) * progress
+
+
+def exponential(progress: float, first: float, last: float, warmup: float) -> float:
+    if first == 0.0:
+        return 0.0
+    return first * math.pow(max(last / first, LEAST_SHARE), progress)
+
+
+def cosine(progress: float, first: float, last: float, warmup: float) -> float:
+    return last + (first - last) * 0.5 * (1.0 + math.cos(math.pi * progress))
+
+
+def warmup_cosine(progress: float, first: float, last: float, warmup: float) -> float:
+    """Rises from zero to the first value during the share `warmup` of training, then falls to the last."""
+    if progress < warmup:
+        return first * progress / warmup
+    return cosine((progress - warmup) / (1.0 - warmup), first, last, warmup)
+
+
+SCHEDULES: dict[str, Callable[[float, float, float, float], float]] = {
+    "constant": constant,
+    "linear": linear,
+    "exponential": exponential,
+    "cosine": cosine,
+    "warmup_cosine": warmup_cosine,
+}
+
+
+def scheduled(name: str, progress: float, first: float, last: float, warmup: float = 0.0) -> float:
+    """The value of a schedule at `progress`, which is clipped to [0, 1]."""
+    if name not in SCHEDULES:
+        raise unknown_name("schedule", name, SCHEDULES)
+    return SCHEDULES[name](min(max(progress, 0.0), 1.0), first, last, warmup)

@@ -1,4 +1,4 @@
-"""How large and how fast networks are: parameters, time of one decision without torch, frames a second through torch, forward and back."""
+"""Size and speed of networks: parameters, the time of one decision without torch, and frames per second with torch."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import torch
 
 from queuewise.agents.networks import NETWORKS, build_network, network_class
 from queuewise.agents.networks.base import Network
-from queuewise.agents.scaling import Scaler, identity
-from queuewise.agents.settings import NetworkSettings
-from queuewise.agents.spec import Spec
+from queuewise.agents.observation_scaling import Scaler, identity
+from queuewise.agents.task_shape import TaskShape
+from queuewise.agents.train_settings import NetworkSettings
 from queuewise.envs.features import ObservationLayout
 from queuewise.errors import unknown_name
-from queuewise.policies.learned import Learned
+from queuewise.policies.learned import TrainedNetwork
 
 BATCH = 256
 LEGAL = 0.25  # share of actions that are legal, as in a busy queue
@@ -46,7 +46,7 @@ def measure_networks(
     seconds: float = 0.2,
     problem: str | None = None,
 ) -> list[NetSpeed]:
-    """One row for each network and width; a network is measured on the first problem it decides, unless one is named."""
+    """Measure each network and width. Without `problem`, a network is measured on the first problem it can decide."""
     for name in names:
         if name not in NETWORKS:
             raise unknown_name("network", name, NETWORKS)
@@ -54,16 +54,16 @@ def measure_networks(
     for name in names:
         decides = network_class(name).problems
         chosen = problem or ("job" if "job" in decides else min(decides))
-        rows += [_measure(name, Spec(chosen, layout), NetworkSettings(width=width, depth=depth), seconds) for width in widths]
+        rows += [_measure(name, TaskShape(chosen, layout), NetworkSettings(width=width, depth=depth), seconds) for width in widths]
     return rows
 
 
-def _measure(name: str, spec: Spec, sizes: NetworkSettings, seconds: float) -> NetSpeed:
-    network = build_network(name, spec, sizes, seed=0)
-    rows, mask = _states(spec)
-    scaled = Scaler(identity(spec.layout), spec.layout).apply(torch.from_numpy(rows))
+def _measure(name: str, shape: TaskShape, sizes: NetworkSettings, seconds: float) -> NetSpeed:
+    network = build_network(name, shape, sizes, seed=0)
+    rows, mask = _states(shape)
+    scaled = Scaler(identity(shape.layout), shape.layout).apply(torch.from_numpy(rows))
     legal = torch.from_numpy(mask)
-    plain = _without_torch(name, network, spec, sizes)
+    plain = _without_torch(name, network, shape, sizes)
 
     def forward() -> None:
         with torch.inference_mode():
@@ -76,7 +76,7 @@ def _measure(name: str, spec: Spec, sizes: NetworkSettings, seconds: float) -> N
 
     return NetSpeed(
         network=name,
-        problem=spec.problem,
+        problem=shape.problem,
         width=sizes.width,
         parameters=sum(parameter.numel() for parameter in network.parameters()),
         decision_us=1e6 * _time(lambda: plain.act(rows[:1], mask[:1]), seconds),
@@ -85,25 +85,25 @@ def _measure(name: str, spec: Spec, sizes: NetworkSettings, seconds: float) -> N
     )
 
 
-def _without_torch(name: str, network: Network, spec: Spec, sizes: NetworkSettings) -> Learned:
-    tensors = {f"network.{key}": tensor for key, tensor in network.state_dict().items()} | identity(spec.layout).tensors()
+def _without_torch(name: str, network: Network, shape: TaskShape, sizes: NetworkSettings) -> TrainedNetwork:
+    tensors = {f"network.{key}": tensor for key, tensor in network.state_dict().items()} | identity(shape.layout).tensors()
     card = {"network": {"name": name, **sizes.model_dump()}, "decision": "best"}
-    return Learned({key: tensor.numpy() for key, tensor in tensors.items()}, card, spec.problem, spec.layout, where=name)
+    return TrainedNetwork({key: tensor.numpy() for key, tensor in tensors.items()}, card, shape.problem, shape.layout, where=name)
 
 
-def _states(spec: Spec) -> tuple[Any, Any]:
-    """Full windows on a full cluster, with a share of the actions legal, and always the wait."""
+def _states(shape: TaskShape) -> tuple[Any, Any]:
+    """Full windows on a full cluster. A share of the actions is legal, and always the wait."""
     rng = np.random.default_rng(0)
-    rows = rng.uniform(-1, 1, (BATCH, spec.observation_size)).astype(np.float32)
+    rows = rng.uniform(-1, 1, (BATCH, shape.observation_size)).astype(np.float32)
     for part in ("jobs", "hosts"):
-        spec.layout.parts(rows)[part][:, :, 0] = 1.0  # present
-    mask = rng.random((BATCH, spec.num_actions)) < LEGAL
+        shape.layout.parts(rows)[part][:, :, 0] = 1.0  # present
+    mask = rng.random((BATCH, shape.num_actions)) < LEGAL
     mask[:, -1] = True
     return rows, mask
 
 
 def _time(work: Callable[[], object], seconds: float) -> float:
-    """Seconds of one call: the median of as many as fit into the time, at least three, after one that is not counted."""
+    """Seconds per call: the median of as many calls as fit into the time, at least three, after one to warm up."""
     work()
     times: list[float] = []
     while len(times) < 3 or sum(times) < seconds:

@@ -1,11 +1,12 @@
-"""What learners from a replay share: playing, remembering, and telling and taking back their state.
+"""What algorithms with a replay buffer share: playing, storing transitions, and saving and restoring their state.
 
-One iteration: `steps` times, all environments take a step and the learner takes `updates` gradient steps on what it remembers. Rewards are
-learnt in units of the deviation of returns: of play by chance, with which the first iteration begins, and again whenever that of recent
-play has become far smaller, since what a bad policy loses hides what a good one can still gain.
+One iteration: `steps` times, all environments take a step and the learner takes `updates` gradient steps on transitions
+from the buffer. The unit of rewards is the deviation of returns: at first that of random play, with which the first
+iteration begins. It is measured again once recent returns deviate far less, because the losses of a bad policy hide
+what a good one can still gain.
 
-A checkpoint does not hold the replay but how to fill it again: environments are functions of their seeds and of the actions taken, so the
-state of the stage long enough ago and all actions since tell every observation, to the bit.
+A checkpoint does not hold the buffer but how to fill it again. Environments are functions of their seeds and of the
+actions taken, so an earlier state of the environments and all actions since then give every observation, bit for bit.
 """
 
 from __future__ import annotations
@@ -19,78 +20,65 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from queuewise.agents.filtering import window_filter
-from queuewise.agents.learner import (
-    DECISIONS,
-    Diverged,
-    State,
-    Statistics,
-    episode_means,
-    load_module,
-    load_optimiser,
-    module_tensors,
-    optimiser_tensors,
-    spawn_seeds,
-    within,
-)
+from queuewise.agents import learner
+from queuewise.agents.learner import DivergedError, LearnerState, Statistics
 from queuewise.agents.networks.base import Network
-from queuewise.agents.replay import Replay, rows_for
-from queuewise.agents.returns import LEAST_DEVIATION, step_discounts
-from queuewise.agents.scaling import Scaler, Scaling, read_scaling
-from queuewise.agents.schedules import scheduled
-from queuewise.agents.settings import OffPolicySettings, TrainSettings
-from queuewise.agents.stage import Stage, Step
-from queuewise.agents.values import action_scores
-from queuewise.agents.warmup import warm_up
+from queuewise.agents.observation_scaling import Scaler, Scaling, read_scaling
+from queuewise.agents.replay_buffer import ReplayBuffer, rows_for
+from queuewise.agents.train_settings import OffPolicySettings, TrainSettings
+from queuewise.agents.training_envs import Step, TrainingEnvs, warm_up, window_filter
+from queuewise.agents.values import LEAST_DEVIATION, action_scores, step_discounts
 from queuewise.envs.env_setup import EnvSetup
 from queuewise.errors import InputError
 
-RECENT = 4  # iterations whose returns tell the unit of rewards
-FAR = 2.0  # times
+RECENT = 4  # iterations whose returns determine the unit of rewards
+FAR = 2.0  # times smaller: then the unit changes
 
 
 @dataclass
-class Past:
-    """A moment, and the actions of all environments since, up to the next such moment."""
+class ActionLog:
+    """A state of the environments, and all actions since then, up to the next such state."""
 
-    stage: dict[str, Tensor]
-    cursors: Tensor  # of the replay
+    envs: dict[str, Tensor]  # called `stage` in checkpoints
+    cursors: Tensor  # of the replay buffer
     actions: list[Tensor] = field(default_factory=list)  # [E] each
 
 
 class OffPolicy(ABC):
+    """A learner with a replay buffer; see `Learner` for the public members."""
+
     decision: str
     network: Network
-    modules: dict[str, nn.Module]  # all weights, those of `network` among them
+    modules: dict[str, nn.Module]  # everything with weights, `network` included
     optimisers: dict[str, torch.optim.Optimizer]
-    figures: ClassVar[tuple[str, ...]]  # names of what `_learn` returns
+    figures: ClassVar[tuple[str, ...]]  # names of the numbers that `_learn` returns
 
     def __init__(self, setup: EnvSetup, settings: TrainSettings, own: OffPolicySettings, seed: int, *, priority: float) -> None:
         torch.set_num_threads(1)
         check_sizes(own)
         self._own, self.total_frames = own, settings.frames
-        weights, play, drawing, chance = spawn_seeds(seed, 4)
-        self.stage = Stage(setup, own.num_envs, seed=play, draw=window_filter(setup, settings.filter, settings.score))
-        spec = self.stage.spec
-        sizes = (own.num_envs, spec.observation_size, spec.num_actions)
-        self.replay = Replay(rows_for(own.replay, *sizes, own.replay_gib), *sizes, n_step=own.n_step, alpha=priority)
+        weights, play, drawing, chance = learner.spawn_seeds(seed, 4)
+        self.envs = TrainingEnvs(setup, own.num_envs, seed=play, draw=window_filter(setup, settings.filter, settings.score))
+        shape = self.envs.shape
+        sizes = (own.num_envs, shape.observation_size, shape.num_actions)
+        self.replay = ReplayBuffer(rows_for(own.replay, *sizes, own.replay_gib), *sizes, n_step=own.n_step, alpha=priority)
         self.random = torch.Generator().manual_seed(drawing)
-        self._row = torch.zeros(own.num_envs, spec.observation_size)  # the present state
-        self._mask = torch.zeros(own.num_envs, spec.num_actions, dtype=torch.bool)
+        self._row = torch.zeros(own.num_envs, shape.observation_size)  # the current state
+        self._mask = torch.zeros(own.num_envs, shape.num_actions, dtype=torch.bool)
         self.frames = self.iterations = self.updates = 0
-        self.unit, self.centre = 1.0, 0.0  # deviation of returns in play by chance, and their mean in that unit
+        self.unit, self.centre = 1.0, 0.0  # deviation of returns in random play, and their mean in that unit
         self._build(settings, weights)
-        self.scaling = warm_up([self.stage], chance)
-        self._past = [Past(self.stage.state(), self.replay.cursors)]
-        self._look()
+        self.scaling = warm_up([self.envs], chance)
+        self._logs = [ActionLog(self.envs.state(), self.replay.cursors)]
+        self._observe()
 
     @abstractmethod
     def _build(self, settings: TrainSettings, seed: int) -> None:
-        """Make modules and optimisers."""
+        """Create modules and optimisers."""
 
     @abstractmethod
     def _begin(self) -> None:
-        """The weights may have come from elsewhere: make what follows from them."""
+        """Called before the first frame: derive other weights from the network's, which may have been loaded."""
 
     @property
     def _keeps_unit(self) -> bool:
@@ -98,7 +86,7 @@ class OffPolicy(ABC):
 
     @abstractmethod
     def _change_unit(self, factor: float) -> None:
-        """Values become so many times as large, so that they stay the same in rewards."""
+        """Multiply all values by `factor`, so that they stay the same in terms of rewards."""
 
     @abstractmethod
     def _explore(self, observations: Tensor, mask: Tensor) -> Tensor:
@@ -114,9 +102,9 @@ class OffPolicy(ABC):
         tallies = []
         if self.frames == 0:
             self._begin()
-            tallies += self._play_by_chance()
+            tallies += self._play_randomly()
         elif not self._keeps_unit:
-            self._renew_unit()
+            self._update_unit()
         rate = self._set_rate()
         figures, play_s, learn_s = [], 0.0, 0.0
         for _ in range(self._own.steps):
@@ -133,37 +121,37 @@ class OffPolicy(ABC):
         means = dict(zip(self.figures, torch.stack(figures).mean(0).tolist(), strict=True))
         return (
             means
-            | episode_means(tallies)
+            | learner.episode_means(tallies)
             | {"schedule/learning_rate": rate, "value/unit": self.unit, "time/play_s": play_s, "time/learn_s": learn_s}
         )
 
-    def _play_by_chance(self) -> list[dict[str, float]]:
+    def _play_randomly(self) -> list[dict[str, float]]:
         tallies = []
         while self.frames < self._own.first_frames:
-            tallies += self._step(by_chance(self._mask, self.random)).tallies
+            tallies += self._step(random_actions(self._mask, self.random)).tallies
         returns = self.replay.discounted_returns(self.replay.rows)
         self.unit = max(float(returns.std()), LEAST_DEVIATION)
         self.centre = float(returns.mean()) / self.unit
         return tallies
 
-    def _renew_unit(self) -> None:
+    def _update_unit(self) -> None:
         deviation = max(float(self.replay.discounted_returns(RECENT * self._own.steps).std()), LEAST_DEVIATION)
         if deviation < self.unit / FAR:
             self._change_unit(self.unit / deviation)
             self.unit = deviation
 
     def _step(self, actions: Tensor) -> Step:
-        """Play and remember."""
+        """Take a step in all environments and store it."""
         before, mask = self._row.clone(), self._mask.clone()
-        step = self.stage.step(actions, self._row, self._mask)
-        discounts = step_discounts(step.elapsed, self._own.gamma, self.stage.setup.settings.discount_per_s)
+        step = self.envs.step(actions, self._row, self._mask)
+        discounts = step_discounts(step.elapsed, self._own.gamma, self.envs.setup.settings.discount_per_s)
         ended = step.ended.copy()
         ended[step.cut] = False
         self.replay.add(before, mask, actions.numpy(), np.where(ended, 0.0, discounts), step)
         self.frames += self._own.num_envs
-        self._past[-1].actions.append(actions.clone())
-        if len(self._past[-1].actions) == self.replay.rows:
-            self._past = [self._past[-1], Past(self.stage.state(), self.replay.cursors)]  # what came before is overwritten
+        self._logs[-1].actions.append(actions.clone())
+        if len(self._logs[-1].actions) == self.replay.rows:
+            self._logs = [self._logs[-1], ActionLog(self.envs.state(), self.replay.cursors)]  # earlier rows are overwritten
         return step
 
     @property
@@ -172,18 +160,18 @@ class OffPolicy(ABC):
 
     def _set_rate(self) -> float:
         own = self._own
-        rate = scheduled(own.schedule, self.progress, own.learning_rate, own.final_rate * own.learning_rate, own.warmup)
+        rate = learner.scheduled(own.schedule, self.progress, own.learning_rate, own.final_rate * own.learning_rate, own.warmup)
         for optimiser in self.optimisers.values():
             for group in optimiser.param_groups:
                 group["lr"] = rate
         return rate
 
     def _descend(self, name: str, loss: Tensor) -> Tensor:
-        """A step of this optimiser; returns the length of the gradient."""
+        """Take one step of this optimiser; return the length of the gradient."""
         if not loss.isfinite():
-            raise Diverged(
+            raise DivergedError(
                 f"the loss of the {name} is {loss.item():g} in iteration {self.iterations + 1}, gradient step {self.updates + 1}",
-                hint="give a smaller learning_rate, or a smaller max_gradient",
+                hint="use a smaller learning_rate, or a smaller max_gradient",
             )
         optimiser = self.optimisers[name]
         optimiser.zero_grad()
@@ -192,58 +180,58 @@ class OffPolicy(ABC):
         optimiser.step()
         return norm
 
-    def _follow(self, target: nn.Module, present: nn.Module) -> None:
-        """Every `target_every` gradient steps, `target_share` of the way."""
+    def _update_target(self, target: nn.Module, online: nn.Module) -> None:
+        """Every `target_every` gradient steps, move the target by `target_share` towards the online network."""
         if (self.updates + 1) % self._own.target_every == 0:
             with torch.no_grad():
-                for slow, fast in zip(target.parameters(), present.parameters(), strict=True):
+                for slow, fast in zip(target.parameters(), online.parameters(), strict=True):
                     slow.lerp_(fast, self._own.target_share)
 
-    # --- what others need
+    # --- the rest of the Learner interface
 
     def act(self, observations: Tensor, mask: Tensor) -> Tensor:
         with torch.inference_mode():
-            return DECISIONS[self.decision](action_scores(self.network, observations, mask))
+            return learner.DECISIONS[self.decision](action_scores(self.network, observations, mask))
 
     def rescale(self, scaling: Scaling) -> None:
         self.scaling = scaling
-        self._look()
+        self._observe()
 
-    def _look(self) -> None:
-        self.stage.scaler = Scaler(self.scaling, self.stage.spec.layout)
-        self.stage.write(self._row, self._mask)
+    def _observe(self) -> None:
+        self.envs.scaler = Scaler(self.scaling, self.envs.shape.layout)
+        self.envs.write(self._row, self._mask)
 
-    def state(self) -> State:
+    def state(self) -> LearnerState:
         tensors = self.scaling.tensors() | {"random": self.random.get_state(), "replay.priorities": self.replay.priorities}
         for name, module in self.modules.items():
-            tensors |= module_tensors(module, name)
+            tensors |= learner.module_tensors(module, name)
         for name, optimiser in self.optimisers.items():
-            tensors |= optimiser_tensors(optimiser, f"optimiser.{name}")
-        for number, past in enumerate(self._past):
-            taken = torch.stack(past.actions).int() if past.actions else torch.zeros(0, self._own.num_envs, dtype=torch.int32)
-            tensors |= {f"past.{number}.actions": taken, f"past.{number}.cursors": past.cursors}
-            tensors |= {f"past.{number}.stage.{name}": tensor for name, tensor in past.stage.items()}
-        return State(tensors, {name: getattr(self, name) for name in ("frames", "iterations", "updates", "unit", "centre")})
+            tensors |= learner.optimiser_tensors(optimiser, f"optimiser.{name}")
+        for number, log in enumerate(self._logs):
+            taken = torch.stack(log.actions).int() if log.actions else torch.zeros(0, self._own.num_envs, dtype=torch.int32)
+            tensors |= {f"past.{number}.actions": taken, f"past.{number}.cursors": log.cursors}
+            tensors |= {f"past.{number}.stage.{name}": tensor for name, tensor in log.envs.items()}
+        return LearnerState(tensors, {name: getattr(self, name) for name in ("frames", "iterations", "updates", "unit", "centre")})
 
-    def restore(self, state: State) -> None:
+    def restore(self, state: LearnerState) -> None:
         tensors = state.tensors
         for name, module in self.modules.items():
-            load_module(module, tensors, name)
+            learner.load_module(module, tensors, name)
         for name, optimiser in self.optimisers.items():
-            load_optimiser(optimiser, tensors, f"optimiser.{name}")
+            learner.load_optimiser(optimiser, tensors, f"optimiser.{name}")
         self.scaling = read_scaling(tensors)
-        self._fill_again(tensors)
+        self._refill_buffer(tensors)
         self.replay.priorities = tensors["replay.priorities"]
         self.random.set_state(tensors["random"])
         self._set_facts(**state.facts)
 
-    def _fill_again(self, tensors: dict[str, Tensor]) -> None:
-        """Play what was played."""
-        pasts = [within(tensors, f"past.{number}") for number in range(2) if f"past.{number}.actions" in tensors]
-        self.stage.restore(within(pasts[0], "stage"))
+    def _refill_buffer(self, tensors: dict[str, Tensor]) -> None:
+        """Take all stored actions again."""
+        pasts = [learner.within(tensors, f"past.{number}") for number in range(2) if f"past.{number}.actions" in tensors]
+        self.envs.restore(learner.within(pasts[0], "stage"))
         self.replay.cursors = pasts[0]["cursors"]
-        self._past = [Past(within(pasts[0], "stage"), pasts[0]["cursors"])]
-        self._look()
+        self._logs = [ActionLog(learner.within(pasts[0], "stage"), pasts[0]["cursors"])]
+        self._observe()
         for past in pasts:
             for actions in past["actions"].long():
                 self._step(actions)
@@ -253,11 +241,11 @@ class OffPolicy(ABC):
             setattr(self, name, value)
 
     def close(self) -> None:
-        self.stage.close()
+        self.envs.close()
 
 
-def by_chance(mask: Tensor, random: torch.Generator) -> Tensor:
-    """[B] legal actions, all equally likely."""
+def random_actions(mask: Tensor, random: torch.Generator) -> Tensor:
+    """[B] random legal actions, all equally likely."""
     return torch.multinomial(mask.float(), 1, generator=random).squeeze(1)
 
 
@@ -265,6 +253,6 @@ def check_sizes(own: OffPolicySettings) -> None:
     least = own.num_envs * (own.n_step + 1)
     if not least <= own.first_frames <= own.replay:
         raise InputError(
-            f"{own.first_frames} first frames cannot fill a replay of {own.replay} states",
-            hint=f"give from {least} (num_envs × (n_step + 1)) to {own.replay} first_frames, or a larger replay",
+            f"first_frames {own.first_frames} does not fit a replay buffer of {own.replay} states",
+            hint=f"set first_frames from {least} (num_envs × (n_step + 1)) to {own.replay}, or a larger replay",
         )

@@ -1,6 +1,7 @@
-"""Figures of training on disk: `metrics.jsonl` (a line an iteration) and `metrics.csv` always, TensorBoard and others where asked for.
+"""The files of a training run: `config.toml`, and the metrics of every iteration.
 
-A run that is resumed drops the lines written after its checkpoint, so that the files read as if nothing had happened.
+Metrics go to `metrics.jsonl` (one line per iteration) and `metrics.csv`, and on request to TensorBoard and others. A
+resumed run first drops the lines written after its checkpoint, so the files read as if it had never stopped.
 """
 
 from __future__ import annotations
@@ -12,21 +13,22 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-from queuewise.errors import MissingExtraError
+from queuewise.config import parse_toml
+from queuewise.errors import InputError, MissingExtraError
 from queuewise.runs import replacing, write_text
 
 JSONL, CSV = "metrics.jsonl", "metrics.csv"
 Row = Mapping[str, Any]
 
 
-class Sink(Protocol):
+class MetricSink(Protocol):
     def write(self, row: Row) -> None: ...
 
     def close(self) -> None: ...
 
 
-class Files:
-    """JSONL as it comes; CSV with the columns of all rows so far, written anew when a new one appears."""
+class MetricFiles:
+    """JSONL, and CSV with the columns of all rows so far: it is rewritten when a new column appears."""
 
     def __init__(self, home: Path, kept: list[dict[str, Any]]) -> None:
         self._home, self._rows = home, kept
@@ -104,7 +106,7 @@ class MlFlow:
         self._client.end_run()
 
 
-SINKS: dict[str, Callable[[Path, Mapping[str, Any], int], Sink]] = {
+SINKS: dict[str, Callable[[Path, Mapping[str, Any], int], MetricSink]] = {
     "tensorboard": TensorBoard,
     "wandb": WeightsAndBiases,
     "mlflow": MlFlow,
@@ -112,14 +114,14 @@ SINKS: dict[str, Callable[[Path, Mapping[str, Any], int], Sink]] = {
 
 
 class Recorder:
-    """All sinks of one seed's run."""
+    """All sinks of one seed."""
 
     def __init__(self, home: Path, names: Iterable[str], settings: Mapping[str, Any], *, after: int) -> None:
-        """Goes on after iteration `after`; 0 starts anew."""
+        """Continue after iteration `after`; 0 starts from the beginning."""
         kept = [row for row in read_rows(home) if row["iteration"] <= after] if after else []
         frames = kept[-1]["frames"] + 1 if kept else 0
         self.rows = kept
-        self._sinks: list[Sink] = [Files(home, kept), *(SINKS[name](home, settings, frames) for name in names)]
+        self._sinks: list[MetricSink] = [MetricFiles(home, kept), *(SINKS[name](home, settings, frames) for name in names)]
 
     def write(self, row: Row) -> None:
         for sink in self._sinks:
@@ -131,7 +133,7 @@ class Recorder:
 
 
 def read_rows(home: Path) -> list[dict[str, Any]]:
-    """The rows of `metrics.jsonl`; a last line that a kill cut short is left out."""
+    """Read `metrics.jsonl`; an incomplete last line (the run was killed) is left out."""
     path = home / JSONL
     lines = path.read_text(encoding="utf-8").splitlines(keepends=True) if path.exists() else []
     return [json.loads(line) for line in lines if line.endswith("\n")]
@@ -148,3 +150,28 @@ def _line(row: Row) -> str:
 
 def _columns(rows: list[dict[str, Any]]) -> list[str]:
     return list(dict.fromkeys(name for row in rows for name in row))
+
+
+# --- the settings of a run
+
+CONFIG = "config.toml"
+
+
+def read_run_config(run: Path) -> tuple[dict[str, Any], list[int]]:
+    """Settings and seeds of a run."""
+    data = parse_toml(run / CONFIG)
+    if data.get("command") != "train":
+        raise InputError("was not written by queuewise train", where=str(run), hint="give the folder of a training run")
+    return data["settings"], data["seeds"]
+
+
+def check_contents(run: Path, contents: Mapping[str, str]) -> None:
+    """Refuse to resume with other jobs or another cluster than before; `contents` are their fingerprints now."""
+    before = parse_toml(run / CONFIG).get("contents", {})
+    changed = [what for what, digest in contents.items() if before.get(what, digest) != digest]
+    if changed:
+        raise InputError(
+            f"cannot be resumed: the {' and the '.join(changed)} changed since the run began",
+            where=str(run),
+            hint="restore the former contents, or start a new run with another --out (--init-from takes over the weights)",
+        )

@@ -1,8 +1,9 @@
-"""SAC: soft actor-critic (Haarnoja et al., 2018) for discrete actions (Christodoulou, 2019) with masks, from top to bottom.
+"""SAC: soft actor-critic (Haarnoja et al., 2018) for discrete actions (Christodoulou, 2019) with masks, top to bottom.
 
-The actor keeps the entropy it is asked for: in every state a share of the logarithm of the number of legal actions, so that a state with
-two choices and one with fifty are explored alike. The temperature, the price of entropy, follows from that. Two critics; the lower of the
-two counts. Settings: `SacSettings`. Entropy counts at the state n steps on, not at those between.
+The actor keeps a target entropy: in every state a share of the logarithm of the number of legal actions, so states with
+two and with fifty choices are explored alike. The temperature, the weight of the entropy, is adjusted to reach it.
+There are two critics, and the lower of their values counts. Entropy is added at the state n steps later, not at those
+between. Settings: `SacSettings`.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from queuewise.agents.networks import build_network
 from queuewise.agents.networks.base import Network
 from queuewise.agents.offpolicy import OffPolicy
 from queuewise.agents.ppo import UNLIKELY, draw
-from queuewise.agents.settings import TrainSettings
+from queuewise.agents.train_settings import TrainSettings
 from queuewise.agents.values import dueling, scale_outputs
 from queuewise.envs.env_setup import EnvSetup
 
@@ -34,7 +35,7 @@ class Sac(OffPolicy):
 
     def _build(self, settings: TrainSettings, seed: int) -> None:
         sac = self.settings
-        networks = [build_network(settings.net, self.stage.spec, settings.network, seed=seed) for seed in spawn_seeds(seed, 3)]
+        networks = [build_network(settings.net, self.envs.shape, settings.network, seed=seed) for seed in spawn_seeds(seed, 3)]
         self.network, self.critics = networks[0], networks[1:]
         self.targets = [copy.deepcopy(critic).requires_grad_(False) for critic in self.critics]
         both = nn.ModuleList(self.critics)
@@ -48,7 +49,7 @@ class Sac(OffPolicy):
         }
 
     def _begin(self) -> None:
-        """Critics begin anew, whatever the actor has learnt."""
+        """Critics start from scratch, whatever the actor has learnt."""
 
     def _change_unit(self, factor: float) -> None:
         for critic in (*self.critics, *self.targets):
@@ -84,33 +85,33 @@ class Sac(OffPolicy):
         entropy, wanted = entropy_of(probabilities, log_probs).detach(), entropy_targets(batch.masks, self.settings.entropy)
         self._descend("temperature", (self.log_temperature * (entropy - wanted)).mean())
         for target, critic in zip(self.targets, self.critics, strict=True):
-            self._follow(target, critic)
+            self._update_target(target, critic)
         figures = [value_loss, policy_loss, said[0].mean(), entropy.mean(), wanted.mean(), self.temperature, norm]
         return torch.stack([figure.detach() for figure in figures])
 
     def _lower(self, critics: list[Network], observations: Tensor, mask: Tensor) -> Tensor:
-        """[B, A] the lower of what the two say; 0 where illegal, which no sum over the policy sees."""
+        """[B, A] the lower value of the two critics; 0 where illegal, which adds nothing to a sum over the policy."""
         first, second = (action_values(critic, observations, mask) for critic in critics)
         return torch.min(first, second).masked_fill(~mask, 0.0)
 
 
 def choices(actor: Network, observations: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-    """[B, A] probabilities and their logarithms; 0 and 0 where illegal."""
+    """[B, A] probabilities and their logarithms; both 0 where illegal."""
     log_probs = actor.policy(observations, mask)[0].log_softmax(1).clamp(min=UNLIKELY)
     return log_probs.exp() * mask, log_probs * mask
 
 
 def action_values(critic: Network, observations: Tensor, mask: Tensor) -> Tensor:
-    """[B, A]"""
+    """[B, A] action values of one critic."""
     scores, values = critic(observations, mask)
     return dueling(scores, values, mask).squeeze(-1)
 
 
 def entropy_of(probabilities: Tensor, log_probs: Tensor) -> Tensor:
-    """[B]"""
+    """[B] entropies."""
     return -(probabilities * log_probs).sum(1)
 
 
 def entropy_targets(mask: Tensor, share: float) -> Tensor:
-    """[B] share × log(number of legal actions): the whole is the entropy of choosing among them by chance; 0 where there is no choice."""
+    """[B] share × log(number of legal actions), the entropy of a uniform choice; 0 where there is no choice."""
     return share * mask.sum(1).log()

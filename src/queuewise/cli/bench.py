@@ -106,7 +106,7 @@ def _cpu_name() -> str:
 KERNEL_PROBE = """
 import json, time
 begin = time.perf_counter()
-from queuewise.sim.engine import compiled_replay
+from queuewise.sim.core.engine import compiled_replay
 imported = time.perf_counter()
 compiled_replay()
 print(json.dumps({"import_s": imported - begin, "load_s": time.perf_counter() - imported}))

@@ -47,8 +47,8 @@ def figure(value: float | None, digits: int = 0) -> str:
 
 def check_policies(policies: Sequence[str]) -> None:
     """Tell of what is wrong with a name before the work, not in the middle of it; a user's own functions are compiled at once."""
+    from queuewise.players import describe_played, is_played
     from queuewise.policies import parse_policy
-    from queuewise.policies.players import describe_played, is_played
 
     for policy in dict.fromkeys(policies):
         if is_played(policy):

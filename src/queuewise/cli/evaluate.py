@@ -77,8 +77,8 @@ class Evaluate:
         from queuewise.evaluation.experiment import judge, run_experiment
         from queuewise.evaluation.results import write_results
         from queuewise.evaluation.scores import parse_score
+        from queuewise.players import is_played
         from queuewise.policies import simulate
-        from queuewise.policies.players import is_played
 
         score = parse_score(self.score or ("packed" if self.protocol == "packing" else "bsld"))
         experiment = self._experiment()

@@ -22,7 +22,7 @@ class Export:
     """Print JSON: file, model, network, problem, observation_size, num_actions, opset, bytes."""
 
     def run(self) -> None:
-        from queuewise.agents.export import export_model
+        from queuewise.agents.onnx_export import export_model
         from queuewise.cli.console import note
         from queuewise.errors import InputError
         from queuewise.policies.model_file import find_model

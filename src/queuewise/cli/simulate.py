@@ -84,8 +84,8 @@ class Simulate:
 
     def _replay(self, loaded: Loaded, cluster: Cluster, policy: str) -> Schedule:
         from queuewise.cli.console import tell_compiling
+        from queuewise.players import is_played
         from queuewise.policies import simulate
-        from queuewise.policies.players import is_played
 
         tell_compiling(playing=is_played(policy))
         return simulate(

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from queuewise.agents.settings import TrainSettings, layered
+from queuewise.agents.train_settings import TrainSettings, layered
 
 if TYPE_CHECKING:
-    from queuewise.agents.train import Outcome
+    from queuewise.agents.training import TrainOutcome
 
 
 @dataclass(frozen=True)
@@ -43,9 +43,9 @@ class Train:
         early = {name: _value_of(f"--{name}", arguments) for name in ("preset", "config", "resume")}
         seeds = "0"
         if early["resume"]:
-            from queuewise.agents.runs import read_config
+            from queuewise.agents.recording import read_run_config
 
-            data, known = read_config(Path(early["resume"]))
+            data, known = read_run_config(Path(early["resume"]))
             settings, seeds = layered(**data), ",".join(map(str, known))
         else:
             settings = layered(early["preset"], Path(early["config"]) if early["config"] else None)
@@ -54,7 +54,7 @@ class Train:
     def run(self) -> None:
         os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")  # before torch is loaded: forks do not go with its threads for GPUs
         from queuewise.agents.display import Display
-        from queuewise.agents.train import train
+        from queuewise.agents.training import train
         from queuewise.cli.console import note, tell_compiling
 
         run = self.resume or self.out or _new_folder(self.settings)
@@ -97,7 +97,7 @@ def _new_folder(settings: TrainSettings) -> Path:
     return Path("runs") / f"{stem}-{number}"
 
 
-def _print(outcome: Outcome) -> None:
+def _print(outcome: TrainOutcome) -> None:
     from queuewise.cli.evaluate import print_result
 
     settings = outcome.settings

@@ -19,7 +19,7 @@ from queuewise.evaluation import energy, measure, usage
 from queuewise.policies.backfill import BACKFILLS
 from queuewise.policies.ordering import Jobs, order_rule
 from queuewise.policies.placing import parse_placement
-from queuewise.policies.replay import simulate
+from queuewise.policies.replaying import simulate
 from queuewise.sim.backfill import NO_BACKFILL
 from queuewise.sim.core.facts import job_facts
 from queuewise.sim.core.rules import Rules

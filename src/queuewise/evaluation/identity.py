@@ -17,7 +17,7 @@ import numpy as np
 from queuewise.cluster.spec import Cluster
 from queuewise.policies.model_file import find_model
 from queuewise.policies.names import parse_policy
-from queuewise.policies.user import is_reference
+from queuewise.policies.user_code import is_reference
 from queuewise.workload.jobs import COLUMNS, Workload
 
 DIGEST_BYTES = 12

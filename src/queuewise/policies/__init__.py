@@ -1,6 +1,6 @@
-"""Policies by name, and `simulate`, which replays a workload under one."""
+"""Policies by name, and `simulate`, which replays a workload under a policy."""
 
 from queuewise.policies.names import Policy, parse_policy, policy_names
-from queuewise.policies.replay import simulate
+from queuewise.policies.replaying import simulate
 
 __all__ = ["Policy", "parse_policy", "policy_names", "simulate"]

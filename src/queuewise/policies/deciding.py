@@ -1,4 +1,4 @@
-"""Replays under a policy that decides in Python: the engine is moved step by step, and illegal decisions are told."""
+"""Replays under a policy that decides in Python: the engine advances step by step, and illegal decisions are errors."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from queuewise.cluster.spec import Cluster
 from queuewise.errors import InputError
 from queuewise.policies.interface import Migrate, Preempt, Running, Start
 from queuewise.policies.records import Job, Node
-from queuewise.policies.user import Own, find_own
+from queuewise.policies.user_code import UserCode, find_user_code
 from queuewise.sim.core.engine import with_room_in_log
 from queuewise.sim.core.facts import node_facts
 from queuewise.sim.core.rules import Order
@@ -23,52 +23,56 @@ from queuewise.sim.core.stepwise import ASK_FIT, ASK_SLOTS, MOVE, MOVE_TO, NEXT_
 from queuewise.sim.core.tables import addresses_of
 
 NO_NODES = np.zeros(0, np.int64)
-NO_MORE = object()  # where decisions end; None is a wrong one
+NO_MORE = object()  # the end of the decisions; None would be an illegal decision
 
 
-def check_class(reference: str) -> Own:
-    """The class behind a reference, if it has what a policy needs."""
-    own = find_own(reference)
+def check_class(reference: str) -> UserCode:
+    """Return the class that a reference names; raise an InputError if it lacks what a policy needs."""
+    own = find_user_code(reference)
     if not callable(getattr(own.value, "decide", None)):
-        raise InputError(f"{own.name} has no method decide", where=own.where, hint="write def decide(self, view): see docs/policies.md")
+        raise InputError(f"{own.name} has no method decide", where=own.where, hint="add def decide(self, view); see docs/policies.md")
     needed = [
         p.name
         for p in inspect.signature(own.value).parameters.values()
         if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
     ]
     if needed:
-        raise InputError(f"{own.name} cannot be made without {', '.join(needed)}", where=own.where, hint="give its __init__ defaults")
+        raise InputError(
+            f"{own.name} cannot be created without {', '.join(needed)}",
+            where=own.where,
+            hint="give all parameters of its __init__ defaults",
+        )
     _check_method(own, "decide", "view")
     if hasattr(own.value, "reset"):
         _check_method(own, "reset", "cluster", "seed")
     return own
 
 
-def _check_method(own: Own, name: str, *arguments: str) -> None:
+def _check_method(own: UserCode, name: str, *arguments: str) -> None:
     """Check that a method can be called with these arguments."""
     method = inspect.getattr_static(own.value, name)
     if hasattr(method, "__get__"):
-        method = method.__get__(object(), own.value)  # as an instance would see it: without self, if it takes that
+        method = method.__get__(object(), own.value)  # as an instance sees it: without self
     try:
         inspect.signature(method).bind(*arguments)
     except (TypeError, ValueError) as error:
         raise InputError(
             f"{own.name}.{name} cannot be called with {' and '.join(arguments)}: {error}",
             where=own.where_of(method),
-            hint=f"write def {name}(self, {', '.join(arguments)}): see docs/policies.md",
+            hint=f"write def {name}(self, {', '.join(arguments)}); see docs/policies.md",
         ) from None
 
 
 def listed_order() -> Order:
-    """An order that is never asked: it only makes the engine keep the waiting jobs in a list."""
+    """An order that is never used: it only makes the engine keep the waiting jobs in a list."""
     return Order(function=lambda *arguments: None)
 
 
-def driver(own: Own, cluster: Cluster, seed: int) -> Callable[[World, Machine, State], State]:
-    """What moves the engine in place of its own loop."""
+def driver(own: UserCode, cluster: Cluster, seed: int) -> Callable[[World, Machine, State], State]:
+    """A function that advances the engine in place of its own loop."""
 
     def drive(world: World, machine: Machine, state: State) -> State:
-        replay = Replay(own, cluster, world, machine, state)
+        replay = DeciderReplay(own, cluster, world, machine, state)
         with np.errstate(all="ignore"):
             replay.run(seed)
         return replay.state
@@ -76,10 +80,10 @@ def driver(own: Own, cluster: Cluster, seed: int) -> Callable[[World, Machine, S
     return drive
 
 
-class Replay:
-    """One replay, and the View that its policy is given."""
+class DeciderReplay:
+    """One replay under a policy in Python, and the View that the policy gets."""
 
-    def __init__(self, own: Own, cluster: Cluster, world: World, machine: Machine, state: State) -> None:
+    def __init__(self, own: UserCode, cluster: Cluster, world: World, machine: Machine, state: State) -> None:
         self.own, self.cluster, self.world, self.machine, self.state = own, cluster, world, machine, state
         self._tables = addresses_of(world), addresses_of(machine), addresses_of(state)
         self._jobs: dict[int, Job] = {}
@@ -97,7 +101,9 @@ class Replay:
                 self._carry_out(decision)
         left = int(self.state.count.pending_jobs)
         if left:
-            raise self._illegal(f"left {left:,} jobs waiting for ever, job {self.queue[0].index} first", "start every job in the end")
+            raise self._illegal(
+                f"left {left:,} jobs waiting for ever, the first is job {self.queue[0].index}", "start every job eventually"
+            )
 
     # --- what the policy sees
 
@@ -133,7 +139,7 @@ class Replay:
     def remaining(self, job: Job) -> float:
         return float(self.state.remaining_estimate[self._index(job)])
 
-    # --- how the engine is moved
+    # --- how the engine advances
 
     def _act(self, action: int, j: int = 0, nodes: Any = NO_NODES, tasks: Any = NO_NODES) -> bool:
         return bool(act(*self._tables, action, j, nodes, tasks))
@@ -158,11 +164,11 @@ class Replay:
         return Running(self._job(j), self._run_start(j), max(float(state.expected[j]), self.now), tasks)
 
     def _decisions(self, policy: Any) -> Iterator[Any]:
-        """What the policy decides, one after the other; the watch sees how long it thinks."""
+        """The decisions of the policy, one by one; its computing time is watched."""
         with self._thinking():
             decided = policy.decide(self)
         if not isinstance(decided, Iterable):
-            raise self._illegal(f"decide returned {decided!r}, which is no list of decisions", "return a list of Start, or yield them")
+            raise self._illegal(f"decide returned {decided!r}, which is not a list of decisions", "return a list of Start, or yield them")
         decisions = iter(decided)
         while True:
             with self._thinking():
@@ -179,19 +185,21 @@ class Replay:
         elif isinstance(decision, Migrate):
             self._move(decision)
         else:
-            raise self._illegal(f"decided {decision!r}, which is no decision", "decide Start(job), Preempt(job) or Migrate(job)")
+            raise self._illegal(f"decided {decision!r}, which is not a decision", "use Start(job), Preempt(job) or Migrate(job)")
 
     def _start(self, decision: Start) -> None:
         j = self._index(decision.job)
         if self.state.status[j] != QUEUED:
-            raise self._illegal(f"starts job {j}, which is {STATUS_NAMES[self.state.status[j]]}", "start jobs of view.queue, each once")
+            raise self._illegal(
+                f"starts job {j}, which is {STATUS_NAMES[self.state.status[j]]}", "start jobs of view.queue, each only once"
+            )
         if decision.nodes is None:
             if not self._act(START, j):
-                raise self._illegal(f"starts job {j}, which does not fit", "ask view.fits(job) first")
+                raise self._illegal(f"starts job {j}, which does not fit", "check view.fits(job) first")
             return
         nodes, tasks = self._checked_nodes(j, decision.nodes)
         if not self._act(START_ON, j, nodes, tasks):
-            raise self._illegal(f"starts job {j} on nodes {decision.nodes}, where it does not fit", "view.nodes(job) tells the slots")
+            raise self._illegal(f"starts job {j} on nodes {decision.nodes}, where it does not fit", "view.nodes(job) lists the slots")
 
     def _move(self, decision: Migrate) -> None:
         j = self._stoppable(decision.job, "moves")
@@ -201,17 +209,20 @@ class Replay:
             return
         nodes, tasks = self._checked_nodes(j, decision.nodes)
         if not self._act(MOVE_TO, j, nodes, tasks):
-            raise self._illegal(f"moves job {j} to nodes {decision.nodes}, where it does not fit", "view.nodes(job) tells the slots")
+            raise self._illegal(f"moves job {j} to nodes {decision.nodes}, where it does not fit", "view.nodes(job) lists the slots")
 
     def _stoppable(self, job: Any, verb: str) -> int:
-        """The index of a running job that may be stopped now: not one that started at this instant, or nothing would ever end."""
+        """The index of a running job that may be stopped now.
+
+        A job that started at this instant may not: otherwise a replay might never end.
+        """
         j = self._index(job)
         if self.state.status[j] != RUNNING:
             raise self._illegal(f"{verb} job {j}, which is {STATUS_NAMES[self.state.status[j]]}", f"{verb[:-1]} jobs of view.running")
         quantum = float(self.world.costs.quantum)
         if self.now <= self._run_start(j) or self.now < self._run_start(j) + quantum:
             raise self._illegal(
-                f"{verb} job {j}, which started at {self._run_start(j):g} s", f"let it run for {quantum:g} s and more than 0"
+                f"{verb} job {j}, which started at {self._run_start(j):g} s", f"let it run for at least {quantum:g} s, and longer than 0 s"
             )
         return j
 
@@ -219,23 +230,25 @@ class Replay:
         return float(self.state.piece_start[self.state.first_piece[j]])
 
     def _checked_nodes(self, j: int, chosen: Mapping[int, int]) -> tuple[Any, Any]:
-        """Nodes and tasks as arrays; numbers that make no sense are told."""
+        """Nodes and tasks as arrays; invalid numbers are errors."""
         known = range(self.cluster.num_nodes)
         if not isinstance(chosen, Mapping) or not all(_is_whole(n, tasks) and n in known and tasks >= 1 for n, tasks in chosen.items()):
-            raise self._illegal(f"places job {j} on nodes {chosen!r}", f"give a dict of node (0 to {known[-1]}) to tasks (1 or more)")
+            raise self._illegal(
+                f"places job {j} on nodes {chosen!r}", f"give a dict from node (0 to {known[-1]}) to number of tasks (1 or more)"
+            )
         c = self.world.job_class[j]
         fewest = int(self.world.class_tasks[c])
         most = fewest + int(self.world.class_span[c])
         if not fewest <= sum(chosen.values()) <= most:
             wanted = f"{fewest}" if fewest == most else f"{fewest} to {most}"
-            raise self._illegal(f"places {sum(chosen.values())} tasks of job {j}, which has {wanted}", "place all tasks of a job")
+            raise self._illegal(f"places {sum(chosen.values())} tasks of job {j}, which has {wanted}", "place all tasks of the job")
         ordered = sorted(chosen.items())
         return np.array([n for n, _ in ordered], np.int64), np.array([tasks for _, tasks in ordered], np.int64)
 
     def _index(self, job: Any) -> int:
         j = job.index if isinstance(job, Job) else job
         if not isinstance(j, int | np.integer) or not 0 <= j < len(self.world.submit):
-            raise self._illegal(f"names {job!r}, which is no job", "name jobs of view.queue")
+            raise self._illegal(f"names {job!r}, which is not a job", "use jobs of view.queue")
         return int(j)
 
     def _illegal(self, problem: str, hint: str) -> InputError:

@@ -1,7 +1,8 @@
-"""Following a log: the runs of a schedule are carried out in an engine that has not made them, instead of asking its policy.
+"""Following a log: the engine carries out the runs of an existing schedule instead of asking a policy.
 
-The engine itself knows when jobs arrive, end, are released and pass levels, and when nodes fail; what it cannot know is what the policy
-decided: which run started where, and which runs it stopped. Both are in the log of pieces, in the order in which they happened.
+The engine itself knows when jobs arrive, end, are released and pass levels, and when nodes fail. It cannot know what
+the policy decided: which run started where, and which runs were stopped. Both are in the log of pieces, in the order in
+which they happened.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from queuewise.sim.core.stepwise import NEXT_INSTANT, START_THERE, STOP, act
 from queuewise.sim.core.tables import addresses_of, row_names
 
 NO_NODES = np.zeros(0, np.int64)
-# What the log determines. Not in it: where things lie in heaps and lists, and what is remembered only to decide sooner.
+# What the log determines. Not included: positions in heaps and lists, and caches that only make decisions faster.
 COLUMNS = (
     "status", "start", "end", "expected", "first_piece", "num_pieces", *row_names(State, "run"),
     "class_pending", "unmet", "ready", "awaits_others", "never_ready", "usage", "usage_rate", "usage_time", "held", "tenant_used",
@@ -46,13 +47,13 @@ def logged_state(machine: Machine, state: State) -> Iterator[NDArray[Any]]:
     yield code[order]
 
 
-class Follower:
-    """An engine that does as a log says."""
+class LogFollower:
+    """An engine that follows a log."""
 
     def __init__(self, log: Schedule, world: World, machine: Machine, state: State) -> None:
         if len(log.workload) != len(world.submit):
             numbers = f"{len(log.workload):,} jobs, the simulation of {len(world.submit):,}"
-            raise InputError(f"the log is of {numbers}", hint="follow the log of the same workload")
+            raise InputError(f"the log is of {numbers}", hint="use a log of the same workload")
         self.log, self.world, self.machine, self.state = log, world, machine, state
         self._tables = addresses_of(world), addresses_of(machine), addresses_of(state)
         self._runs = _first_pieces(log)  # and one more, the end of the log
@@ -62,7 +63,7 @@ class Follower:
         self._stop_times = set(self._stop_time.tolist())
 
     def run(self) -> State:
-        """Move the engine to STOP_AT."""
+        """Advance the engine to STOP_AT."""
         self._forget()
         while act(*self._tables, NEXT_INSTANT, 0, NO_NODES, NO_NODES):
             self._do_as_logged()
@@ -71,7 +72,10 @@ class Follower:
         return self.state
 
     def _do_as_logged(self) -> None:
-        """Stops and starts of this time. What cannot be done yet is left for the next instant, which may be at the same time."""
+        """Carry out the stops and starts of this time.
+
+        What cannot be done yet is left for the next instant, which may be at the same time.
+        """
         now = self.state.clock.now
         while True:
             if now in self._stop_times:
@@ -86,7 +90,7 @@ class Follower:
             act(*self._tables, STOP, j, NO_NODES, NO_NODES)
 
     def _start(self) -> bool:
-        """Start the next run of the log, if that can be done."""
+        """Start the next run of the log if possible."""
         pieces = slice(self._runs[self._next], self._runs[self._next + 1])
         j = int(self.log.piece_job[pieces.start])
         if self.state.status[j] != QUEUED:
@@ -101,37 +105,40 @@ class Follower:
         return bool(act(*self._tables, START_THERE, j, NO_NODES, NO_NODES))
 
     def _forget(self) -> None:
-        """Let the policy, should it be asked again, begin with a full pass."""
+        """Make the policy, if it is asked again, start with a full pass."""
         state = self.state
         state.head[:] = state.newcomer[:] = state.shadow_head[:] = -1
         state.dirty[:] = 1
         state.room_key[:] = np.inf
 
     def _check(self) -> None:
-        """That the log was one of this replay."""
+        """Check that the log belongs to this replay."""
         state, log, until = self.state, self.log, self.state.clock.stop_at
         done = int(state.count.pieces)
         expected = np.where(log.piece_end[:done] <= until, log.piece_end[:done], NEVER)
         differs = np.flatnonzero(expected != state.piece_end[:done])
         left = self._runs[self._next]
         if left < len(log.piece_job) and log.piece_start[left] <= until:
-            what = f"job {log.piece_job[left]} cannot start at {log.piece_start[left]:g} s as it says"
+            what = f"job {log.piece_job[left]} cannot start at {log.piece_start[left]:g} s as logged"
         elif len(differs):
-            what = f"the run of job {log.piece_job[differs[0]]} does not end at {log.piece_end[differs[0]]:g} s as it says"
+            what = f"the run of job {log.piece_job[differs[0]]} does not end at {log.piece_end[differs[0]]:g} s as logged"
         else:
             return
-        raise InputError(f"the log is of another replay: {what}", hint="give the same workload, cluster, estimates, seed and conditions")
+        raise InputError(f"the log is of another replay: {what}", hint="use the same workload, cluster, estimates, seed and conditions")
 
 
 def _first_pieces(log: Schedule) -> NDArray[np.int64]:
-    """Where each run begins in the log of pieces, and where the log ends. Between two runs of a job at one time another job starts."""
+    """Where each run begins in the log of pieces, and where the log ends.
+
+    Between two runs of one job at the same time, another job starts.
+    """
     changes = (log.piece_job[1:] != log.piece_job[:-1]) | (log.piece_start[1:] != log.piece_start[:-1])
     begins = np.append(0, np.flatnonzero(changes) + 1) if len(log.piece_job) else np.zeros(0, np.int64)
     return np.append(begins, len(log.piece_job))
 
 
 def _stop_times(log: Schedule) -> NDArray[np.float64]:
-    """[P] when the run of a piece was stopped, NaN if it was not."""
+    """[P] when the run of a piece was stopped; NaN if it was not."""
     run = np.searchsorted(_first_pieces(log), np.arange(len(log.piece_job)), side="right")
     last = np.zeros(len(log.workload), np.int64)
     last[log.piece_job] = run

@@ -1,6 +1,7 @@
-"""The interface of a whole policy in Python: `mine.py:MyPolicy` names a class that implements `Decider`.
+"""The interface of a complete policy in Python: `mine.py:MyPolicy` names a class that implements `Decider`.
 
-Such a policy may do anything that Python can, and takes tens of microseconds a decision where compiled ones take one or less.
+Such a policy may do anything that Python can. It takes tens of microseconds per decision; compiled policies take at
+most one.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ class Running(NamedTuple):
 
     job: Job
     start: float  # of this run; seconds on the log's clock
-    expected_end: float  # by its estimate; now, if it has outlived it
+    expected_end: float  # by its estimate; now, if it has run longer than that
     tasks: Mapping[int, int]  # node -> tasks of the job there
 
 
 @dataclass(frozen=True)
 class Start:
-    """The decision to start a waiting job now: where the placement rule puts it, or with so many tasks on each of these nodes."""
+    """The decision to start a waiting job now, either where the placement rule puts it or on the given nodes."""
 
     job: Job | int  # the job, or its index
     nodes: Mapping[int, int] | None = None  # node -> tasks, all tasks of the job
@@ -32,21 +33,24 @@ class Start:
 
 @dataclass(frozen=True)
 class Preempt:
-    """The decision to stop a running job now and queue it again, at the costs that the conditions name."""
+    """The decision to stop a running job now and queue it again, at the costs that the conditions set."""
 
     job: Job | int
 
 
 @dataclass(frozen=True)
 class Migrate:
-    """The decision to let a running job, stopped as by `suspend`, go on elsewhere: where the placement rule puts it, or on these nodes."""
+    """The decision to move a running job: it is stopped as by `suspend` and continues elsewhere at once.
+
+    It goes where the placement rule puts it, or to the given nodes.
+    """
 
     job: Job | int
     nodes: Mapping[int, int] | None = None  # node -> tasks, all tasks of the job; what it holds now counts as free
 
 
 class View(Protocol):
-    """What a policy may know at a decision. It follows the decisions: once one is yielded, the next look sees it done."""
+    """What a policy may know when it decides. It is live: once a decision is yielded, the view shows its effect."""
 
     @property
     def now(self) -> float:
@@ -54,27 +58,33 @@ class View(Protocol):
 
     @property
     def queue(self) -> tuple[Job, ...]:
-        """The jobs that wait, in order of submission."""
+        """The waiting jobs, in order of submission."""
 
     @property
     def running(self) -> tuple[Running, ...]:
-        """The jobs that run, in order of submission."""
+        """The running jobs, in order of submission."""
 
     def nodes(self, job: Job | None = None) -> tuple[Node, ...]:
-        """Every node with what is free on it. `slots` tells how many tasks of the job it can take now, 0 without a job."""
+        """All nodes with their free resources.
+
+        `slots` is the number of tasks of the job that the node can take now; 0 without a job.
+        """
 
     def fits(self, job: Job) -> bool:
         """Whether the placement rule finds a place for the job now."""
 
     def remaining(self, job: Job) -> float:
-        """Seconds: the estimate of what the job has still to do. That of a running job is as of the start of its run."""
+        """The estimated remaining work of the job, in seconds; for a running job, as of the start of its run."""
 
 
 class Decider(Protocol):
-    """A whole policy. One is made, without arguments, for every replay."""
+    """A complete policy. One is created, without arguments, for every replay."""
 
     def reset(self, cluster: Cluster, seed: int) -> None:
-        """Called once, before the first decision. It may be left out."""
+        """Called once, before the first decision. Optional."""
 
     def decide(self, view: View) -> Iterable[Start | Preempt | Migrate]:
-        """Called once at every instant at which anything happened; decisions are carried out in their order, as they are yielded."""
+        """Called once at every instant at which something happened.
+
+        Decisions are carried out in order, as they are yielded.
+        """

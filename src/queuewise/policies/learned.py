@@ -1,7 +1,8 @@
-"""Trained networks without torch: the forward pass of every network of `agents/networks`, written once, over a few operations (`Ops`).
+"""Trained networks without torch: the forward pass of every network of `agents/networks`, over a few operations.
 
-With the operations below the passes compute in NumPy, and legal actions only; the export runs the same passes to write down a graph.
-A test holds the scores against torch's. Letters as there: B observations, Q slots, H hosts, A actions, K outputs, W width.
+With `NumpyOperations` the passes compute scores of legal actions in NumPy; the export runs the same passes to build a
+graph. A test compares the scores with those of torch. Letters: B observations, Q slots, H hosts, A actions, K outputs,
+W width.
 """
 
 from __future__ import annotations
@@ -17,16 +18,16 @@ from numpy.typing import NDArray
 from queuewise.errors import InputError, unknown_name
 from queuewise.policies.model_file import Arrays
 
-ILLEGAL = -1e9  # score of what must not be done
+ILLEGAL = -1e9  # score of an illegal action
 LOOKAHEAD_BINS = 8
 NORM_EPSILON = 1e-5  # of the layer norm
 
-Array = Any  # of NumPy, or a value in a graph: both know + - * / and @
+Array = Any  # of NumPy, or a value in a graph: both support + - * / and @
 Bools = NDArray[np.bool_]
 
 
-class Ops(Protocol):
-    """What a forward pass is made of. "Choices" are the actions scored: their axes come first, and stand in for B in what follows."""
+class Operations(Protocol):
+    """The operations of a forward pass. "Choices" are the scored actions: their axes come first, in place of B."""
 
     def constant(self, name: str, values: NDArray[np.float32]) -> Array: ...
     def cut(self, x: Array, first: int, stop: int) -> Array: ...  # of the last axis
@@ -41,15 +42,15 @@ class Ops(Protocol):
     def is_positive(self, x: Array) -> Array: ...  # 1.0 or 0.0
     def softmax(self, x: Array, used: Array) -> Array: ...  # over the last axis, where `used` is above 0
     def norm(self, x: Array, weight: Array, bias: Array) -> Array: ...
-    def of_job(self, x: Array) -> Array: ...  # [B, Q, ...] -> of each choice's job
-    def of_host(self, x: Array) -> Array: ...  # [B, H, ...] -> of each choice's host
-    def of_state(self, x: Array) -> Array: ...  # [B, ...] -> of each choice's row
-    def spread(self, scores: Array, wait: Array) -> Array: ...  # of choices and [B, K] -> [B, A, K], ILLEGAL elsewhere
-    def masked(self, scores: Array) -> Array: ...  # [B, A, K] -> the same, ILLEGAL where it must
+    def of_job(self, x: Array) -> Array: ...  # [B, Q, ...] -> the job of each choice
+    def of_host(self, x: Array) -> Array: ...  # [B, H, ...] -> the host of each choice
+    def of_state(self, x: Array) -> Array: ...  # [B, ...] -> the row of each choice
+    def spread(self, scores: Array, wait: Array) -> Array: ...  # scores of choices, [B, K] of the wait -> [B, A, K], ILLEGAL elsewhere
+    def masked(self, scores: Array) -> Array: ...  # [B, A, K] -> the same, ILLEGAL where masked
 
 
-class Parts(NamedTuple):
-    """A scaled observation."""
+class ScaledObservation(NamedTuple):
+    """The parts of scaled observations."""
 
     overall: Array  # [B, G]
     lookahead: Array  # [B, U]
@@ -57,8 +58,8 @@ class Parts(NamedTuple):
     hosts: Array  # [B, H, Fh] unused rows are zero
 
 
-class Layout(Protocol):
-    """Where the parts of an observation lie; `envs.features.Layout` is one."""
+class ObservationShapes(Protocol):
+    """The shapes of the parts of an observation; the layout of `envs.features` is one."""
 
     @property
     def shapes(self) -> Mapping[str, tuple[int, ...]]: ...
@@ -68,10 +69,10 @@ class Layout(Protocol):
     def size(self) -> int: ...
 
 
-class Pass:
-    """One forward pass: the weights at hand, and the operations to use."""
+class ForwardPass:
+    """One forward pass: the weights and the operations to use."""
 
-    def __init__(self, model: Learned, ops: Ops) -> None:
+    def __init__(self, model: TrainedNetwork, ops: Operations) -> None:
         self.model, self.ops = model, ops
         self.width, self.heads = int(model.network["width"]), int(model.network["heads"])
 
@@ -84,7 +85,7 @@ class Pass:
         return y + self.weight(bias) if bias in self.model.arrays else y
 
     def layers(self, name: str, x: Array) -> Array:
-        """Linear layers with ReLU between them, which torch counts too: 0, 2, 4, …"""
+        """Linear layers with ReLU between them. torch numbers both, so the linear ones are 0, 2, 4, …"""
         number = 0
         while True:
             x = self.linear(f"{name}.{number}", x)
@@ -93,8 +94,8 @@ class Pass:
                 return x
             x = self.ops.relu(x)
 
-    def parts(self, observations: Array) -> Parts:
-        """Cut and scale [B, F] observations as the environment gives them."""
+    def parts(self, observations: Array) -> ScaledObservation:
+        """Split and scale [B, F] observations as the environment gives them."""
         ops, at, parts = self.ops, 0, []
         for part, shape in self.model.layout.shapes.items():
             length = math.prod(shape)
@@ -104,13 +105,13 @@ class Pass:
             x = ops.split(x, *shape) if tokens else x
             x = (x - self.weight(f"scaling.{part}.mean")) * self.weight(f"scaling.{part}.scale")
             parts.append(x * ops.cut(x, 0, 1) if tokens else x)
-        return Parts(*parts)
+        return ScaledObservation(*parts)
 
-    def summary(self, parts: Parts) -> Array:
-        """[B, S] globals, binned lookahead, and mean and mean square of every feature over the jobs shown and over the hosts."""
+    def summary(self, parts: ScaledObservation) -> Array:
+        """[B, S] globals, binned lookahead, and mean and mean square of each feature over jobs and hosts."""
         return self.ops.concat([parts.overall, self.bins(parts), *self._moments(parts.jobs), *self._moments(parts.hosts)], 1)
 
-    def bins(self, parts: Parts) -> Array:
+    def bins(self, parts: ScaledObservation) -> Array:
         """[B, 8] means over runs of units."""
         units = self.model.layout.shapes["lookahead"][0]
         return parts.lookahead @ self.ops.constant("bins", _pooling(units))
@@ -119,14 +120,14 @@ class Pass:
         number = self.ops.at_least(self.ops.total(self.ops.cut(tokens, 0, 1), 1), 1.0)  # [B, 1]
         return self.ops.total(tokens, 1) / number, self.ops.total(tokens * tokens, 1) / number
 
-    def attend(self, seekers: Array, tokens: Array, used: Array, of_state: Callable[[Array], Array]) -> Array:
-        """[..., W] what each seeker finds in the tokens [B, T, W] of its row, of which those `used` [B, T, 1] count."""
+    def attend(self, queries: Array, tokens: Array, used: Array, of_state: Callable[[Array], Array]) -> Array:
+        """[..., W] attention of each query over the tokens [B, T, W] of its row where `used` [B, T, 1] is above 0."""
         ops, each = self.ops, self.width // self.heads
         both = self.linear("key_value", tokens)
         keys = ops.transpose(ops.split(ops.cut(both, 0, self.width), self.heads, each), 0, 2, 3, 1)  # [B, heads, each, T]
         values = ops.transpose(ops.split(ops.cut(both, self.width, 2 * self.width), self.heads, each), 0, 2, 1, 3)  # [B, heads, T, each]
         counted = ops.expand(ops.transpose(used, 0, 2, 1), 1)  # [B, 1, 1, T]
-        query = ops.split(self.linear("query", seekers), self.heads, 1, each) / ops.constant("root", _number(math.sqrt(each)))
+        query = ops.split(self.linear("query", queries), self.heads, 1, each) / ops.constant("root", _number(math.sqrt(each)))
         weights = ops.softmax(query @ of_state(keys), of_state(counted))
         return ops.merge(weights @ of_state(values), 3)
 
@@ -135,19 +136,19 @@ def _number(value: float) -> NDArray[np.float32]:
     return np.array(value, np.float32)
 
 
-def _mlp(p: Pass, parts: Parts) -> tuple[Array, Array]:
+def _mlp(p: ForwardPass, parts: ScaledObservation) -> tuple[Array, Array]:
     row = p.ops.concat([parts.overall, parts.lookahead, p.ops.merge(parts.jobs, 2), p.ops.merge(parts.hosts, 2)], 1)
     hidden = p.ops.relu(p.layers("trunk", row))
     return p.ops.masked(p.ops.split(p.linear("score", hidden), -1, p.model.outputs)), p.linear("value", hidden)
 
 
-def _kernel(p: Pass, parts: Parts) -> tuple[Array, Array]:
+def _kernel(p: ForwardPass, parts: ScaledObservation) -> tuple[Array, Array]:
     state = p.summary(parts)
     hidden = p.ops.relu(p.linear("job", p.ops.of_job(parts.jobs)) + p.ops.of_state(p.linear("context", state)))
     return p.ops.spread(p.layers("score", hidden), p.layers("wait", state)), p.layers("value", state)
 
 
-def _attn(p: Pass, parts: Parts) -> tuple[Array, Array]:
+def _attn(p: ForwardPass, parts: ScaledObservation) -> tuple[Array, Array]:
     ops, state = p.ops, p.summary(parts)
     jobs = ops.relu(p.linear("job", ops.of_job(parts.jobs)) + ops.of_state(p.linear("context", state)))
     bins = ops.expand(p.bins(parts), 2)  # [B, 8, 1]
@@ -159,7 +160,7 @@ def _attn(p: Pass, parts: Parts) -> tuple[Array, Array]:
     return ops.spread(p.layers("score", jobs), p.layers("wait", state)), p.layers("value", state)
 
 
-def _hosts(p: Pass, parts: Parts) -> tuple[Array, Array]:
+def _hosts(p: ForwardPass, parts: ScaledObservation) -> tuple[Array, Array]:
     ops, current = p.ops, p.model.layout.job_features.index("current")
     being_placed = ops.is_positive(ops.cut(parts.jobs, current, current + 1))  # one job, or none while all wait
     placed = ops.total(parts.jobs * being_placed, 1)
@@ -173,14 +174,14 @@ def _hosts(p: Pass, parts: Parts) -> tuple[Array, Array]:
     return ops.spread(p.layers("score", hidden), p.layers("wait", seen)), p.layers("value", ops.concat([seen, state], 1))
 
 
-def _joint(p: Pass, parts: Parts) -> tuple[Array, Array]:
+def _joint(p: ForwardPass, parts: ScaledObservation) -> tuple[Array, Array]:
     ops, state = p.ops, p.summary(parts)
     pair = ops.of_job(p.linear("job", parts.jobs)) + ops.of_host(p.linear("host", parts.hosts))
     hidden = ops.relu(pair + ops.of_state(p.linear("context", state)))
     return ops.spread(p.layers("score", hidden), p.layers("wait", state)), p.layers("value", state)
 
 
-PASSES: dict[str, Callable[[Pass, Parts], tuple[Array, Array]]] = {
+PASSES: dict[str, Callable[[ForwardPass, ScaledObservation], tuple[Array, Array]]] = {
     "mlp": _mlp,
     "kernel": _kernel,
     "attn": _attn,
@@ -190,8 +191,11 @@ PASSES: dict[str, Callable[[Pass, Parts], tuple[Array, Array]]] = {
 
 
 def _means(scores: NDArray[np.float32], values: NDArray[np.float32], mask: Bools) -> NDArray[np.float32]:
-    """[B, A] means of distributions over K even points, told by logits: the state's, and how far each action is above the mean of the
-    legal ones. In units of the points' range, which changes no decision; ILLEGAL where the mask is false."""
+    """[B, A] means of distributions over K equally spaced points; ILLEGAL where the mask is false.
+
+    Their logits are those of the state plus those of the action minus the mean over the legal actions. The unit is the
+    range of the points, which changes no decision.
+    """
     legal = mask[:, :, None]
     logits = values[:, None] + scores - (scores * legal).sum(1, keepdims=True) / legal.sum(1, keepdims=True)
     chances = np.exp(logits - logits.max(2, keepdims=True))
@@ -200,12 +204,12 @@ def _means(scores: NDArray[np.float32], values: NDArray[np.float32], mask: Bools
 
 
 def _pick_best(scores: NDArray[np.float32]) -> NDArray[np.int64]:
-    """[B, A] -> [B] the actions of the highest score, the first of equal ones."""
+    """[B, A] -> [B] the actions with the highest score, the first of equal ones."""
     return scores.argmax(1)
 
 
 def _pick_likely(scores: NDArray[np.float32]) -> NDArray[np.int64]:
-    """[B, A] logits -> [B] the likeliest choice; to wait only where that is likelier than all else together."""
+    """[B, A] logits -> [B] the likeliest action; the wait only where it is likelier than all others together."""
     wait, others = scores[:, -1], scores[:, :-1]
     highest = others.max(1)
     all_else = highest + np.log(np.exp(others - highest[:, None]).sum(1))
@@ -216,7 +220,7 @@ DECISIONS: dict[str, Callable[[NDArray[np.float32]], NDArray[np.int64]]] = {"bes
 
 
 def _pooling(units: int) -> NDArray[np.float32]:
-    """[U, 8] the weights by which the lookahead is averaged: bin i is over the units from ⌊i·U/8⌋ to ⌈(i+1)·U/8⌉."""
+    """[U, 8] weights that average the lookahead: bin i covers the units from ⌊i·U/8⌋ to ⌈(i+1)·U/8⌉."""
     weights = np.zeros((units, LOOKAHEAD_BINS), np.float32)
     for i in range(LOOKAHEAD_BINS):
         first, stop = i * units // LOOKAHEAD_BINS, -(-(i + 1) * units // LOOKAHEAD_BINS)
@@ -224,10 +228,10 @@ def _pooling(units: int) -> NDArray[np.float32]:
     return weights
 
 
-class Learned:
+class TrainedNetwork:
     """A trained network for observations of one layout."""
 
-    def __init__(self, arrays: Arrays, card: Mapping[str, Any], problem: str, layout: Layout, *, where: str) -> None:
+    def __init__(self, arrays: Arrays, card: Mapping[str, Any], problem: str, layout: ObservationShapes, *, where: str) -> None:
         self.arrays, self.problem, self.layout = arrays, problem, layout
         self.network: Mapping[str, Any] = card["network"]
         self._where = where
@@ -235,25 +239,25 @@ class Learned:
         if self.network["name"] not in PASSES:
             raise unknown_name("network", self.network["name"], PASSES)
         if card.get("decision") not in DECISIONS:
-            raise InputError(f"decides in a way not known here: {card.get('decision')}", where=where, hint="train again with this version")
+            raise InputError(f"picks actions in an unknown way: {card.get('decision')}", where=where, hint="train again with this version")
         self._decide = DECISIONS[card["decision"]]
         if "network.trunk.0.weight" in arrays and arrays["network.trunk.0.weight"].shape[1] != layout.size:
             wanted = arrays["network.trunk.0.weight"].shape[1]
             raise InputError(
-                f"sees observations of {wanted} numbers, and here they have {layout.size}",
+                f"sees observations of {wanted} numbers, but here they have {layout.size}",
                 where=where,
-                hint="an mlp fits the cluster and the window it was trained with; train another network to change them",
+                hint="an mlp fits only the cluster and the window it was trained with; train another network",
             )
 
     @cached_property
     def outputs(self) -> int:
-        """K."""
+        """K, the numbers per action."""
         last = max((name for name in self.arrays if name.startswith("network.value.") and name.endswith("weight")), key=_layer)
         return len(self.arrays[last])
 
     def array(self, name: str) -> NDArray[np.float32]:
         if name not in self.arrays:
-            raise InputError(f"lacks the weights {name!r}", where=self._where, hint="give another model, or train again")
+            raise InputError(f"lacks the weights {name!r}", where=self._where, hint="use another model, or train again")
         return self.arrays[name]
 
     def transposed(self, name: str) -> NDArray[np.float32]:
@@ -261,32 +265,32 @@ class Learned:
             self._transposed[name] = np.ascontiguousarray(self.array(name).T)
         return self._transposed[name]
 
-    def trace(self, observations: Array, ops: Ops) -> tuple[Array, Array]:
-        """Scores [B, A, K] and values [B, K], by these operations."""
-        p = Pass(self, ops)
+    def trace(self, observations: Array, ops: Operations) -> tuple[Array, Array]:
+        """Scores [B, A, K] and values [B, K], computed with these operations."""
+        p = ForwardPass(self, ops)
         return PASSES[self.network["name"]](p, p.parts(observations))
 
     def scores(self, observations: NDArray[np.float32], mask: Bools) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """[B, F] observations as the environment gives them and [B, A] mask -> [B, A, K] scores and [B, K] values."""
         with np.errstate(invalid="ignore"):
-            return self.trace(observations, Legal(mask, self.problem, self.layout))
+            return self.trace(observations, NumpyOperations(mask, self.problem, self.layout))
 
     def act(self, observations: NDArray[np.float32], mask: Bools) -> NDArray[np.int64]:
-        """[B] the flat actions that the model decides for."""
+        """[B] the flat actions that the model chooses."""
         scores, values = self.scores(observations, mask)
         return self._decide(scores[:, :, 0] if self.outputs == 1 else _means(scores, values, mask))
 
 
 def _layer(name: str) -> int:
-    """The number in `network.value.4.weight`; a single layer has none."""
+    """The number in `network.value.4.weight`; 0 for a single layer, whose name has none."""
     part = name.split(".")[2]
     return int(part) if part.isdigit() else 0
 
 
-class Legal:
-    """The operations in NumPy. Choices are the legal actions, in one axis [L]."""
+class NumpyOperations:
+    """The operations in NumPy. Choices are the legal actions, on one axis [L]."""
 
-    def __init__(self, mask: Bools, problem: str, layout: Layout) -> None:
+    def __init__(self, mask: Bools, problem: str, layout: ObservationShapes) -> None:
         self._mask = mask
         self._rows, self._columns = mask[:, :-1].nonzero()
         hosts = layout.shapes["hosts"][0]
@@ -342,7 +346,7 @@ class Legal:
         return x[self._rows, self._hosts]
 
     def of_state(self, x: Array) -> Array:
-        return x if len(x) == 1 else x[self._rows]  # one row suits all choices as it is
+        return x if len(x) == 1 else x[self._rows]  # a single row broadcasts to all choices
 
     def spread(self, scores: Array, wait: Array) -> Array:
         spread = np.full((*self._mask.shape, scores.shape[-1]), ILLEGAL, np.float32)

@@ -1,4 +1,4 @@
-"""Files of trained models: where a run keeps them, and what is in them. Needs no torch.
+"""Files of trained models: where a run stores them, and what they contain. Needs no torch.
 
 One safetensors file holds arrays by name and, in its header, a card in JSON. docs/training.md lists both.
 """
@@ -23,24 +23,27 @@ Arrays = dict[str, NDArray[np.float32]]
 
 
 def find_model(reference: str | Path) -> Path:
-    """The model that a user names: a file, a run folder or a seed's folder (its best), or a folder of checkpoints (the last)."""
+    """The model file that a reference names.
+
+    A reference is a file, a run folder or the folder of a seed (its best model), or a folder of checkpoints (the last).
+    """
     home = Path(reference)
     if home.is_file():
         return home
     if not home.is_dir():
-        raise InputError("there is no such run or model", where=str(home), hint="give a folder or file that queuewise train wrote")
+        raise InputError("there is no such run or model", where=str(home), hint="use a folder or file that queuewise train wrote")
     if (home / BEST).is_file():
         return home / BEST
     last = max(home.glob(CHECKPOINTS), default=None)
     if last is not None:
         return last
     seeds = sorted(path.parent for path in home.glob(f"seed-*/{BEST}"))
-    hint = f"its training has not ended; give {seeds[0]}" if seeds else f"give a folder that queuewise train wrote, with {BEST} in it"
+    hint = f"its training has not ended; use {seeds[0]}" if seeds else f"use a folder that queuewise train wrote, with {BEST} in it"
     raise InputError("holds no trained model", where=str(home), hint=hint)
 
 
 def read_card(path: Path) -> dict[str, Any]:
-    """The card, or an InputError that says what is wrong with the file."""
+    """Return the card; raise an InputError that says what is wrong with the file."""
     from safetensors import SafetensorError, safe_open
 
     try:
@@ -51,13 +54,13 @@ def read_card(path: Path) -> dict[str, Any]:
     except (SafetensorError, OSError) as error:
         raise damaged(path, error) from None
     if KEY not in metadata:
-        raise InputError("was not written by queuewise", where=str(path), hint="give a file that queuewise train wrote")
+        raise InputError("was not written by queuewise", where=str(path), hint="use a file that queuewise train wrote")
     card: dict[str, Any] = json.loads(metadata[KEY])
     return card
 
 
 def read_model(path: Path) -> tuple[Arrays, dict[str, Any]]:
-    """What is needed to decide, `network.*` and `scaling.*`, and the card; the rest of a checkpoint is left in the file."""
+    """The arrays needed to decide (`network.*` and `scaling.*`) and the card; the rest of a checkpoint is not read."""
     from safetensors import SafetensorError, safe_open
 
     card = read_card(path)
@@ -70,4 +73,6 @@ def read_model(path: Path) -> tuple[Arrays, dict[str, Any]]:
 
 
 def damaged(path: Path, error: Exception) -> InputError:
-    return InputError(f"is damaged or truncated: {error}", where=str(path), hint="delete it to go on from the one before, or train again")
+    return InputError(
+        f"is damaged or truncated: {error}", where=str(path), hint="delete it to continue from the previous one, or train again"
+    )

@@ -16,8 +16,8 @@ from queuewise.policies.deciding import check_class, listed_order
 from queuewise.policies.ordering import ORDERS, Jobs, OrderRule, order_rule
 from queuewise.policies.placing import PLACEMENTS, parse_placement
 from queuewise.policies.preemptive import PREEMPTIVE, parse_option
-from queuewise.policies.scores import OwnScore, check_score, job_score, node_score
-from queuewise.policies.user import JOB_PARAMETERS, NODE_PARAMETERS, Own, find_own, is_reference
+from queuewise.policies.user_code import JOB_PARAMETERS, NODE_PARAMETERS, UserCode, find_user_code, is_reference
+from queuewise.policies.user_scores import UserScore, check_score, job_score, node_score
 from queuewise.sim import queue
 from queuewise.sim.core.rules import Rules
 from queuewise.sim.core.state import NO_LIMIT
@@ -44,7 +44,7 @@ class Policy:
     @property
     def decides_in_python(self) -> bool:
         """Whether it is a class of the user's own."""
-        return is_reference(self.order) and find_own(self.order).is_class
+        return is_reference(self.order) and find_user_code(self.order).is_class
 
     def rules(self, jobs: Jobs, dispatch: str) -> Rules:
         own_placement = is_reference(self.placement)
@@ -72,18 +72,18 @@ class Policy:
         )
 
     @property
-    def own(self) -> list[Own]:
+    def own(self) -> list[UserCode]:
         """The user's own functions in it."""
-        return [find_own(part) for part in (self.order, self.backfill_order, self.placement) if is_reference(part)]
+        return [find_user_code(part) for part in (self.order, self.backfill_order, self.placement) if is_reference(part)]
 
-    def compile(self) -> list[OwnScore]:
+    def compile(self) -> list[UserScore]:
         """Compile the user's own functions in it, as the first replay would."""
         named = () if self.decides_in_python else (self.order, self.backfill_order)
         orders = [job_score(part) for part in named if is_reference(part)]
         return orders + ([node_score(self.placement)] if is_reference(self.placement) else [])
 
 
-def _order(name: str) -> OrderRule | OwnScore:
+def _order(name: str) -> OrderRule | UserScore:
     return job_score(name) if is_reference(name) else order_rule(name)
 
 
@@ -124,7 +124,7 @@ def parse_policy(name: str) -> Policy:
         return Policy(option or "fcfs", "defrag", placement=placement or "pack")
     if order in (*PREEMPTIVE, "defrag"):
         raise InputError(f"policy {name!r}: {order} leaves nothing to backfill", hint=f"write {order}, or {order}@pack")
-    if is_reference(order) and find_own(order).is_class:
+    if is_reference(order) and find_user_code(order).is_class:
         check_class(order)
         if plus:
             raise InputError(f"policy {name!r}: a class decides itself what to backfill", hint=f"write {order}, or {order}@pack")

@@ -1,8 +1,8 @@
-"""What a user's own functions are given: read-only records, equal in compiled code and in plain Python.
+"""The read-only records that a user's functions get, the same in compiled code and in plain Python.
 
-`Job` is a job of the queue, `Queue` all jobs that wait, `Cluster` the machine as a whole; a function that places jobs gets a `Node` and
-the `Demand` of the job in question. Nothing here tells the true runtime. Every field has a default, so that tests can
-write `Job(estimate=60)`. docs/policies.md describes the same fields.
+`Job` is a job of the queue, `Queue` all waiting jobs, `ClusterRecord` (parameter `cluster`) the machine as a whole. A
+function that places jobs gets a `Node` and the `Demand` of the job. No record holds the true runtime. Every field has a
+default, so tests can write `Job(estimate=60)`. docs/policies.md describes the same fields.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ INF = float("inf")
 
 class Job(NamedTuple):
     submit: float = 0.0  # seconds on the log's clock
-    estimate: float = 0.0  # seconds: what is known of the runtime (--estimates)
+    estimate: float = 0.0  # seconds: what is known about the runtime (--estimates)
     predicted: float = 0.0  # seconds: predicted from jobs that had finished before
     width: float = 1.0  # GPUs, or cores of a job without GPUs
     num_tasks: float = 1.0  # equal tasks that start together
@@ -30,19 +30,19 @@ class Job(NamedTuple):
 
 
 class Queue(NamedTuple):
-    length: int = 1  # jobs that wait
+    length: int = 1  # waiting jobs
     width: float = 1.0  # Σ width
     work: float = 0.0  # Σ width × estimate
-    oldest_submit: float = 0.0  # submission of the one that has waited longest
+    oldest_submit: float = 0.0  # submission time of the job that has waited longest
 
 
-class Cluster(NamedTuple):
+class ClusterRecord(NamedTuple):
     nodes: float = 1.0
     gpus: float = 0.0
-    free_gpus: float = 0.0  # partly used ones count for what is left of them
-    cores: float = INF  # inf where a node leaves its cores open
+    free_gpus: float = 0.0  # partly used ones count with their free share
+    cores: float = INF  # inf if a node does not limit its cores
     free_cores: float = INF
-    mem_mib: float = INF  # inf where a node leaves its memory open
+    mem_mib: float = INF  # inf if a node does not limit its memory
     free_mem_mib: float = INF
     running_jobs: float = 0.0
     utilisation: float = 0.0  # used share of the GPUs, or of the cores without GPUs, or of the memory
@@ -51,11 +51,11 @@ class Cluster(NamedTuple):
 class Node(NamedTuple):
     index: int = 0  # type: ignore[assignment]  # hides tuple.index
     gpus: float = 0.0
-    free_gpus: float = 0.0  # partly used ones count for what is left of them
+    free_gpus: float = 0.0  # partly used ones count with their free share
     whole_gpus: float = 0.0  # wholly free
-    cores: float = INF  # inf where the cluster leaves them open
+    cores: float = INF  # inf if the cluster does not limit them
     free_cores: float = INF
-    mem_mib: float = INF  # inf where the cluster leaves it open
+    mem_mib: float = INF  # inf if the cluster does not limit it
     free_mem_mib: float = INF
     slots: float = 1.0  # tasks of the job that it can take now, at least 1
     kind: int = -1  # position of its GPU kind in the cluster's list of kinds, −1 without GPUs
@@ -63,7 +63,7 @@ class Node(NamedTuple):
     watts: float = 0.0  # peak − idle of one GPU
     core_watts: float = 0.0  # of one core in use
     rack: int = 0
-    asleep: float = 0.0  # 1: it must wake first (conditions, sleep_after_s)
+    asleep: float = 0.0  # 1 if it must wake up first (conditions, sleep_after_s)
 
 
 class Demand(NamedTuple):

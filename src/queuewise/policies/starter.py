@@ -1,4 +1,4 @@
-"""The file that `queuewise new-policy NAME` writes, and the test beside it. `{name}` and `{cls}` are filled in."""
+"""The files that `queuewise new-policy NAME` writes: a policy and its test. `{name}` and `{cls}` are filled in."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from queuewise.errors import InputError
 
 TAKEN = ("numpy", "pytest", "queuewise")  # modules that the files import
 
-POLICY = '''"""{name}: a scheduling policy of your own.
+POLICY = '''"""{name}: your own scheduling policy.
 
     queuewise simulate --workload bench --jobs 20000 --cluster 16x8:V100-16 --policy {name}.py:{name} --policy sjf
 
@@ -22,29 +22,30 @@ Below are three ways to write one; keep those you need. docs/policies.md ("A pol
 from queuewise.policies.interface import Start
 
 STATE_SIZE = 2  # how many numbers `state` holds; they are 0 when a replay begins
-# TIME_LIMIT_S = 20.0  # how long one scoring of the queue may take before the command gives up
+# TIME_LIMIT_S = 20.0  # how long scoring the queue may take before the command gives up
 
 
-# 1. A score for each job. The least score goes first; equal scores go by submission. It is compiled, so it is as quick as a built-in order.
+# 1. A score per job. The lowest score goes first; ties are broken by submission. It is compiled, so it is as fast as a
+#    built-in order.
 #    Take any of these parameters, in any order:
 #      job      submit estimate predicted width num_tasks gpus cpus mem_mib priority deadline watts user group index
 #      now      seconds
 #      queue    length width work oldest_submit
 #      cluster  nodes gpus free_gpus cores free_cores mem_mib free_mem_mib running_jobs utilisation
-#      state    STATE_SIZE numbers that the function may change and finds again at the next call
-#    A function of `job` alone is asked only once for every job.
+#      state    STATE_SIZE numbers that the function may change; they are kept between calls
+#    A function that takes only `job` is called once per job.
 #
 #    --policy {name}.py:{name}           alone: the first job blocks the queue until it fits
 #    --policy {name}.py:{name}+easy      with backfill; fcfs+easy:{name}.py:{name} sorts only the backfilled jobs by it
 def {name}(job, now):
-    """Short and small jobs first; a day of waiting makes up for everything."""
+    """Short and small jobs first; after a day of waiting, size hardly matters."""
     waited = now - job.submit
     return job.estimate * job.width / (1.0 + waited / 86400.0) ** 8
 
 
-# 2. A score for each node that has room for a task of the job. The least score is filled first. It is compiled too.
+# 2. A score per node that has room for a task of the job. The lowest score is filled first. It is compiled too.
 #      node  index gpus free_gpus whole_gpus cores free_cores mem_mib free_mem_mib slots kind speed watts core_watts rack asleep
-#      job   num_tasks remaining gpus cpus mem_mib   (gpus, cpus and mem_mib of one task)
+#      job   num_tasks remaining gpus cpus mem_mib   (gpus, cpus and mem_mib are per task)
 #
 #    --policy fcfs+easy@{name}.py:{name}_node
 def {name}_node(node, job):
@@ -52,11 +53,11 @@ def {name}_node(node, job):
     return node.free_gpus - min(node.slots, job.remaining) * job.gpus
 
 
-# 3. A whole policy in Python: slow, and free to do anything. A view tells now, queue, running, nodes(job) and fits(job).
+# 3. A complete policy in Python: slow, but it can do anything. The view has now, queue, running, nodes(job) and fits(job).
 #
 #    --policy {name}.py:{cls}            jobs go where the placement rule says: {name}.py:{cls}@spread
 class {cls}:
-    """Whatever fits starts, smallest first."""
+    """Start everything that fits, smallest first."""
 
     def reset(self, cluster, seed):
         self.cluster = cluster
@@ -104,7 +105,7 @@ def test_every_job_runs():
 
 
 @dataclass(frozen=True)
-class Starter:
+class StarterFiles:
     """The texts of a new policy and of its test, under their file names."""
 
     policy_file: str
@@ -113,10 +114,12 @@ class Starter:
     test: str
 
 
-def make_starter(name: str) -> Starter:
+def make_starter(name: str) -> StarterFiles:
     if not re.fullmatch("[a-z][a-z0-9_]*", name) or keyword.iskeyword(name):
-        raise InputError(f"{name!r} cannot be the name of a policy", hint="use small letters, digits and _, for example my_policy")
+        raise InputError(f"{name!r} cannot be the name of a policy", hint="use lower-case letters, digits and _, for example my_policy")
     if name in sys.stdlib_module_names or name in TAKEN:
-        raise InputError(f"{name!r} is the name of a Python module, which {name}.py would hide", hint=f"for example my_{name}")
+        raise InputError(
+            f"{name!r} is the name of a Python module, which {name}.py would hide", hint=f"use another name, for example my_{name}"
+        )
     words = {"name": name, "cls": "".join(part.capitalize() for part in name.split("_") if part)}
-    return Starter(f"{name}.py", POLICY.format(**words), f"test_{name}.py", TEST.format(**words))
+    return StarterFiles(f"{name}.py", POLICY.format(**words), f"test_{name}.py", TEST.format(**words))

@@ -7,4 +7,4 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def short_warm_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("queuewise.agents.warmup.STEPS", 64)
+    monkeypatch.setattr("queuewise.agents.training_envs.WARMUP_STEPS", 64)

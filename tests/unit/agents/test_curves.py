@@ -39,7 +39,7 @@ def test_the_command_draws(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
 
 
 def test_an_unknown_column_names_the_known_ones(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"no figures called 'val/agnt'.*val/agent"):
+    with pytest.raises(InputError, match=r"no metric called 'val/agnt'.*val/agent"):
         read_curve(run_folder(tmp_path / "a", {0: [8.0]}), "val/agnt")
 
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from agents_setup import small_arena, small_settings
 from queuewise.agents.d3qn import D3qn
-from queuewise.agents.learner import Diverged
+from queuewise.agents.learner import DivergedError
 from queuewise.agents.networks.base import ILLEGAL
 from queuewise.agents.stage import Step
 from queuewise.agents.values import action_scores, dueling, expectation, project
@@ -75,10 +75,10 @@ def test_targets_by_hand() -> None:
     d3qn.unit = 2.0
     batch = d3qn.replay.draw(2, 1.0, d3qn.random)
     batch = batch._replace(returns=torch.tensor([6.0, 6.0]), discounts=torch.tensor([0.5, 0.0]))
-    ahead = torch.full((2, d3qn.stage.spec.num_actions, 1), ILLEGAL)
+    ahead = torch.full((2, d3qn.envs.shape.num_actions, 1), ILLEGAL)
     present, target = ahead.clone(), ahead.clone()
     present[:, :2, 0], target[:, :2, 0] = torch.tensor([3.0, 2.0]), torch.tensor([1.0, 8.0])
-    expected = torch.full((2, d3qn.stage.spec.num_actions, 1), 0.75)
+    expected = torch.full((2, d3qn.envs.shape.num_actions, 1), 0.75)
     answers = iter([expected, present, target])
     d3qn._outputs = lambda *_: next(answers)  # type: ignore[method-assign]
     losses, errors, said, aimed = d3qn._losses(batch)
@@ -155,7 +155,7 @@ def test_the_target_network_follows_or_is_copied() -> None:
 
 @pytest.mark.parametrize("net", ["mlp", "kernel", "attn"])
 def test_a_smaller_unit_changes_no_value_in_rewards(net: str) -> None:
-    """The rewards of recent play deviate far less than those of play by chance did: values are told in the new unit."""
+    """The rewards of recent play deviate far less than those of random play did: values are in the new unit."""
     d3qn = iterate(learner(net=net), 1)
     batch = d3qn.replay.draw(16, 1.0, d3qn.random)
 
@@ -166,13 +166,13 @@ def test_a_smaller_unit_changes_no_value_in_rewards(net: str) -> None:
 
     d3qn.unit *= 50.0
     before, unit = in_rewards(), d3qn.unit
-    d3qn._renew_unit()
+    d3qn._update_unit()
     assert d3qn.unit == pytest.approx(float(d3qn.replay.discounted_returns(32).std()))
     assert d3qn.unit < unit / 2
     for old, new in zip(before, in_rewards(), strict=True):
         assert torch.allclose(old, new, rtol=1e-4, atol=1e-5 * unit)
     again = d3qn.unit
-    d3qn._renew_unit()  # nothing more to change
+    d3qn._update_unit()  # nothing more to change
     assert d3qn.unit == again
 
 
@@ -181,11 +181,11 @@ def test_a_loss_that_is_no_number_changes_no_weight() -> None:
     with torch.no_grad():
         next(d3qn.network.parameters())[0, 0] = torch.nan
     before = weights(d3qn)
-    with pytest.raises(Diverged, match="iteration 2, gradient step 9"):
+    with pytest.raises(DivergedError, match="iteration 2, gradient step 9"):
         d3qn.iterate()
     assert torch.equal(before.nan_to_num(), weights(d3qn).nan_to_num())
 
 
 def test_a_replay_smaller_than_what_is_played_first_is_refused() -> None:
-    with pytest.raises(InputError, match=r"65 first frames cannot fill a replay of 64 states .*from 16 "):
+    with pytest.raises(InputError, match=r"first_frames 65 does not fit a replay buffer of 64 states .*from 16 "):
         learner(first_frames=65, replay=64)

@@ -9,10 +9,9 @@ from torch import Tensor
 from agents_setup import small_arena
 from queuewise.agents.networks import NETWORKS, build_network, network_class
 from queuewise.agents.networks.base import ILLEGAL, Network
-from queuewise.agents.settings import NetworkSettings
-from queuewise.agents.spec import Spec
-from queuewise.agents.stage import Stage
-from queuewise.agents.warmup import play_by_chance
+from queuewise.agents.task_shape import TaskShape
+from queuewise.agents.train_settings import NetworkSettings
+from queuewise.agents.training_envs import TrainingEnvs, play_randomly
 from queuewise.envs.features import GLOBAL, NUM_GLOBAL, ObservationLayout
 from queuewise.errors import InputError
 
@@ -21,23 +20,23 @@ TOKEN_PAIRS = [pair for pair in PAIRS if pair[0] != "mlp"]
 SIZES = NetworkSettings(width=16, heads=2)
 
 
-def played(problem: str) -> tuple[Spec, Tensor, Tensor]:
+def played(problem: str) -> tuple[TaskShape, Tensor, Tensor]:
     """States met in play, with their masks."""
-    stage = Stage(small_arena(problem), 3, seed=1)
-    play_by_chance(stage, 1)
+    envs = TrainingEnvs(small_arena(problem), 3, seed=1)
+    play_randomly(envs, 1)
     rows, masks = [], []
     for _ in range(12):
-        row, mask = torch.zeros(3, stage.spec.observation_size), torch.zeros(3, stage.spec.num_actions, dtype=torch.bool)
-        stage.write(row, mask)
-        stage.step(torch.multinomial(mask.float(), 1).squeeze(1), torch.zeros_like(row), torch.zeros_like(mask))
+        row, mask = torch.zeros(3, envs.shape.observation_size), torch.zeros(3, envs.shape.num_actions, dtype=torch.bool)
+        envs.write(row, mask)
+        envs.step(torch.multinomial(mask.float(), 1).squeeze(1), torch.zeros_like(row), torch.zeros_like(mask))
         rows.append(row)
         masks.append(mask)
-    return stage.spec, torch.cat(rows), torch.cat(masks)
+    return envs.shape, torch.cat(rows), torch.cat(masks)
 
 
-def network_for(name: str, spec: Spec, outputs: int = 1) -> Network:
+def network_for(name: str, shape: TaskShape, outputs: int = 1) -> Network:
     """With weights large enough that scores differ."""
-    network = build_network(name, spec, SIZES, seed=3, outputs=outputs)
+    network = build_network(name, shape, SIZES, seed=3, outputs=outputs)
     with torch.no_grad():
         for parameter in network.parameters():
             parameter.add_(torch.randn(parameter.shape, generator=torch.Generator().manual_seed(parameter.numel())), alpha=0.2)
@@ -47,9 +46,9 @@ def network_for(name: str, spec: Spec, outputs: int = 1) -> Network:
 @pytest.mark.parametrize(("name", "problem"), PAIRS)
 @pytest.mark.parametrize("outputs", [1, 5])
 def test_shapes_and_masks(name: str, problem: str, outputs: int) -> None:
-    spec, rows, masks = played(problem)
-    scores, values = network_for(name, spec, outputs)(rows, masks)
-    assert scores.shape == (len(rows), spec.num_actions, outputs)
+    shape, rows, masks = played(problem)
+    scores, values = network_for(name, shape, outputs)(rows, masks)
+    assert scores.shape == (len(rows), shape.num_actions, outputs)
     assert values.shape == (len(rows), outputs)
     assert (scores[~masks] == ILLEGAL).all()
     assert (scores[masks].abs() < 1e3).all()
@@ -58,8 +57,8 @@ def test_shapes_and_masks(name: str, problem: str, outputs: int) -> None:
 
 @pytest.mark.parametrize(("name", "problem"), PAIRS)
 def test_every_weight_learns(name: str, problem: str) -> None:
-    spec, rows, masks = played(problem)
-    network = network_for(name, spec)
+    shape, rows, masks = played(problem)
+    network = network_for(name, shape)
     logits, values = network.policy(rows, masks)
     (logits[masks].square().sum() + values.square().sum()).backward()  # type: ignore[no-untyped-call]
     assert [name for name, weight in network.named_parameters() if weight.grad is None or not weight.grad.any()] == []
@@ -67,10 +66,10 @@ def test_every_weight_learns(name: str, problem: str) -> None:
 
 @pytest.mark.parametrize(("name", "problem"), TOKEN_PAIRS)
 def test_permuting_jobs_and_hosts_permutes_the_scores(name: str, problem: str) -> None:
-    spec, rows, masks = played(problem)
-    network = network_for(name, spec)
-    window, hosts = spec.layout.window, spec.layout.hosts
-    queued = torch.from_numpy((spec.layout.parts(rows.numpy())["jobs"][:, :, 0] > 0).sum(1))
+    shape, rows, masks = played(problem)
+    network = network_for(name, shape)
+    window, hosts = shape.layout.window, shape.layout.hosts
+    queued = torch.from_numpy((shape.layout.parts(rows.numpy())["jobs"][:, :, 0] > 0).sum(1))
     longest = int(queued.max())
     assert longest > 2
     rows, masks = rows[queued == longest], masks[queued == longest]  # jobs fill the slots from the first on, permuted or not
@@ -81,8 +80,8 @@ def test_permuting_jobs_and_hosts_permutes_the_scores(name: str, problem: str) -
         "host": places,
         "joint": (jobs.unsqueeze(1) * hosts + places).flatten(),
     }[problem]
-    actions = torch.cat([order, torch.tensor([spec.num_actions - 1])])
-    moved, moved_values = network.policy(permuted(rows, spec.layout, jobs, places), masks[:, actions])
+    actions = torch.cat([order, torch.tensor([shape.num_actions - 1])])
+    moved, moved_values = network.policy(permuted(rows, shape.layout, jobs, places), masks[:, actions])
     assert torch.allclose(moved, scores[:, actions], atol=1e-5)
     assert torch.allclose(moved_values, values, atol=1e-5)
     assert not torch.allclose(moved, scores, atol=1e-3)
@@ -100,13 +99,13 @@ def permuted(rows: Tensor, layout: ObservationLayout, jobs: Tensor, hosts: Tenso
 @pytest.mark.parametrize(("name", "problem"), TOKEN_PAIRS)
 def test_weights_serve_other_windows_and_numbers_of_hosts(name: str, problem: str) -> None:
     """Empty slots and hosts that are not there change nothing: the same weights score the same choices."""
-    spec, rows, masks = played(problem)
-    network = network_for(name, spec)
-    layout = ObservationLayout(spec.layout.window + 3, spec.layout.hosts + 2, spec.layout.units)
-    larger = build_network(name, Spec(problem, layout), SIZES, seed=0)
+    shape, rows, masks = played(problem)
+    network = network_for(name, shape)
+    layout = ObservationLayout(shape.layout.window + 3, shape.layout.hosts + 2, shape.layout.units)
+    larger = build_network(name, TaskShape(problem, layout), SIZES, seed=0)
     larger.load_state_dict(network.state_dict())
-    (window, fj), (number, fh) = spec.layout.shapes["jobs"], spec.layout.shapes["hosts"]
-    first = NUM_GLOBAL + spec.layout.units
+    (window, fj), (number, fh) = shape.layout.shapes["jobs"], shape.layout.shapes["hosts"]
+    first = NUM_GLOBAL + shape.layout.units
     parts = [rows[:, :first], rows[:, first : first + window * fj], torch.zeros(len(rows), 3 * fj)]
     wide = torch.cat([*parts, rows[:, first + window * fj :], torch.zeros(len(rows), 2 * fh)], dim=1)
     grids = {"job": (window, 1, 3, 0), "host": (1, number, 0, 2), "joint": (window, number, 3, 2)}
@@ -121,11 +120,11 @@ def test_weights_serve_other_windows_and_numbers_of_hosts(name: str, problem: st
 
 
 def test_equal_seeds_build_equal_weights_and_leave_the_random_stream_alone() -> None:
-    spec = Spec("job", ObservationLayout(4, 2, 8))
+    shape = TaskShape("job", ObservationLayout(4, 2, 8))
     torch.manual_seed(9)
     expected = torch.rand(1)
     torch.manual_seed(9)
-    first, again, other = (build_network("kernel", spec, SIZES, seed=seed).state_dict() for seed in (1, 1, 2))
+    first, again, other = (build_network("kernel", shape, SIZES, seed=seed).state_dict() for seed in (1, 1, 2))
     assert torch.equal(torch.rand(1), expected)
     assert all(torch.equal(first[name], again[name]) for name in first)
     assert not torch.equal(first["job.weight"], other["job.weight"])
@@ -134,34 +133,34 @@ def test_equal_seeds_build_equal_weights_and_leave_the_random_stream_alone() -> 
 @pytest.mark.parametrize("problem", ["host", "joint"])
 def test_a_network_for_another_problem_is_refused(problem: str) -> None:
     with pytest.raises(InputError, match=f"cannot decide the {problem} problem .*--net mlp or"):
-        build_network("kernel", Spec(problem, ObservationLayout(4, 2, 8)), SIZES, seed=0)
+        build_network("kernel", TaskShape(problem, ObservationLayout(4, 2, 8)), SIZES, seed=0)
 
 
 def test_heads_divide_the_width() -> None:
     with pytest.raises(InputError, match="3 heads do not divide a width of 16"):
-        build_network("attn", Spec("job", ObservationLayout(4, 2, 8)), NetworkSettings(width=16, heads=3), seed=0)
+        build_network("attn", TaskShape("job", ObservationLayout(4, 2, 8)), NetworkSettings(width=16, heads=3), seed=0)
 
 
 def test_unknown_network() -> None:
     with pytest.raises(InputError, match="did you mean 'kernel'"):
-        build_network("kernl", Spec("job", ObservationLayout(4, 2, 8)), SIZES, seed=0)
+        build_network("kernl", TaskShape("job", ObservationLayout(4, 2, 8)), SIZES, seed=0)
 
 
 def test_tasks_with_stops_are_refused() -> None:
     """Their actions come after the window's and would be taken for the wait."""
-    with pytest.raises(InputError, match="networks start jobs and stop none: this task offers 2"):
-        Spec("job", ObservationLayout(window=4, hosts=2, units=4, stops=2))
+    with pytest.raises(InputError, match="networks can start jobs but not stop them: this task offers 2"):
+        TaskShape("job", ObservationLayout(window=4, hosts=2, units=4, stops=2))
 
 
 def test_scores_of_hosts_see_nothing_that_counts_the_cluster() -> None:
     """Counting features change the value, and no score."""
-    spec = Spec("host", ObservationLayout(window=3, hosts=4, units=1))
-    network = build_network("hosts", spec, NetworkSettings(width=8), seed=1)
-    rows, masks = torch.rand(5, spec.observation_size), torch.ones(5, spec.num_actions, dtype=torch.bool)
+    shape = TaskShape("host", ObservationLayout(window=3, hosts=4, units=1))
+    network = build_network("hosts", shape, NetworkSettings(width=8), seed=1)
+    rows, masks = torch.rand(5, shape.observation_size), torch.ones(5, shape.num_actions, dtype=torch.bool)
     for name, part in (("running", "global"), ("queue_length", "global"), ("size", "jobs"), ("ways", "jobs")):
         changed = rows.clone().numpy()
-        names = {"global": GLOBAL, "jobs": spec.layout.job_features}[part]
-        spec.layout.parts(changed)[part][..., names.index(name)] += 0.5
+        names = {"global": GLOBAL, "jobs": shape.layout.job_features}[part]
+        shape.layout.parts(changed)[part][..., names.index(name)] += 0.5
         (scores, values), (other_scores, other_values) = network(rows, masks), network(torch.from_numpy(changed), masks)
         assert torch.equal(scores, other_scores), name
         assert not torch.equal(values, other_values), name

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from agents_setup import small_arena, small_settings
-from queuewise.agents.learner import Diverged
+from queuewise.agents.learner import DivergedError
 from queuewise.agents.ppo import Ppo
 from queuewise.errors import InputError
 
@@ -54,7 +54,7 @@ def test_resuming_goes_on_to_the_bit(net: str) -> None:
 
 def test_only_legal_actions_are_played() -> None:
     ppo = iterate(learner(), 4)
-    for worker in ppo.crew.workers:
+    for worker in ppo.pool.workers:
         rollout = worker.rollout
         assert rollout.masks[:-1].gather(2, rollout.actions.unsqueeze(2)).all()
         assert (~rollout.masks[:-1]).any()  # some were not legal
@@ -66,7 +66,7 @@ def test_a_loss_that_is_no_number_changes_no_weight() -> None:
     with torch.no_grad():
         next(ppo.network.parameters())[0, 0] = torch.nan
     before = weights(ppo)
-    with pytest.raises(Diverged, match="iteration 2, epoch 1, minibatch 1"):
+    with pytest.raises(DivergedError, match="iteration 2, epoch 1, minibatch 1"):
         ppo.iterate()
     assert torch.equal(before.nan_to_num(), weights(ppo).nan_to_num())
 
@@ -87,7 +87,7 @@ def test_a_small_target_of_divergence_ends_the_update() -> None:
     [
         ({"minibatch": 48}, r"minibatches of 48 .* can be 16, 32, 64"),
         ({"minibatch": 2, "accumulate": 2}, r"minibatches of 2 .* can be 4, 8, 16"),
-        ({"num_envs": 3}, "3 environments cannot be shared by 2 workers"),
+        ({"num_envs": 3}, "3 environments cannot be divided among 2 workers"),
     ],
 )
 def test_impossible_splits_are_refused(ppo: dict[str, Any], message: str) -> None:

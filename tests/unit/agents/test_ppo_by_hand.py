@@ -14,10 +14,10 @@ from torch import Tensor
 from agents_setup import small_arena
 from queuewise.agents.networks.base import ILLEGAL
 from queuewise.agents.ppo import LOSSES, Ppo, draw
-from queuewise.agents.returns import ReturnScale, advantages
-from queuewise.agents.settings import PpoSettings
-from queuewise.agents.stage import Stage, Step
-from queuewise.agents.workers import Crew, Rollout, shared_zeros
+from queuewise.agents.train_settings import PpoSettings
+from queuewise.agents.training_envs import Step, TrainingEnvs
+from queuewise.agents.values import ReturnScale, advantages
+from queuewise.agents.workers import Rollout, WorkerPool, shared_zeros
 
 LEARNT = {"value_weight": 0.5, "clip": 0.2, "normalise_values": False, "normalise_advantages": False}
 
@@ -166,7 +166,7 @@ def test_the_loss_is_the_weighted_sum() -> None:
 
 
 class Scripted:
-    """A stage of two environments: both episodes end with the first step, one at its end and one cut off where the value is 8."""
+    """Two environments: both episodes end with the first step, one at its end and one cut off where the value is 8."""
 
     def __init__(self, elapsed: float, discount_per_s: float) -> None:
         self.setup = SimpleNamespace(settings=SimpleNamespace(discount_per_s=discount_per_s))
@@ -192,9 +192,9 @@ def played(ppo: Any, *, elapsed: float = 1.0, discount_per_s: float = 0.0) -> Si
     )  # fmt: skip
     network = SimpleNamespace(policy=lambda rows, masks: (torch.zeros(len(rows), 2), rows[:, 0]))
     worker = SimpleNamespace(
-        rollout=rollout, network=network, stage=Scripted(elapsed, discount_per_s), random=torch.Generator().manual_seed(1)
+        rollout=rollout, network=network, envs=Scripted(elapsed, discount_per_s), random=torch.Generator().manual_seed(1)
     )
-    ppo.crew = SimpleNamespace(workers=[worker])
+    ppo.pool = SimpleNamespace(workers=[worker])
     ppo.play(worker, 1.0)
     ppo._estimate_returns()
     return rollout
@@ -265,8 +265,8 @@ def test_actions_are_drawn_as_often_as_their_probability_says_and_only_legal_one
 
 def test_rows_belong_to_their_frames() -> None:
     """Frame t · E + e has the mask, action, … of step t and environment e; values and masks of the state before the step."""
-    stage = Stage(small_arena(), 3, seed=1)
-    rollout = Rollout(2, 3, stage.spec)
+    envs = TrainingEnvs(small_arena(), 3, seed=1)
+    rollout = Rollout(2, 3, envs.shape)
     rollout.masks.random_(2, generator=torch.Generator().manual_seed(1))
     for offset, column in enumerate((rollout.actions, rollout.log_probs, rollout.advantages, rollout.targets)):
         column.copy_(torch.arange(6).view(2, 3) + 10 * offset)
@@ -275,12 +275,12 @@ def test_rows_belong_to_their_frames() -> None:
     _, masks, *columns = rollout.rows(chosen)
     assert torch.equal(masks, torch.stack([rollout.masks[1, 1], rollout.masks[0, 0]]))
     assert [column.tolist() for column in columns] == [[4, 0], [14, 10], [24, 20], [34, 30], [104, 100]]
-    stage.close()
+    envs.close()
 
 
 def test_gradients_of_workers_are_averaged() -> None:
     workers = [SimpleNamespace(gradients=shared_zeros(2)) for _ in range(2)]
     workers[0].gradients.copy_(torch.tensor([1.0, 2.0]))
     workers[1].gradients.copy_(torch.tensor([3.0, 6.0]))
-    Crew(workers, object()).add_gradients()  # type: ignore[arg-type]
+    WorkerPool(workers, object()).add_gradients()  # type: ignore[arg-type]
     assert workers[0].gradients.tolist() == [2.0, 4.0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from queuewise.agents.schedules import SCHEDULES, scheduled
+from queuewise.agents.learner import SCHEDULES, scheduled
 from queuewise.errors import InputError
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from queuewise.agents.returns import ReturnScale, advantages
+from queuewise.agents.values import ReturnScale, advantages
 
 
 def test_advantages_by_hand() -> None:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from agents_setup import small_arena, small_settings
-from queuewise.agents.learner import Diverged
+from queuewise.agents.learner import DivergedError
 from queuewise.agents.networks.base import ILLEGAL
 from queuewise.agents.sac import Sac, choices, entropy_of, entropy_targets
 
@@ -100,6 +100,6 @@ def test_a_loss_that_is_no_number_changes_no_weight() -> None:
     with torch.no_grad():
         next(sac.critics[0].parameters())[0, 0] = torch.nan
     before = weights(sac)
-    with pytest.raises(Diverged, match="the loss of the critics is nan in iteration 2, gradient step 9"):
+    with pytest.raises(DivergedError, match="the loss of the critics is nan in iteration 2, gradient step 9"):
         sac.iterate()
     assert torch.equal(before, weights(sac))

@@ -18,8 +18,8 @@ from torch import Tensor
 from agents_setup import small_settings
 from queuewise.agents.checkpoint import read_file
 from queuewise.agents.recording import read_rows
-from queuewise.agents.settings import TrainSettings
-from queuewise.agents.train import Outcome, train
+from queuewise.agents.train_settings import TrainSettings
+from queuewise.agents.training import TrainOutcome, train
 from queuewise.cli import main
 from queuewise.errors import InputError
 from queuewise.policies.model_file import read_card
@@ -29,7 +29,7 @@ KEPT_OUT_OF_COMPARISONS = ("time/", "frames_per_s")
 
 
 class Silent:
-    """A watcher that remembers what it is told."""
+    """A listener that records what it receives."""
 
     def __init__(self) -> None:
         self.notes: list[str] = []
@@ -45,9 +45,9 @@ class Silent:
 
 
 def run_small(
-    run: Path, seeds: tuple[int, ...] = (0,), *, watcher: Any = None, resume: bool = False, init_from: Any = None, **changes: Any
-) -> Outcome:
-    return train(small_settings(**QUICK | changes), seeds, run, watcher or Silent(), resume=resume, init_from=init_from)
+    run: Path, seeds: tuple[int, ...] = (0,), *, listener: Any = None, resume: bool = False, init_from: Any = None, **changes: Any
+) -> TrainOutcome:
+    return train(small_settings(**QUICK | changes), seeds, run, listener or Silent(), resume=resume, init_from=init_from)
 
 
 def tensors_of(run: Path, name: str = "") -> dict[str, Tensor]:
@@ -83,7 +83,7 @@ def test_a_run_leaves_its_folder(tmp_path: Path) -> None:
 
 def test_a_finished_or_begun_run_is_not_written_over(tmp_path: Path) -> None:
     run_small(tmp_path / "a", frames=64)
-    with pytest.raises(InputError, match="holds a run already"):
+    with pytest.raises(InputError, match="already holds a run"):
         run_small(tmp_path / "a")
 
 
@@ -148,11 +148,11 @@ def test_a_run_does_not_go_on_with_another_log(tmp_path: Path) -> None:
 def test_files_that_cannot_be_used(tmp_path: Path) -> None:
     run_small(tmp_path / "a", frames=64)
     model = tmp_path / "a" / "best.safetensors"
-    with pytest.raises(InputError, match="is of another network: width 16 instead of 8"):
+    with pytest.raises(InputError, match="holds another network: width 16 instead of 8"):
         run_small(tmp_path / "b", init_from=model, network={"width": 8})
-    with pytest.raises(InputError, match="is of another network: name kernel instead of mlp"):
+    with pytest.raises(InputError, match="holds another network: name kernel instead of mlp"):
         run_small(tmp_path / "c", init_from=model, net="mlp")
-    with pytest.raises(InputError, match="is of another task"):
+    with pytest.raises(InputError, match="was made for another task"):
         run_small(tmp_path / "d", init_from=model, task={"scores": ("sjf",)})
     broken = tmp_path / "broken.safetensors"
     broken.write_bytes(model.read_bytes()[:-100])
@@ -164,7 +164,7 @@ def test_files_that_cannot_be_used(tmp_path: Path) -> None:
 
 def test_a_model_of_another_version_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run_small(tmp_path / "a", frames=64)
-    monkeypatch.setattr("queuewise.agents.spec.TASK_VERSION", 2)
+    monkeypatch.setattr("queuewise.agents.task_shape.TASK_VERSION", 2)
     with pytest.raises(InputError, match="another version of the task: version 1 instead of 2"):
         run_small(tmp_path / "b", init_from=tmp_path / "a")
 
@@ -181,20 +181,20 @@ def test_divergence_keeps_the_last_good_checkpoint(tmp_path: Path, monkeypatch: 
         return tallies
 
     monkeypatch.setattr(Ppo, "play", spoil)
-    watcher = Silent()
-    outcome = run_small(tmp_path / "a", watcher=watcher)
-    assert any("iteration 4, epoch 1, minibatch" in note for note in watcher.notes)
-    assert any("iteration-00000003.safetensors" in note for note in watcher.notes)
+    listener = Silent()
+    outcome = run_small(tmp_path / "a", listener=listener)
+    assert any("iteration 4, epoch 1, minibatch" in note for note in listener.notes)
+    assert any("iteration-00000003.safetensors" in note for note in listener.notes)
     assert outcome.frames == 3 * 64
     assert all(tensor.isfinite().all() for name, tensor in tensors_of(tmp_path / "a").items() if name.startswith("network."))
 
 
 def test_early_stopping(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """VAL improves twice, then only by less than the threshold; two evaluations later it is over, and the best of all is kept."""
-    from queuewise.agents.train import Examiner
+    from queuewise.agents.validation import Validator
 
     scores = iter([10.0, 8.0, 7.9, 9.0, 1.0])
-    monkeypatch.setattr(Examiner, "val", lambda self, learner: {"agent": next(scores)})
+    monkeypatch.setattr(Validator, "val", lambda self, learner: {"agent": next(scores)})
     outcome = run_small(tmp_path / "a", eval_every=1, stop={"patience": 2, "threshold": 0.1})
     assert outcome.frames == 4 * 64
     assert outcome.val == {"agent": 7.9}

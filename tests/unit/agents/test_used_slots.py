@@ -7,9 +7,9 @@ import torch
 
 from agents_setup import small_arena
 from queuewise.agents.networks import build_network
-from queuewise.agents.rows import count_slots
-from queuewise.agents.settings import NetworkSettings
-from queuewise.agents.spec import Spec
+from queuewise.agents.observation_scaling import count_slots
+from queuewise.agents.task_shape import TaskShape
+from queuewise.agents.train_settings import NetworkSettings
 
 
 @pytest.mark.parametrize("used", [0, 1, 2, 6, 7])
@@ -25,16 +25,16 @@ def test_the_last_used_slot_is_found(used: int) -> None:
 @pytest.mark.parametrize("net", ["mlp", "kernel", "attn"])
 def test_a_state_is_valued_alike_beside_longer_queues(net: str) -> None:
     """One state alone is worked on up to its last job; beside a full window, to the end. Gradients are the same too."""
-    spec = Spec("job", small_arena().layout)
-    network = build_network(net, spec, NetworkSettings(width=16), seed=0)
+    shape = TaskShape("job", small_arena().layout)
+    network = build_network(net, shape, NetworkSettings(width=16), seed=0)
     random = torch.Generator().manual_seed(0)
-    rows = torch.rand(2, spec.observation_size, generator=random)
-    window, features = spec.layout.shapes["jobs"]
-    first = 11 + spec.layout.units
+    rows = torch.rand(2, shape.observation_size, generator=random)
+    window, features = shape.layout.shapes["jobs"]
+    first = 11 + shape.layout.units
     jobs = rows[:, first : first + window * features].view(2, window, features)
     jobs[:, :, 0] = 1.0
     jobs[0, 2:] = 0.0
-    mask = torch.ones(2, spec.num_actions, dtype=torch.bool)
+    mask = torch.ones(2, shape.num_actions, dtype=torch.bool)
     mask[0, 2:-1] = False
     alone, beside = network(rows[:1], mask[:1]), network(rows, mask)
     for one, both in zip(alone, beside, strict=True):

@@ -12,15 +12,15 @@ import pytest
 import torch
 
 from agents_setup import small_settings
-from queuewise.agents.grounds import make_grounds
 from queuewise.agents.ppo import Ppo
-from queuewise.agents.workers import Crew, Rollout, Worker, shared
+from queuewise.agents.scenario import load_scenario
+from queuewise.agents.workers import Rollout, Worker, WorkerPool, shared
 from queuewise.errors import InputError
 
 
 def learner(workers: int) -> Ppo:
     settings = small_settings(ppo={"workers": workers})
-    return Ppo(make_grounds(settings).task_arena("train"), settings, 3)
+    return Ppo(load_scenario(settings).task_setup("train"), settings, 3)
 
 
 class Answers:
@@ -28,12 +28,12 @@ class Answers:
 
     def __init__(self) -> None:
         self.common = shared(torch.zeros(2, 3))
-        self.crew = Crew([self._worker(number) for number in range(3)], self)
+        self.pool = WorkerPool([self._worker(number) for number in range(3)], self)
 
     def _worker(self, number: int) -> Any:
         worker = object.__new__(Worker)
         worker.minibatches = [torch.tensor(number)]
-        worker.stage = self  # type: ignore[assignment]
+        worker.envs = self  # type: ignore[assignment]
         return worker
 
     def close(self) -> None:
@@ -51,25 +51,25 @@ class Answers:
 
 def test_workers_are_processes_with_common_memory() -> None:
     answers = Answers()
-    told = answers.crew.each("write", 5.0)
+    told = answers.pool.each("write", 5.0)
     assert [number for number, _ in told] == [0, 1, 2]
     assert len({process for _, process in told}) == 3
     assert told[0][1] == os.getpid()
     assert answers.common.tolist() == [[5.0, 6.0, 7.0]] * 2
-    assert [process for _, process in answers.crew.each("write", 0.0)] == [process for _, process in told]  # they stay
-    answers.crew.close()
+    assert [process for _, process in answers.pool.each("write", 0.0)] == [process for _, process in told]  # they stay
+    answers.pool.close()
     assert not {process for _, process in told[1:]} & {child.pid for child in multiprocessing.active_children()}
 
 
 def test_what_goes_wrong_in_a_process_is_told() -> None:
     answers = Answers()
     with pytest.raises(InputError, match="no such thing"):
-        answers.crew.each("fail")
-    assert [number for number, _ in answers.crew.each("write", 1.0)] == [0, 1, 2]  # and they go on
-    os.kill(answers.crew.each("write", 1.0)[1][1], signal.SIGKILL)
+        answers.pool.each("fail")
+    assert [number for number, _ in answers.pool.each("write", 1.0)] == [0, 1, 2]  # and they go on
+    os.kill(answers.pool.each("write", 1.0)[1][1], signal.SIGKILL)
     with pytest.raises(InputError, match="worker process has died"):
-        answers.crew.each("write", 2.0)
-    answers.crew.close()
+        answers.pool.each("write", 2.0)
+    answers.pool.close()
 
 
 def test_a_learner_that_nobody_closed_leaves_no_process() -> None:
@@ -85,8 +85,8 @@ def test_a_learner_that_nobody_closed_leaves_no_process() -> None:
 def test_frames_are_gathered_without_empty_slots() -> None:
     ppo = learner(1)
     ppo.iterate()
-    rollout: Rollout = ppo.crew.workers[0].rollout
-    columns, rows = ppo.crew.workers[0].stage.spec.job_columns, rollout.observations[:-1].flatten(0, 1)
+    rollout: Rollout = ppo.pool.workers[0].rollout
+    columns, rows = ppo.pool.workers[0].envs.shape.job_columns, rollout.observations[:-1].flatten(0, 1)
     chosen = rollout.shown.argsort()[: rollout.frames // 2]
     slots = max(int(rollout.shown[chosen].max()), 1)
     assert slots < len(columns)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from model_setup import PROBLEM_OF, make_model
-from queuewise.agents.verdict import verdict
+from queuewise.agents.diagnosis import findings
 from queuewise.cli import main
 
 BURSTY = ("--workload", "bursty", "--jobs", "40", "--cluster", "2x4:V100-16")
@@ -88,23 +88,23 @@ def test_the_verdict_names_what_is_wrong() -> None:
         "units": {"dead_share": 0.1},
         "gradient": {"finite": True, "without": []},
     }
-    assert verdict(**sound) == ["Values tell well what follows (explained variance 0.80).", "Nothing else is conspicuous."]
+    assert findings(**sound) == ["Values predict returns well (explained variance 0.80).", "Nothing else is unusual."]
     for part, key, odd, word in (
-        ("value", "explained_variance", 0.0, "hardly anything"),
-        ("actions", "entropy_share", 0.99, "by chance"),
+        ("value", "explained_variance", 0.0, "hardly predict"),
+        ("actions", "entropy_share", 0.99, "almost at random"),
         ("actions", "entropy_share", 0.0, "settled"),
         ("actions", "waits", 0.97, "It waits in 97%"),
-        ("actions", "slots", [0, 0, 99], "number 2 nearly always"),
-        ("masks", "cut_episodes", 3, "3 episodes were cut off"),
+        ("actions", "slots", [0, 0, 99], "nearly always takes number 2"),
+        ("masks", "cut_episodes", 3, "3 episodes were truncated"),
         ("masks", "forced_share", 0.9, "leave no choice"),
         ("units", "dead_share", 0.75, "75% of its units"),
-        ("gradient", "finite", False, "no numbers"),
-        ("gradient", "without", ["job.weight"], "Nothing is learnt by job.weight"),
+        ("gradient", "finite", False, "not finite"),
+        ("gradient", "without", ["job.weight"], "their gradients are zero: job.weight"),
     ):
-        assert word in " ".join(verdict(**sound | {part: sound[part] | {key: odd}}))
+        assert word in " ".join(findings(**sound | {part: sound[part] | {key: odd}}))
     values = {"actions": {"entropy_share": None}, "value": {"explained_variance": None}}
-    told = verdict(**sound | {part: sound[part] | unknown for part, unknown in values.items()})
-    assert told == ["Its critic is not kept with it: nothing is known of its values.", "Nothing else is conspicuous."]
+    told = findings(**sound | {part: sound[part] | unknown for part, unknown in values.items()})
+    assert told == ["Its critic is not stored with it: nothing is known about its values.", "Nothing else is unusual."]
 
 
 def test_networks_are_measured(capsys: pytest.CaptureFixture[str]) -> None:

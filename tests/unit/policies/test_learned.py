@@ -15,15 +15,15 @@ from numpy.typing import NDArray
 from model_setup import PROBLEM_OF, make_model, random_model, settings_for
 from queuewise import load_cluster, simulate
 from queuewise.agents import learner
-from queuewise.agents.judging import judge_policy, play_out
-from queuewise.agents.models import load_model
+from queuewise.agents.checkpoint import load_model
 from queuewise.agents.networks import NETWORKS, network_class
-from queuewise.agents.scaling import Scaler
-from queuewise.agents.spec import Spec
+from queuewise.agents.observation_scaling import Scaler
+from queuewise.agents.task_shape import TaskShape
+from queuewise.agents.validation import evaluate_policy, play_to_end
 from queuewise.envs.features import ObservationLayout
 from queuewise.errors import InputError
 from queuewise.evaluation.experiment import run_experiment
-from queuewise.policies.learned import DECISIONS, ILLEGAL, PASSES, Learned
+from queuewise.policies.learned import DECISIONS, ILLEGAL, PASSES, TrainedNetwork
 from queuewise.sim.core.schedule import DONE, Schedule
 from queuewise.workload.models import generate
 
@@ -31,22 +31,22 @@ PAIRS = [(name, problem) for name in NETWORKS for problem in sorted(network_clas
 LAYOUTS = [ObservationLayout(6, 4, 12), ObservationLayout(3, 5, 5, ("sjf",)), ObservationLayout(9, 2, 16)]
 
 
-def random_states(spec: Spec, number: int, seed: int) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+def random_states(shape: TaskShape, number: int, seed: int) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
     """Observations with some rows unused and one job being placed, and masks with some legal action each."""
     rng = np.random.default_rng(seed)
-    rows = rng.uniform(-1, 1, (number, spec.layout.size)).astype(np.float32)
-    parts = spec.layout.parts(rows)
+    rows = rng.uniform(-1, 1, (number, shape.layout.size)).astype(np.float32)
+    parts = shape.layout.parts(rows)
     for part in ("jobs", "hosts"):
         used = rng.integers(1, parts[part].shape[1] + 1, number)
         for row, first_unused in zip(parts[part], used, strict=True):
             row[:, 0] = 1.0
             row[first_unused:] = 0.0
-    current = spec.layout.job_features.index("current")
+    current = shape.layout.job_features.index("current")
     parts["jobs"][:, :, current] = 0.0
     parts["jobs"][: number // 2, 0, current] = 0.5
     rows = np.concatenate([part.reshape(number, -1) for part in parts.values()], axis=1)
-    mask = rng.random((number, spec.num_actions)) < 0.4
-    mask[np.arange(number), rng.integers(spec.num_actions, size=number)] = True
+    mask = rng.random((number, shape.num_actions)) < 0.4
+    mask[np.arange(number), rng.integers(shape.num_actions, size=number)] = True
     mask[0] = False  # nothing but the wait
     mask[0, -1] = True
     return rows, mask
@@ -59,12 +59,12 @@ def test_every_network_has_a_pass() -> None:
 @pytest.mark.parametrize(("net", "problem"), PAIRS)
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_scores_are_those_of_torch(net: str, problem: str, layout: ObservationLayout) -> None:
-    spec, settings = Spec(problem, layout), settings_for(net, env=problem)
-    made = random_model(spec, settings, seed=2)
+    shape, settings = TaskShape(problem, layout), settings_for(net, env=problem)
+    made = random_model(shape, settings, seed=2)
     tensors = {f"network.{name}": tensor for name, tensor in made.network.state_dict().items()} | made.scaling.tensors()
     card = {"network": {"name": net, **settings.network.model_dump()}, "decision": "best"}
-    model = Learned({name: tensor.numpy() for name, tensor in tensors.items()}, card, problem, layout, where="test")
-    rows, mask = random_states(spec, 40, seed=3)
+    model = TrainedNetwork({name: tensor.numpy() for name, tensor in tensors.items()}, card, problem, layout, where="test")
+    rows, mask = random_states(shape, 40, seed=3)
     with torch.inference_mode():
         scaled = Scaler(made.scaling, layout).apply(torch.from_numpy(rows))
         expected = [output.numpy() for output in made.network(scaled, torch.from_numpy(mask))]
@@ -90,12 +90,12 @@ def test_decisions_are_those_of_torch() -> None:
 
 def test_distributions_are_decided_by_their_means() -> None:
     layout, settings = LAYOUTS[0], settings_for("kernel")
-    spec, atoms = Spec("job", layout), 7
-    made = random_model(spec, settings, seed=2, outputs=atoms)
+    shape, atoms = TaskShape("job", layout), 7
+    made = random_model(shape, settings, seed=2, outputs=atoms)
     tensors = {f"network.{name}": tensor for name, tensor in made.network.state_dict().items()} | made.scaling.tensors()
     card = {"network": {"name": "kernel", **settings.network.model_dump()}, "decision": "best"}
-    model = Learned({name: tensor.numpy() for name, tensor in tensors.items()}, card, "job", layout, where="test")
-    rows, mask = random_states(spec, 60, seed=3)
+    model = TrainedNetwork({name: tensor.numpy() for name, tensor in tensors.items()}, card, "job", layout, where="test")
+    rows, mask = random_states(shape, 60, seed=3)
     chosen = model.act(rows, mask)
     with torch.inference_mode():
         scaled = Scaler(made.scaling, layout).apply(torch.from_numpy(rows))
@@ -126,32 +126,32 @@ def same(a: Schedule, b: Schedule) -> None:
 
 @pytest.mark.parametrize(("net", "decision"), [*((net, "likely") for net in PROBLEM_OF), ("kernel", "best")])
 def test_a_replay_is_what_the_network_plays(net: str, decision: str, tmp_path: Path) -> None:
-    _, grounds = make_model(tmp_path / "run", net, decision=decision)
+    _, scenario = make_model(tmp_path / "run", net, decision=decision)
     policy = f"model:{tmp_path / 'run'}"
     workload = generate("bursty", 60, seed=11, max_gpus=4)
-    schedule = simulate(workload, grounds.cluster, policy, estimates="oracle")
-    setup = grounds.judging_arena([workload])
+    schedule = simulate(workload, scenario.cluster, policy, estimates="oracle")
+    setup = scenario.evaluation_setup([workload])
     batch = setup.batch(1, threads=1)
     batch.begin([0], [setup.window(0)])
-    spec = Spec(setup.settings.problem, setup.layout)
-    trained = load_model(tmp_path / "run" / "best.safetensors", spec)
-    same(schedule, play_out(batch, trained.act, Scaler(trained.scaling, setup.layout), spec, policy)[0])
+    shape = TaskShape(setup.settings.problem, setup.layout)
+    trained = load_model(tmp_path / "run" / "best.safetensors", shape)
+    same(schedule, play_to_end(batch, trained.act, Scaler(trained.scaling, setup.layout), shape, policy)[0])
     assert (schedule.status == DONE).all()
     assert schedule.engine_s > 0
-    fcfs = simulate(workload, grounds.cluster, "fcfs", estimates="oracle")
+    fcfs = simulate(workload, scenario.cluster, "fcfs", estimates="oracle")
     assert not np.array_equal(fcfs.start, schedule.start)  # it decided something
 
 
 def test_it_knows_what_the_replay_lets_policies_know(tmp_path: Path) -> None:
-    _, grounds = make_model(tmp_path, "kernel", task={"estimates": "oracle"})
+    _, scenario = make_model(tmp_path, "kernel", task={"estimates": "oracle"})
     workload = generate("bursty", 60, seed=11, max_gpus=4)
-    noisy = simulate(workload, grounds.cluster, f"model:{tmp_path}", estimates="noisy:1", seed=4)
-    known = simulate(workload, grounds.cluster, "fcfs", estimates="noisy:1", seed=4).estimate
+    noisy = simulate(workload, scenario.cluster, f"model:{tmp_path}", estimates="noisy:1", seed=4)
+    known = simulate(workload, scenario.cluster, "fcfs", estimates="noisy:1", seed=4).estimate
     np.testing.assert_array_equal(noisy.estimate, known)
     assert (noisy.estimates, noisy.seed) == ("noisy:1", 4)
-    given = simulate(workload, grounds.cluster, f"model:{tmp_path}", estimates=known)
+    given = simulate(workload, scenario.cluster, f"model:{tmp_path}", estimates=known)
     np.testing.assert_array_equal(given.start, noisy.start)
-    oracle = simulate(workload, grounds.cluster, f"model:{tmp_path}", estimates="oracle")
+    oracle = simulate(workload, scenario.cluster, f"model:{tmp_path}", estimates="oracle")
     assert not np.array_equal(oracle.start, noisy.start)
 
 
@@ -162,7 +162,7 @@ def test_token_networks_play_on_larger_clusters_and_an_mlp_does_not(tmp_path: Pa
         make_model(tmp_path / net, net, task={"window": 8, "host_slots": 3})
         assert (simulate(workload, larger, f"model:{tmp_path / net}").status == DONE).all()
     make_model(tmp_path / "mlp", "mlp")
-    with pytest.raises(InputError, match=r"sees 2 hosts, and .* has 5"):
+    with pytest.raises(InputError, match=r"sees 2 hosts, but .* has 5"):
         simulate(workload, larger, f"model:{tmp_path / 'mlp'}")
     with pytest.raises(InputError, match="sees observations of") as caught:
         simulate(workload, load_cluster("2x2:V100-16"), f"model:{tmp_path / 'mlp'}")
@@ -181,23 +181,23 @@ def test_a_workload_without_jobs_and_jobs_that_can_never_run(tmp_path: Path) -> 
 
 def test_commit_is_for_models_that_commit(tmp_path: Path) -> None:
     workload = generate("bursty", 40, seed=2, max_gpus=4)
-    _, grounds = make_model(tmp_path / "mask", "kernel")
+    _, scenario = make_model(tmp_path / "mask", "kernel")
     with pytest.raises(InputError, match="was not trained to commit"):
-        simulate(workload, grounds.cluster, f"model:{tmp_path / 'mask'}", dispatch="commit")
+        simulate(workload, scenario.cluster, f"model:{tmp_path / 'mask'}", dispatch="commit")
     make_model(tmp_path / "commit", "kernel", task={"window": 8, "dispatch": "commit", "backfill": "easy"})
-    assert simulate(workload, grounds.cluster, f"model:{tmp_path / 'commit'}", dispatch="commit").dispatch == "commit"
+    assert simulate(workload, scenario.cluster, f"model:{tmp_path / 'commit'}", dispatch="commit").dispatch == "commit"
     with pytest.raises(InputError, match="faultless machine"):
-        simulate(workload, grounds.cluster, f"model:{tmp_path / 'mask'}", kill_at_limit=True)
+        simulate(workload, scenario.cluster, f"model:{tmp_path / 'mask'}", kill_at_limit=True)
 
 
 def test_what_cannot_be_played_is_told(tmp_path: Path) -> None:
-    _, grounds = make_model(tmp_path / "run", "kernel")
+    _, scenario = make_model(tmp_path / "run", "kernel")
     best = tmp_path / "run" / "best.safetensors"
     workload = generate("bursty", 5, seed=2, max_gpus=4)
 
     def refused(reference: object, message: str) -> InputError:
         with pytest.raises(InputError, match=message) as caught:
-            simulate(workload, grounds.cluster, f"model:{reference}")
+            simulate(workload, scenario.cluster, f"model:{reference}")
         assert caught.value.hint
         assert "\n" not in str(caught.value)
         return caught.value
@@ -228,12 +228,15 @@ def test_folders_of_checkpoints_mean_the_last(tmp_path: Path) -> None:
     assert find_model(tmp_path).name == "best.safetensors"
 
 
-def test_playing_needs_no_torch(tmp_path: Path) -> None:
+@pytest.mark.parametrize("package", ["queuewise", "queuewise.policies"])
+def test_a_fresh_process_plays_without_torch(package: str, tmp_path: Path) -> None:
     make_model(tmp_path, "attn")
     script = (
         "import sys, json; sys.modules['torch'] = None\n"
-        "from queuewise import load_cluster, simulate\n"
+        f"from {package} import simulate\n"
+        "from queuewise import load_cluster\n"
         "from queuewise.workload.models import generate\n"
+        "assert not any(name.startswith('queuewise.agents') for name in sys.modules)\n"
         f"s = simulate(generate('bursty', 20, seed=1, max_gpus=4), load_cluster('2x4:V100-16'), 'model:{tmp_path}')\n"
         "print(json.dumps(s.start.tolist()))"
     )
@@ -242,11 +245,25 @@ def test_playing_needs_no_torch(tmp_path: Path) -> None:
     assert json.loads(printed) == here.start.tolist()
 
 
+def test_the_command_plays_a_model_in_a_fresh_process_without_torch(tmp_path: Path) -> None:
+    make_model(tmp_path, "kernel")
+    script = (
+        "import sys\n"
+        "from queuewise.cli import main\n"
+        "command = ['simulate', '--workload', 'bursty', '--jobs', '20', '--cluster', '2x8:V100-16', '--json']\n"
+        f"assert main([*command, '--policy', 'model:{tmp_path}']) == 0\n"
+        "assert 'torch' not in sys.modules"
+    )
+    printed = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+    (summary,) = json.loads(printed)
+    assert summary["policy"] == f"model:{tmp_path}"
+
+
 def test_evaluating_a_model_gives_what_training_reports(tmp_path: Path) -> None:
-    _, grounds = make_model(tmp_path, "kernel")
-    policy, experiment = f"model:{tmp_path}", grounds.experiment("report")
-    trained = load_model(tmp_path / "best.safetensors", Spec("job", grounds.setup.layout))
-    reported = judge_policy(trained.act, trained.scaling, grounds, experiment, policy)
+    _, scenario = make_model(tmp_path, "kernel")
+    policy, experiment = f"model:{tmp_path}", scenario.experiment("report")
+    trained = load_model(tmp_path / "best.safetensors", TaskShape("job", scenario.setup.layout))
+    reported = evaluate_policy(trained.act, trained.scaling, scenario, experiment, policy)
     evaluated = run_experiment(experiment, [policy], simulate)
     assert [cell.scores for cell in evaluated] == [cell.scores for cell in reported]
     assert len(evaluated) == 2

@@ -71,7 +71,7 @@ def test_unknown_dispatch_is_refused() -> None:
 
 @pytest.mark.parametrize("estimates", [np.array([np.nan]), np.array([-1.0]), np.array([1.0, 2.0])])
 def test_given_estimates_must_be_one_number_a_job(estimates: np.ndarray) -> None:
-    with pytest.raises(InputError, match="one finite, non-negative number a job"):
+    with pytest.raises(InputError, match="one finite, non-negative number per job"):
         simulate(one_job(), load_cluster("flat:1"), "fcfs", estimates=estimates)
 
 

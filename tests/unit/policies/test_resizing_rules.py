@@ -57,7 +57,7 @@ def test_the_log_can_be_followed(policy: str) -> None:
 def test_a_class_of_ones_own_decides_itself(tmp_path: Path) -> None:
     path = tmp_path / "mine.py"
     path.write_text("class Mine:\n    def decide(self, view):\n        return []\n")
-    with pytest.raises(InputError, match="decides itself who moves: nobody is resized"):
+    with pytest.raises(InputError, match="decides by itself which jobs move"):
         simulate(jobs(), CLUSTER, f"{path}:Mine", conditions=BOTH)
 
 

@@ -95,7 +95,7 @@ def test_a_broken_file_is_refused(tmp_path: Path) -> None:
     simulation.save(tmp_path / "s.npz")
     whole = (tmp_path / "s.npz").read_bytes()
     (tmp_path / "s.npz").write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(InputError, match="is no snapshot"):
+    with pytest.raises(InputError, match="is not a snapshot"):
         simulation.load(tmp_path / "s.npz")
     with pytest.raises(InputError, match="no such file"):
         simulation.load(tmp_path / "absent.npz")

@@ -212,17 +212,17 @@ def two_gangs() -> Workload:
         ("PlacesHalves", "places job 1 on nodes {0: 1.5, 1: 0.5}"),
         ("OnANamedNode", "places job 1 on nodes {'0': 2}"),
         ("OnAFractionalNode", "places job 1 on nodes {0.0: 2}"),
-        ("NoJob", "names 'job', which is no job"),
-        ("NoDecision", "decided Job.*, which is no decision"),
+        ("NoJob", "names 'job', which is not a job"),
+        ("NoDecision", "decided Job.*, which is not a decision"),
         ("NoList", "decide returned 3"),
-        ("Idle", "left 1 jobs waiting for ever, job 1 first"),
+        ("Idle", "left 1 jobs waiting for ever, the first is job 1"),
         ("Raises", "ZeroDivisionError: division by zero"),
         ("LeavesWithAWord", "SystemExit: enough"),
-        ("YieldsNothing", "decided None, which is no decision"),
-        ("Slow", "has not returned within 0.5 s"),
-        ("SlowToBeMade", "has not returned within 0.5 s"),
-        ("SlowToReset", "has not returned within 0.5 s"),
-        ("NeedsMore", "cannot be made without size"),
+        ("YieldsNothing", "decided None, which is not a decision"),
+        ("Slow", "did not return within 0.5 s"),
+        ("SlowToBeMade", "did not return within 0.5 s"),
+        ("SlowToReset", "did not return within 0.5 s"),
+        ("NeedsMore", "cannot be created without size"),
         ("Mute", "has no method decide"),
         ("Sees", r"\(0, 0.0, 40.0, {0: 2, 1: 1}, \[0.0, 1.0\], \[0.0, 0.0\], False\)"),
     ],
@@ -236,7 +236,7 @@ def test_illegal_decisions_are_told(mine: str, name: str, message: str) -> None:
 
 def test_a_policy_that_is_given_up_does_not_go_on(mine: str) -> None:
     before = set(threading.enumerate())
-    with pytest.raises(InputError, match="has not returned"):
+    with pytest.raises(InputError, match="did not return"):
         simulate(two_gangs(), load_cluster("2x2:V100-16"), f"{mine}:Slow")
     for thread in set(threading.enumerate()) - before:
         thread.join(10)

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from queuewise.policies.interface import Running, View
-from queuewise.policies.records import Cluster, Demand, Job, Node, Queue
+from queuewise.policies.records import ClusterRecord, Demand, Job, Node, Queue
 from queuewise.policies.starter import POLICY
-from queuewise.policies.user import JOB_PARAMETERS, NODE_PARAMETERS, TIME_LIMIT_S
+from queuewise.policies.user_code import JOB_PARAMETERS, NODE_PARAMETERS, TIME_LIMIT_S
 from queuewise.sim import placement, queue
 from queuewise.sim.placement import NODE_FACTS
 from queuewise.sim.queue import FACTS
@@ -19,7 +19,7 @@ PAGE = (Path(__file__).parents[3] / "docs" / "policies.md").read_text(encoding="
 TITLES = {
     "Fields of job": Job,
     "Fields of queue": Queue,
-    "Fields of cluster": Cluster,
+    "Fields of cluster": ClusterRecord,
     "Fields of node": Node,
     "Fields of the job that is placed": Demand,
 }
@@ -49,9 +49,9 @@ def test_records_are_the_engines() -> None:
     assert Job._fields == FACTS.names
     assert Node._fields == NODE_FACTS.names
     assert len(Demand._fields) == placement.DEMAND_SIZE
-    assert len(Cluster._fields) == queue.OUTLOOK_SIZE + 1  # the utilisation follows from the others
+    assert len(ClusterRecord._fields) == queue.OUTLOOK_SIZE + 1  # the utilisation follows from the others
 
 
-@pytest.mark.parametrize("record", [Job, Queue, Cluster, Node, Demand])
+@pytest.mark.parametrize("record", [Job, Queue, ClusterRecord, Node, Demand])
 def test_the_starter_names_the_fields(record: type) -> None:
     assert f" {' '.join(record._fields)}" in POLICY  # type: ignore[attr-defined]

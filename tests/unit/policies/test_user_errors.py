@@ -128,16 +128,16 @@ BY_NAME = [
     ("misspelt", "job has no field 'estimat'", "did you mean 'estimate'", "job.estimat\n"),
     ("greedy", "a parameter 'cores'", "cluster, job, now, queue, state", "def greedy"),
     ("anything", "a parameter", "take any of them", "def anything"),
-    ("meddles", "changes job.priority", "read-only", "    job.priority = now"),
-    ("meddles_by_alias", "changes other.priority", "read-only", "    other.priority = now"),
-    ("meddles_with_queue", "changes queue.length", "read-only", "    queue.length += 1"),
+    ("meddles", "modifies job.priority", "read-only", "    job.priority = now"),
+    ("meddles_by_alias", "modifies other.priority", "read-only", "    other.priority = now"),
+    ("meddles_with_queue", "modifies queue.length", "read-only", "    queue.length += 1"),
     ("mispelt", "has no 'mispelt'", "did you mean 'misspelt'", ""),
     ("number", "number is a int", "known", ""),
 ]
 BY_COMPILER = [
     ("opens", "cannot be compiled.*'open'", "a class may do anything", "    return len(open"),
     ("unknown", "cannot be compiled.*'jobb'", "a class may do anything", "    return jobb"),
-    ("says_nothing", "returns None on some way", "return one number", "def says_nothing"),
+    ("says_nothing", "returns None on some path", "return one number", "def says_nothing"),
     ("says_a_word", "returns unicode_type, not a number|returns Literal", "return one number", "def says_a_word"),
 ]
 BY_RUNNING = [
@@ -146,8 +146,8 @@ BY_RUNNING = [
     ("not_a_number", r"returned NaN for job 2 \(counted from 0\)", "return a number", "def not_a_number"),
     ("never_a_number", "returned NaN for job 0", "return a number", "def never_a_number"),
     ("forgets_its_bounds", "IndexError: index is out of bounds", "while it was running", "def forgets_its_bounds"),
-    ("for_ever", "has not returned within 0.5 s", "TIME_LIMIT_S", "def for_ever(job"),
-    ("for_ever_at_once", "has not returned within 0.5 s", "TIME_LIMIT_S", "def for_ever_at_once"),
+    ("for_ever", "did not return within 0.5 s", "TIME_LIMIT_S", "def for_ever(job"),
+    ("for_ever_at_once", "did not return within 0.5 s", "TIME_LIMIT_S", "def for_ever_at_once"),
 ]
 NODES = [
     ("bad_node", "node has no field 'slot'", "did you mean 'slots'", "    return node.slot"),
@@ -155,7 +155,7 @@ NODES = [
     ("for_ever", "a parameter 'now'", "job, node", "def for_ever(job"),
     ("node_of_nan", "returned NaN for node 1", "return a number", "def node_of_nan"),
     ("node_that_raises", "ValueError: too many", "while it was running", '        raise ValueError("too'),
-    ("node_for_ever", "has not returned within 0.5 s", "TIME_LIMIT_S", "def node_for_ever"),
+    ("node_for_ever", "did not return within 0.5 s", "TIME_LIMIT_S", "def node_for_ever"),
 ]
 
 
@@ -198,23 +198,23 @@ def test_the_same_of_functions_that_score_nodes(mine: str, name: str, message: s
     ("source", "reference", "message", "where"),
     [
         (None, "mine.py:score", "cannot be read: No such file", "mine.py"),
-        ("def score(job):\n    return (\n", "mine.py:score", "is no Python", "mine.py:2"),
+        ("def score(job):\n    return (\n", "mine.py:score", "is not valid Python", "mine.py:2"),
         ("x = 1\ny = x / 0\n", "mine.py:score", "cannot be loaded: ZeroDivisionError", "mine.py:2"),
         ("x = 1\nraise SystemExit(3)\n", "mine.py:score", "cannot be loaded: SystemExit: 3", "mine.py:2"),
-        ("import time\nTIME_LIMIT_S = 0.5\nwhile True: time.sleep(1)\n", "mine.py:score", "is not loaded within 0.5 s", "mine.py:3"),
+        ("import time\nTIME_LIMIT_S = 0.5\nwhile True: time.sleep(1)\n", "mine.py:score", "did not load within 0.5 s", "mine.py:3"),
         (
             "import time\ndef f():\n    while True: time.sleep(1)\nf()\nTIME_LIMIT_S: float = 0.5\n",
             "mine.py:f",
-            "is not loaded within 0.5 s",
+            "did not load within 0.5 s",
             "mine.py:4",
         ),
         ("import nothing_of_this_name\n", "mine.py:score", "cannot be loaded: ModuleNotFoundError", "mine.py:1"),
         ("STATE_SIZE = -1\ndef score(job, state):\n    return 0.0\n", "mine.py:score", "STATE_SIZE is -1", "mine.py"),
-        ("def score(job, state):\n    return 0.0\n", "mine.py:score", "keeps a state", "mine.py:1"),
+        ("def score(job, state):\n    return 0.0\n", "mine.py:score", "takes a state", "mine.py:1"),
         ("class Mine:\n    pass\n", "fcfs+easy:mine.py:Mine", "Mine is a class", "mine.py:1"),
-        ("def score(job):\n    return 0.0\n", "mine.py", "names no function", ""),
-        ("def score(job):\n    return 0.0\n", "mine.py:", "names no function", ""),
-        ("def score(job):\n    return 0.0\n", "mine.py:a-b", "names no function", ""),
+        ("def score(job):\n    return 0.0\n", "mine.py", "does not name a function", ""),
+        ("def score(job):\n    return 0.0\n", "mine.py:", "does not name a function", ""),
+        ("def score(job):\n    return 0.0\n", "mine.py:a-b", "does not name a function", ""),
     ],
 )
 def test_files_that_are_no_policies(
@@ -237,9 +237,7 @@ def test_a_file_without_functions_says_so(tmp_path: Path, source: str, name: str
     assert caught.value.hint == "the file defines no function or class"
 
 
-@pytest.mark.parametrize(
-    ("name", "message"), [("opens", "cannot be compiled"), ("gives_up", "I give up"), ("for_ever", "has not returned")]
-)
+@pytest.mark.parametrize(("name", "message"), [("opens", "cannot be compiled"), ("gives_up", "I give up"), ("for_ever", "did not return")])
 @pytest.mark.parametrize("command", ["simulate", "evaluate"])
 def test_a_command_ends_with_code_2_and_two_lines(
     mine: str, name: str, message: str, command: str, capsys: pytest.CaptureFixture[str]

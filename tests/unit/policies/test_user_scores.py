@@ -13,8 +13,8 @@ from queuewise.cluster import load_cluster
 from queuewise.cluster.spec import Cluster, NodeGroup, build
 from queuewise.errors import InputError
 from queuewise.policies import parse_policy, simulate
-from queuewise.policies.replay import known_estimates
-from queuewise.policies.user import find_own
+from queuewise.policies.replaying import known_estimates
+from queuewise.policies.user_code import find_user_code
 from queuewise.sim.core.facts import FACTS_BLOCK
 from queuewise.sim.core.schedule import Schedule
 from queuewise.workload.jobs import Workload
@@ -113,7 +113,7 @@ def test_a_function_of_the_job_alone_is_asked_once(mine: str, workload: Workload
 
 @pytest.mark.parametrize(("name", "used"), [("by_index", {"job"}), ("by_age", {"job", "now"}), ("last_come", {"job", "state"})])
 def test_only_parameters_that_are_used_count(mine: str, workload: Workload, cluster: Cluster, name: str, used: set[str]) -> None:
-    assert find_own(f"{mine}:{name}").used_parameters == used
+    assert find_user_code(f"{mine}:{name}").used_parameters == used
     order = parse_policy(f"{mine}:{name}").compile()[0].make(None)  # type: ignore[arg-type]
     assert (order.function is None) == (used == {"job"})
 

@@ -1,4 +1,4 @@
-"""Networks by name. A network is one file with one class derived from `Network`; its line in NETWORKS registers it."""
+"""Networks by name. A network is one file with one subclass of `Network`, and one line in NETWORKS."""
 
 from __future__ import annotations
 
@@ -9,31 +9,34 @@ from queuewise.errors import InputError, unknown_name
 
 if TYPE_CHECKING:
     from queuewise.agents.networks.base import Network
-    from queuewise.agents.settings import NetworkSettings
-    from queuewise.agents.spec import Spec
+    from queuewise.agents.task_shape import TaskShape
+    from queuewise.agents.train_settings import NetworkSettings
 
 NETWORKS: dict[str, str] = {  # name -> class
-    "mlp": "mlp:Mlp",
-    "kernel": "kernel:Kernel",
-    "attn": "attn:Attention",
-    "hosts": "hosts:Hosts",
-    "joint": "joint:Joint",
+    "mlp": "mlp_network:MlpNetwork",
+    "kernel": "kernel_network:KernelNetwork",
+    "attn": "attn_network:AttnNetwork",
+    "hosts": "hosts_network:HostsNetwork",
+    "joint": "joint_network:JointNetwork",
 }
 
 
-def build_network(name: str, spec: Spec, settings: NetworkSettings, *, seed: int, outputs: int = 1) -> Network:
-    """A network with weights drawn by `seed`. `outputs` numbers for each action and for the state (1, or the atoms of a distribution)."""
+def build_network(name: str, shape: TaskShape, settings: NetworkSettings, *, seed: int, outputs: int = 1) -> Network:
+    """Build a network with random weights.
+
+    It returns `outputs` numbers per action and for the state (1, or the atoms of a distribution).
+    """
     import torch
 
     if name not in NETWORKS:
         raise unknown_name("network", name, NETWORKS)
     kind = network_class(name)
-    if spec.problem not in kind.problems:
-        fitting = [other for other in NETWORKS if spec.problem in network_class(other).problems]
-        raise InputError(f"network {name!r} cannot decide the {spec.problem} problem", hint=f"use --net {' or '.join(fitting)}")
+    if shape.problem not in kind.problems:
+        fitting = [other for other in NETWORKS if shape.problem in network_class(other).problems]
+        raise InputError(f"network {name!r} cannot decide the {shape.problem} problem", hint=f"use --net {' or '.join(fitting)}")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return kind(spec, settings, outputs)
+        return kind(shape, settings, outputs)
 
 
 def network_class(name: str) -> type[Network]:

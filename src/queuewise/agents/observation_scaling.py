@@ -1,0 +1,125 @@
+"""Scaling of observations, and fast copies of their rows.
+
+Features lie in [−1, 1], but some hardly vary (an estimate between 0.3 and 0.6, a wait close to 1). Mean and deviation
+of every feature are measured once, before training, from random play, and then stay fixed: a network never sees the
+same state in two ways. They are stored with the weights. There is one pair of numbers per feature, shared by all rows
+of jobs and hosts and by the whole lookahead, so they fit any number of those. Flags that say whether a row is used, or
+whether its job is being placed, are not scaled; unused rows stay zero.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from queuewise.envs.features import NUM_GLOBAL, ObservationLayout
+from queuewise.sim.core.compilation import entry
+from queuewise.sim.core.tables import F32
+
+CONSTANT = 1e-4  # a feature with a smaller deviation counts as constant: it is shifted but not stretched
+LEAST = 0.01  # smallest deviation used as a divisor
+FLAGS = ("present", "host_present", "current")  # never scaled: zero means no
+PARTS = ("global", "lookahead", "jobs", "hosts")
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """x becomes (x − mean) × scale. One vector per part: [11], [1], [Fj], [Fh]."""
+
+    mean: dict[str, Tensor]
+    scale: dict[str, Tensor]
+
+    def tensors(self) -> dict[str, Tensor]:
+        return {f"scaling.{part}.{name}": values[part] for name, values in (("mean", self.mean), ("scale", self.scale)) for part in PARTS}
+
+
+def read_scaling(tensors: dict[str, Tensor]) -> Scaling:
+    return Scaling(
+        {part: tensors[f"scaling.{part}.mean"] for part in PARTS},
+        {part: tensors[f"scaling.{part}.scale"] for part in PARTS},
+    )
+
+
+def identity(layout: ObservationLayout) -> Scaling:
+    sizes = {"global": NUM_GLOBAL, "lookahead": 1, "jobs": len(layout.job_features), "hosts": len(layout.host_features)}
+    return Scaling({part: torch.zeros(size) for part, size in sizes.items()}, {part: torch.ones(size) for part, size in sizes.items()})
+
+
+def measure_scaling(layout: ObservationLayout, observations: F32) -> Scaling:
+    """Measure [N, F] observations as the environment gives them."""
+    means, scales = {}, {}
+    names = {"jobs": layout.job_features, "hosts": layout.host_features}
+    for part, values in layout.parts(observations).items():
+        rows = values.reshape(-1, 1) if part == "lookahead" else values.reshape(-1, values.shape[-1])
+        rows = rows[rows[:, 0] > 0] if part in names else rows
+        mean = rows.mean(0, dtype=np.float64) if len(rows) else np.zeros(rows.shape[1])
+        deviation = rows.std(0, dtype=np.float64) if len(rows) else np.zeros(rows.shape[1])
+        scale = np.where(deviation < CONSTANT, 1.0, 1.0 / np.maximum(deviation, LEAST))
+        for index, name in enumerate(names.get(part, ())):
+            if name in FLAGS:
+                mean[index], scale[index] = 0.0, 1.0
+        means[part], scales[part] = torch.from_numpy(mean).float(), torch.from_numpy(scale).float()
+    return Scaling(means, scales)
+
+
+class Scaler:
+    """A scaling expanded to whole rows of one layout."""
+
+    def __init__(self, scaling: Scaling, layout: ObservationLayout) -> None:
+        self.scaling = scaling
+        repeats = {"global": 1, "lookahead": layout.units, "jobs": layout.window, "hosts": layout.hosts}
+        self._mean = torch.cat([scaling.mean[part].repeat(repeats[part]) for part in PARTS]).numpy()
+        self._scale = torch.cat([scaling.scale[part].repeat(repeats[part]) for part in PARTS]).numpy()
+        jobs_at = NUM_GLOBAL + layout.units
+        hosts_at = jobs_at + layout.window * len(layout.job_features)
+        self._tokens = np.array([(jobs_at, *layout.shapes["jobs"]), (hosts_at, *layout.shapes["hosts"])])  # first column, number, features
+
+    def apply(self, observations: Tensor, out: Tensor | None = None) -> Tensor:
+        """Scale [B, F] observations, into `out` if given."""
+        scaled = torch.empty_like(observations) if out is None else out
+        if observations.shape != scaled.shape or observations.shape[1] != len(self._mean):
+            raise ValueError(f"rows {tuple(observations.shape)} of {len(self._mean)} features cannot be scaled into {tuple(scaled.shape)}")
+        scale_rows(observations.numpy(), self._mean, self._scale, self._tokens, scaled.numpy())
+        return scaled
+
+
+# --- compiled copies of rows
+
+
+@entry
+def gather_rows(rows, chosen, before, after, out) -> None:  # type: ignore[no-untyped-def]
+    """out[i] becomes row chosen[i] without the columns from `before` to `after`."""
+    for i in range(len(chosen)):
+        row = rows[chosen[i]]
+        for column in range(before):
+            out[i, column] = row[column]
+        for column in range(after, len(row)):
+            out[i, before + column - after] = row[column]
+
+
+@entry
+def count_slots(rows, first, slots, width) -> int:  # type: ignore[no-untyped-def]
+    """How many slots, starting at column `first`, hold a job in any row; at least 1. Jobs fill the slots in order."""
+    used = 1
+    for i in range(len(rows)):
+        while used < slots and rows[i, first + used * width] != 0.0:
+            used += 1
+    return used
+
+
+@entry
+def scale_rows(rows, mean, scale, tokens, out) -> None:  # type: ignore[no-untyped-def]
+    """out becomes (rows − mean) × scale. Tokens (first column, number, width) whose first feature is 0 become all 0."""
+    for i in range(len(rows)):
+        for f in range(rows.shape[1]):
+            out[i, f] = (rows[i, f] - mean[f]) * scale[f]
+        for part in range(len(tokens)):
+            first, number, width = tokens[part]
+            for at in range(first, first + number * width, width):
+                present = out[i, at]
+                if present != 1.0:
+                    for f in range(at, at + width):
+                        out[i, f] *= present

@@ -1,0 +1,165 @@
+"""What a policy is trained and evaluated on: one workload on one cluster, a task, and three blocks of windows.
+
+TRAIN windows are for learning, VAL windows choose the best model, REPORT windows give the reported figures. The three
+never share a job or a seed (`evaluation.protocol`). The default rewards are dense and exact: summed over an episode
+they are the score itself (up to a constant factor), whatever the lengths of the steps. Needs no torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from queuewise.agents.train_settings import TrainSettings
+from queuewise.cluster.spec import Cluster
+from queuewise.envs.env_setup import EnvSetup, build_arena
+from queuewise.envs.presets import preset as preset_settings
+from queuewise.envs.rewards import Term
+from queuewise.errors import InputError
+from queuewise.evaluation.experiment import Experiment, Rules
+from queuewise.evaluation.protocol import BLOCK_SEEDS, Plan, block_windows
+from queuewise.evaluation.scores import parse_score
+from queuewise.reading import Tell
+from queuewise.workload import Workload
+from queuewise.workload.models import is_model
+
+MODEL_CLUSTER = "1x8:V100-16"  # for workload models, which come without a cluster
+# Without a published scheme: a queue longer than the window shows its shortest jobs, and instants without a choice are
+# skipped.
+OWN_TASK: dict[str, Any] = {"window_order": "sjf", "skip_forced": True}
+NEVER_CUT = {"horizon_factor": 1e6, "max_steps": None}  # an evaluated episode continues until every job has ended
+
+
+@dataclass(frozen=True, eq=False)
+class Scenario:
+    """Settings, workload, cluster and task; the environments and windows follow from them."""
+
+    settings: TrainSettings
+    workload: Workload  # the log, or one sample of the model
+    cluster: Cluster
+    task: dict[str, Any]  # settings of the environment
+
+    @property
+    def from_model(self) -> bool:
+        return is_model(self.settings.workload)
+
+    @cached_property
+    def setup(self) -> EnvSetup:
+        """The environments for training."""
+        return self.task_setup("train")
+
+    def task_setup(self, block: str) -> EnvSetup:
+        """The task unchanged, including rewards and truncation, on the windows of a block."""
+        return self._setup(block, self.settings.workload if self.from_model else self.workload)
+
+    def _setup(self, block: str, workload: Any, **changes: Any) -> EnvSetup:
+        s = self.settings
+        sizes: dict[str, Any] = {"jobs": s.jobs, "pool": s.pool, "model_args": model_args(s)}
+        return build_arena(s.env, workload=workload, cluster=self.cluster, block=block, **sizes, **self.task | changes)
+
+    def evaluation_setup(self, windows: list[Workload]) -> EnvSetup:
+        """For playing these windows to the end, without rewards."""
+        return self._setup("report", windows, **NEVER_CUT, reward=(), baseline=None)
+
+    def experiment(self, block: str) -> Experiment:
+        """The windows of VAL or REPORT, the same for every policy."""
+        s = self.settings
+        number, seed = (s.val_windows, 0) if block == "val" else (s.report_windows, s.report_seed)
+        windows = block_windows(self.workload, block, number, s.jobs, seed, from_model=self.from_model)
+        commits = self.setup.settings.dispatch == "commit"
+        rules = Rules(dispatch="commit" if commits else "reorder", estimates=self.setup.settings.estimates)
+        return Experiment(self.workload, self.cluster, Plan("blocks", windows), rules, self._drawer(block) if self.from_model else None)
+
+    def _drawer(self, block: str) -> Callable[[int, int], Workload]:
+        """Draw windows of the model as environments do, with job sizes that suit the cluster."""
+        source = self.task_setup(block).source
+        return lambda jobs, seed: source.window(seed - BLOCK_SEEDS[block].start)[0]
+
+
+def load_scenario(settings: TrainSettings, tell: Tell = lambda remark: None) -> Scenario:
+    """Load the workload and its cluster, and determine the task.
+
+    `tell` is called with what the reader skipped or filled in.
+    """
+    from_model = is_model(settings.workload)
+    cluster = settings.cluster or (MODEL_CLUSTER if from_model else None)
+    loaded, machine = settings.reading.load_with_cluster(settings.workload, cluster, settings.jobs if from_model else None, 0, tell)
+    return scenario_for(settings, loaded.workload, machine)
+
+
+def model_args(settings: TrainSettings) -> dict[str, Any]:
+    """The parameters that the user gave the workload model; the model checks their values."""
+    for pair in settings.workload_args:
+        if "=" not in pair or not is_model(settings.workload):
+            raise InputError(
+                f"workload_args {pair!r} is not PARAMETER=VALUE of a workload model",
+                hint="for example --workload bursty --workload-args bursts=3",
+            )
+    return dict(pair.split("=", 1) for pair in settings.workload_args)
+
+
+def scenario_for(settings: TrainSettings, workload: Workload, cluster: Cluster) -> Scenario:
+    """The task of these settings on a given workload and cluster, which may differ from those they name."""
+    return Scenario(settings, workload, cluster, _task(settings, workload))
+
+
+def _task(settings: TrainSettings, workload: Workload) -> dict[str, Any]:
+    """The settings of the environment: a published scheme, changed by what the user chose."""
+    choices = settings.task.model_dump(exclude={"preset", "reward"}, exclude_none=True)
+    base = preset_settings(settings.task.preset) if settings.task.preset else OWN_TASK
+    task = base | choices
+    if settings.task.reward is not None:
+        task["reward"] = parse_reward(settings.task.reward)
+    elif "reward" not in task:
+        task["reward"] = reward_for(settings.score)
+    if "estimates" not in task:
+        known = not np.isnan(workload.requested).all()
+        task["estimates"] = "requested" if known or not is_model(settings.workload) else "oracle"
+    task.pop("problem", None)
+    return task | {"observation": "flat", "illegal": "error"}
+
+
+# --- rewards
+
+REWARD_OF: dict[str, Term] = {  # score -> the reward term that sums to it
+    "bsld": Term(name="bounded_slowdown", per=("jobs",)),
+    "slowdown": Term(name="slowdown", per=("jobs",)),
+    "wait": Term(name="wait", per=("jobs",)),
+    "jct": Term(name="jct", per=("jobs",)),
+    "energy": Term(name="energy", weight=1 / 3.6e6),  # J -> kWh
+    "fairness": Term(name="fairness"),
+}
+MAKESPAN = Term(name="elapsed", per=("span",))  # the work is given: utilisation is highest when it ends soonest
+
+
+def reward_for(score: str) -> tuple[Term, ...]:
+    """The terms whose sum over an episode is −score."""
+    terms = []
+    for weight, name in parse_score(score).terms:
+        if name == "packed":
+            raise InputError("score 'packed' has no reward: in the packing protocol no job ends", hint="use --score util, jct or bsld")
+        term = REWARD_OF.get(name, MAKESPAN)
+        terms.append(term.model_copy(update={"weight": weight * term.weight}))
+    return tuple(terms)
+
+
+def parse_reward(text: str) -> tuple[Term, ...]:
+    """Parse `weight*term/divisor/divisor` terms joined by +, e.g. `jct/jobs + 0.1*noop_feasible`."""
+    return tuple(_parse_term(part.strip(), text) for part in text.split("+"))
+
+
+def _parse_term(part: str, text: str) -> Term:
+    weight, star, rest = part.rpartition("*")
+    name, *per = rest.split("/")
+    try:
+        values: dict[str, Any] = {"name": name.strip(), "weight": float(weight) if star else 1.0, "per": [p.strip() for p in per]}
+        return Term.model_validate(values)
+    except ValueError as error:
+        reason = str(error).splitlines()[-1].strip()
+        raise InputError(
+            f"reward {text!r}: {part!r} cannot be read ({reason})", hint="write weight*term/divisor + …; see docs/mdp.md"
+        ) from None

@@ -1,0 +1,97 @@
+"""The shape of a task as a network sees it: parts of an observation, number of actions, flat actions and masks.
+
+Actions are flat: a job's slot, a host, or slot × H + host (joint problem). The last action is always the wait.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from queuewise.envs.features import GLOBAL, NUM_GLOBAL, ObservationLayout
+from queuewise.errors import InputError
+
+TASK_VERSION = 1  # raise it when the meaning of a feature or of an action changes and its name does not
+
+
+@dataclass(frozen=True)
+class TaskShape:
+    """The problem and the layout of its observations."""
+
+    problem: str  # job, host or joint
+    layout: ObservationLayout
+
+    def __post_init__(self) -> None:
+        if self.layout.stops:
+            raise InputError(
+                f"networks can start jobs but not stop them: this task offers {self.layout.stops} running jobs to preempt or migrate",
+                hint="remove stops from the task",
+            )
+
+    @cached_property
+    def num_actions(self) -> int:
+        choices = {"job": self.layout.window, "host": self.layout.hosts, "joint": self.layout.window * self.layout.hosts}
+        return choices[self.problem] + 1
+
+    @cached_property
+    def observation_size(self) -> int:
+        return self.layout.size
+
+    @cached_property
+    def job_columns(self) -> range:
+        """The columns of an observation that describe jobs; the step is the width of one job."""
+        window, features = self.layout.shapes["jobs"]
+        first = NUM_GLOBAL + self.layout.units
+        return range(first, first + window * features, features)
+
+    def as_json(self) -> dict[str, Any]:
+        layout = self.layout
+        return {
+            "version": TASK_VERSION,
+            "problem": self.problem,
+            "window": layout.window,
+            "hosts": layout.hosts,
+            "units": layout.units,
+            "features": {"global": list(GLOBAL), "jobs": list(layout.job_features), "hosts": list(layout.host_features)},
+        }
+
+
+def read_shape(data: dict[str, Any], *, where: str) -> TaskShape:
+    """The shape that `as_json` wrote; a task with other features than in this version is refused."""
+    scores = tuple(name.removeprefix("score_") for name in data["features"]["jobs"] if name.startswith("score_"))
+    shape = TaskShape(data["problem"], ObservationLayout(data["window"], data["hosts"], data["units"], scores))
+    present = shape.as_json()
+    for key in ("version", "features"):
+        if data[key] != present[key]:
+            raise InputError(
+                f"was trained for another version of the task: {key} {data[key]} instead of {present[key]}",
+                where=where,
+                hint="train again, or use the version of queuewise that wrote it",
+            )
+    return shape
+
+
+# --- flat actions and masks
+
+Bools = NDArray[np.bool_]
+I64 = NDArray[np.int64]
+
+
+def flat_mask(mask: Any, shape: TaskShape) -> Bools:
+    """[E, A] flat mask from the mask of the batch. In the joint problem the pairs come first, then the wait."""
+    slots = shape.layout.window + 1
+    flat: Bools = np.concatenate([mask[:, slots:], mask[:, slots - 1 : slots]], axis=1) if shape.problem == "joint" else mask
+    return flat
+
+
+def split_actions(flat: I64, shape: TaskShape) -> I64:
+    """Flat actions [E] as the batch takes them: [E], or [E, 2] with slot and host in the joint problem."""
+    if shape.problem != "joint":
+        return flat
+    waits = flat == shape.num_actions - 1
+    slot = np.where(waits, shape.layout.window, flat // shape.layout.hosts)
+    return np.stack([slot, np.where(waits, 0, flat % shape.layout.hosts)], axis=1)

@@ -1,0 +1,257 @@
+"""Settings of training: typed, frozen, with help texts. TOML presets, command-line flags and checkpoints all use them.
+
+Settings are layered: the defaults below, then a preset (`presets/*.toml`), then a file, then flags. This module imports
+nothing heavy, so `--help` is fast.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import resources
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field
+
+from queuewise.config import Config, parse_toml, validate
+from queuewise.errors import unknown_name
+from queuewise.reading import Reading
+
+ScheduleName = Literal["constant", "linear", "exponential", "cosine", "warmup_cosine"]
+
+
+class TaskChoices(Config):
+    """What is decided, observed and rewarded (docs/mdp.md). Settings left out keep the default of the environment."""
+
+    preset: str | None = Field(default=None, description="a published scheme of docs/mdp.md to start from, e.g. gpu-optimizer or rltune")
+    window: int | None = Field(default=None, ge=1, description="number of waiting jobs that the policy sees")
+    window_order: str | None = Field(
+        default=None, description="order of the jobs in the window: any that does not change over time, e.g. fcfs or sjf"
+    )
+    dispatch: Literal["mask", "commit"] | None = Field(
+        default=None, description="mask: only jobs that fit now can be chosen; commit: any job can, and the machine is held for it"
+    )
+    backfill: str | None = Field(
+        default=None, description="with commit: what may start while the chosen job waits; host problem: none or greedy"
+    )
+    placement: str | None = Field(default=None, description="where a chosen job goes (job problem)")
+    estimates: str | None = Field(
+        default=None, description="oracle, requested, noisy:SIGMA or predicted; default: requested, or oracle for models without requests"
+    )
+    lookahead: Literal["off", "per_gpu", "sorted", "cdf"] | None = Field(
+        default=None, description="how the policy sees when capacity will be free"
+    )
+    scores: tuple[str, ...] | None = Field(default=None, description="heuristics whose scores are added as features, e.g. sjf saf")
+    host_slots: int | None = Field(default=None, ge=1, description="rows for hosts in the observation; default: one per node")
+    time_scale_s: float | None = Field(default=None, gt=0, description="seconds that the lookahead shows as 1")
+    skip_forced: bool | None = Field(default=None, description="skip instants at which waiting is the only legal action")
+    discount_per_s: float | None = Field(default=None, ge=0, description="discount per simulated second instead of gamma per step")
+    horizon_factor: float | None = Field(default=None, gt=0, description="when episodes are truncated: see docs/mdp.md")
+    max_steps: int | None = Field(default=None, ge=1, description="steps after which an episode is truncated")
+    reward: str | None = Field(
+        default=None, description="sum of weight*term/divisor, e.g. 'jct/jobs/time_scale + 0.1*noop_feasible'; default: by --score"
+    )
+
+
+class NetworkSettings(Config):
+    """Size of the network."""
+
+    width: int = Field(default=64, ge=1, description="units per hidden layer, and size of a token's embedding")
+    depth: int = Field(default=2, ge=1, description="hidden layers")
+    heads: int = Field(default=1, ge=1, description="attention heads (attn, hosts); must divide the width")
+
+
+class PpoSettings(Config):
+    """Proximal policy optimisation (Schulman et al., 2017)."""
+
+    num_envs: int = Field(default=64, ge=1, description="environments played in parallel")
+    steps: int = Field(default=128, ge=1, description="steps per environment between updates")
+    workers: int = Field(
+        default=2,
+        ge=1,
+        description="processes, each with its share of the environments; results depend on their number, as they do on the seed",
+    )
+    epochs: int = Field(default=4, ge=1, description="passes over the played frames per update")
+    minibatch: int = Field(
+        default=2048, ge=1, description="frames per gradient step; must divide num_envs × steps and be a multiple of workers × accumulate"
+    )
+    accumulate: int = Field(default=1, ge=1, description="least number of pieces in which a minibatch is processed, to save memory")
+    gamma: float = Field(default=1.0, gt=0, le=1, description="discount per step (1 is exact for rewards that sum to the score)")
+    gae_lambda: float = Field(
+        default=0.97, ge=0, le=1, description="λ of generalised advantage estimation: 0 trusts the critic, 1 the return"
+    )
+    clip: float = Field(default=0.2, gt=0, description="clip range of the ratio of new to old probability")
+    learning_rate: float = Field(default=3e-4, gt=0, description="initial learning rate of Adam")
+    schedule: ScheduleName = Field(default="linear", description="how the learning rate changes during training")
+    final_rate: float = Field(default=0.1, ge=0, le=1, description="learning rate at the end, as a share of the initial one")
+    warmup: float = Field(default=0.05, ge=0, lt=1, description="share of training during which warmup_cosine rises")
+    adam_eps: float = Field(default=1e-5, gt=0, description="epsilon of Adam")
+    entropy: float = Field(default=0.01, ge=0, description="initial weight of the entropy bonus")
+    final_entropy: float = Field(default=0.0, ge=0, description="final weight of the entropy bonus")
+    entropy_schedule: ScheduleName = Field(default="linear", description="how the weight of the entropy bonus changes during training")
+    value_weight: float = Field(default=0.5, ge=0, description="weight of the value loss")
+    clip_value: float | None = Field(
+        default=None, gt=0, description="how far a value may move in one update, in standard deviations of returns; default: no limit"
+    )
+    normalise_values: bool = Field(default=True, description="let the critic learn returns scaled to mean 0 and deviation 1")
+    normalise_advantages: bool = Field(default=True, description="scale the advantages of an update to mean 0 and deviation 1")
+    max_gradient: float = Field(default=0.5, gt=0, description="norm to which gradients are clipped")
+    target_kl: float | None = Field(
+        default=0.03, gt=0, description="end an update once the KL divergence from the old policy exceeds 1.5 times this"
+    )
+    temperature: float = Field(default=1.0, ge=1, description="exploration: logits are divided by this at first and by 1 in the end")
+    temperature_decay: float = Field(default=0.99, gt=0, le=1, description="factor on (temperature − 1) per update")
+    imitate: str | None = Field(default=None, description="warm start: imitate this heuristic first, e.g. sjf+greedy")
+    imitate_frames: int = Field(default=50_000, ge=1, description="frames of the heuristic's play")
+    imitate_epochs: int = Field(default=4, ge=1, description="passes over these frames")
+
+
+class OffPolicySettings(Config):
+    """Settings that all algorithms with a replay buffer share."""
+
+    num_envs: int = Field(default=32, ge=1, description="environments played in parallel")
+    steps: int = Field(default=128, ge=1, description="steps per environment and iteration")
+    updates: int = Field(default=1, ge=1, description="gradient steps per step of the environments")
+    batch: int = Field(default=256, ge=1, description="transitions per gradient step")
+    replay: int = Field(default=200_000, ge=1, description="states in the replay buffer")
+    replay_gib: float = Field(default=1.0, gt=0, description="most memory that the replay buffer may take, in GiB")
+    first_frames: int = Field(default=10_000, ge=1, description="frames of random play before learning begins")
+    gamma: float = Field(default=0.99, gt=0, le=1, description="discount per step")
+    n_step: int = Field(default=5, ge=1, description="steps whose rewards are added up before the value estimate")
+    learning_rate: float = Field(default=5e-4, gt=0, description="initial learning rate of Adam")
+    schedule: ScheduleName = Field(default="linear", description="how the learning rate changes during training")
+    final_rate: float = Field(default=0.1, ge=0, le=1, description="learning rate at the end, as a share of the initial one")
+    warmup: float = Field(default=0.05, ge=0, lt=1, description="share of training during which warmup_cosine rises")
+    max_gradient: float = Field(default=10.0, gt=0, description="norm to which gradients are clipped")
+    target_every: int = Field(default=1, ge=1, description="gradient steps between updates of the target network")
+    target_share: float = Field(
+        default=0.005, gt=0, le=1, description="how far an update moves the target network towards the online network; 1 copies it"
+    )
+
+
+class D3qnSettings(OffPolicySettings):
+    """Dueling double deep Q-learning (Wang et al., 2016; van Hasselt et al., 2016) with options from Rainbow."""
+
+    priority: float = Field(default=0.6, ge=0, le=1, description="how strongly errors determine what is replayed; 0: not at all")
+    importance: float = Field(
+        default=0.4, ge=0, le=1, description="initial share of the resulting bias that is corrected; at the end all of it"
+    )
+    epsilon: float = Field(default=1.0, ge=0, le=1, description="initial share of random actions")
+    final_epsilon: float = Field(default=0.02, ge=0, le=1, description="final share of random actions")
+    explore: float = Field(default=0.3, gt=0, le=1, description="share of training during which epsilon falls")
+    noisy: bool = Field(default=False, description="explore with learnt noise on the weights (Fortunato et al., 2018) instead of epsilon")
+    atoms: int = Field(
+        default=1, ge=1, description="points of the learnt distribution of returns (Bellemare et al., 2017, use 51); 1: learn the mean"
+    )
+    support: float = Field(
+        default=5.0,
+        gt=0,
+        description="range of the points on either side of the mean return of random play, in deviations of those returns",
+    )
+
+
+class SacSettings(OffPolicySettings):
+    """Soft actor-critic (Haarnoja et al., 2018) for discrete actions (Christodoulou, 2019)."""
+
+    entropy: float = Field(
+        default=0.2, ge=0, le=1, description="target entropy in every state, as a share of that of a uniform choice among the legal actions"
+    )
+    temperature: float = Field(default=0.01, gt=0, description="initial weight of the entropy; it is then adjusted to reach the target")
+
+
+class FilterSettings(Config):
+    """Trajectory filtering (Zhang et al., SC 2020): skip windows that are too easy or too hard for a heuristic."""
+
+    policy: str | None = Field(default=None, description="heuristic whose score rates a window, e.g. sjf; default: no filter")
+    low: float = Field(default=0.0, description="lowest score of a window that is played")
+    high: float = Field(default=float("inf"), description="highest score of a window that is played")
+    tries: int = Field(default=32, ge=1, description="windows drawn before one outside the range is played after all")
+
+
+class StopSettings(Config):
+    """Early stopping on VAL."""
+
+    patience: int | None = Field(
+        default=None, ge=1, description="stop after this many evaluations on VAL without improvement; default: never"
+    )
+    threshold: float = Field(default=0.0, ge=0, description="relative improvement on the best that counts")
+
+
+class TrainSettings(Config):
+    """Everything that determines a run except its seed."""
+
+    workload: str = Field(default="bursty", description="a log (the format is detected) or the name of a workload model")
+    workload_args: tuple[str, ...] = Field(
+        default=(), description="parameters of the workload model, e.g. load=1.1; queuewise workload generate lists them"
+    )
+    cluster: str | None = Field(
+        default=None, description="a preset, flat:N, NxM:kind or a .toml file; default: what the log says, or 1x8:V100-16 for models"
+    )
+    reading: Reading = Field(default=Reading(), description="how a log is read, as in every command (docs/formats.md)")
+    env: Literal["job", "host", "joint"] = Field(
+        default="job", description="what a decision chooses: a job, a host for the next job, or both"
+    )
+    algo: str = Field(default="ppo", description="learning algorithm: ppo, d3qn or sac")
+    net: str = Field(default="kernel", description="network: mlp, kernel, attn, hosts, joint")
+    score: str = Field(
+        default="bsld", description="what is optimised and reported: bsld, wait, jct, slowdown, util, energy, or a sum: bsld+0.001*wait"
+    )
+    jobs: int = Field(default=400, ge=1, description="jobs per episode")
+    pool: int | None = Field(default=None, ge=1, description="number of different episodes to train on; default: no limit")
+    frames: int = Field(default=2_000_000, ge=1, description="training steps, summed over all environments")
+    baselines: tuple[str, ...] = Field(
+        default=("fcfs", "fcfs+greedy", "sjf+greedy", "saf+greedy", "random"), description="policies to compare with on VAL and REPORT"
+    )
+    eval_every: int = Field(default=10, ge=1, description="iterations between evaluations on VAL")
+    val_windows: int = Field(default=20, ge=2, description="number of VAL windows")
+    report_windows: int = Field(default=60, ge=2, description="number of REPORT windows, played once, at the end")
+    report_seed: int = Field(default=0, ge=0, description="seed that selects the REPORT windows")
+    checkpoint_every: int = Field(default=10, ge=1, description="iterations between checkpoints")
+    keep: int = Field(default=2, ge=1, description="number of checkpoints to keep")
+    logs: tuple[Literal["tensorboard", "wandb", "mlflow"], ...] = Field(
+        default=("tensorboard",), description="where metrics go besides CSV and JSONL"
+    )
+    task: TaskChoices = TaskChoices()
+    network: NetworkSettings = NetworkSettings()
+    ppo: PpoSettings = PpoSettings()
+    d3qn: D3qnSettings = D3qnSettings()
+    sac: SacSettings = SacSettings()
+    filter: FilterSettings = FilterSettings()
+    stop: StopSettings = StopSettings()
+
+    @property
+    def outputs(self) -> int:
+        """Numbers that the network returns per action."""
+        return self.d3qn.atoms if self.algo == "d3qn" else 1
+
+
+def preset_names() -> tuple[str, ...]:
+    """The presets of the package; they can be copied and changed."""
+    return tuple(sorted(path.name.removesuffix(".toml") for path in _home().iterdir()))
+
+
+def _home() -> Traversable:
+    return resources.files("queuewise.agents") / "presets"
+
+
+def layered(preset: str | None = None, file: Path | None = None, **changes: Any) -> TrainSettings:
+    """The defaults, overridden by a preset, then by a file, then by `changes` (tables may be nested mappings)."""
+    data: dict[str, Any] = {}
+    source = "settings"
+    if preset is not None:
+        if preset not in preset_names():
+            raise unknown_name("preset", preset, preset_names())
+        with resources.as_file(_home() / f"{preset}.toml") as path:
+            data, source = parse_toml(path), f"preset {preset}"
+    if file is not None:
+        data, source = _merged(data, parse_toml(file)), str(file)
+    return validate(TrainSettings, _merged(data, changes), source=source)
+
+
+def _merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    result = dict(base)
+    for key, value in changes.items():
+        nested = isinstance(value, Mapping) and isinstance(result.get(key), Mapping)
+        result[key] = _merged(result[key], value) if nested else value
+    return result

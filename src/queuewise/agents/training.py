@@ -1,0 +1,276 @@
+"""The training loop of every algorithm: iterate, evaluate on VAL, keep the best model, and evaluate it on REPORT.
+
+VAL windows are fixed and select the model; REPORT windows are played once, by the selected model, after training. A run
+folder holds `config.toml`, one folder per seed (`seed-0/`: metrics, checkpoints, best model), the best model over all
+seeds, and, written last, `summary.json`.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from queuewise.agents.checkpoint import CheckpointFolder, check_card, load_model, make_card, read_file, read_state
+from queuewise.agents.learner import DivergedError, Learner, load_module, make_learner
+from queuewise.agents.observation_scaling import read_scaling
+from queuewise.agents.recording import CONFIG, Recorder, check_contents
+from queuewise.agents.scenario import Scenario, load_scenario
+from queuewise.agents.task_shape import TaskShape
+from queuewise.agents.train_settings import TrainSettings
+from queuewise.agents.validation import Validator, baseline_cells, evaluate_policy
+from queuewise.config import to_toml
+from queuewise.errors import InputError
+from queuewise.evaluation.experiment import Result, judge
+from queuewise.evaluation.identity import digest_cluster, digest_workload
+from queuewise.evaluation.runfolder import to_json, write_cluster
+from queuewise.evaluation.scores import Score, parse_score
+from queuewise.policies.model_file import SUFFIX
+from queuewise.runs import LAST_FILE, replacing, start_run, write_text
+
+
+class ProgressListener(Protocol):
+    """Receives the progress of training; `Display` shows it on stderr."""
+
+    def begin(self, seed: int, settings: TrainSettings, frames: int) -> None: ...
+
+    def iteration(self, row: dict[str, Any]) -> None: ...
+
+    def note(self, text: str) -> None: ...
+
+
+@dataclass
+class TrainProgress:
+    """State of the training loop; stored in every checkpoint."""
+
+    iteration: int = 0
+    best_iteration: int = 0
+    best_score: float | None = None
+    since_best: int = 0  # evaluations on VAL
+    seconds: float = 0.0
+    val: dict[str, float] = field(default_factory=dict)  # scores at the best iteration
+
+
+@dataclass(frozen=True)
+class TrainOutcome:
+    """What `train` returns."""
+
+    run: Path
+    frames: int
+    frames_per_s: float
+    val: dict[str, float]
+    result: Result  # on REPORT
+    settings: TrainSettings
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "run": str(self.run),
+            "algo": self.settings.algo,
+            "frames": self.frames,
+            "frames_per_s": self.frames_per_s,
+            "val": self.val,
+            "report": {s.policy: {"mean": s.mean, "ci95": list(s.ci95 or (None, None))} for s in self.result.standings},
+        }
+
+
+def train(
+    settings: TrainSettings,
+    seeds: Sequence[int],
+    run: Path,
+    listener: ProgressListener,
+    *,
+    resume: bool = False,
+    init_from: Path | None = None,
+) -> TrainOutcome:
+    """Train one policy per seed, keep the best of them on VAL, and evaluate it on REPORT beside the baselines."""
+    if not resume and (run / CONFIG).exists():
+        raise InputError("already holds a run", where=str(run), hint="add --resume to continue it, or choose another --out")
+    start_run(run)
+    scenario = load_scenario(settings, listener.note)
+    contents = {"workload": digest_workload(scenario.workload), "cluster": digest_cluster(scenario.cluster)}
+    if resume:
+        check_contents(run, contents)
+    score = parse_score(settings.score)
+    validator = Validator(scenario, score)
+    facts = {"command": "train", "seeds": list(seeds), "contents": contents, "settings": settings.model_dump(mode="json")}
+    write_text(run / CONFIG, to_toml(facts))
+    write_cluster(run, scenario.cluster)
+    try:
+        ends = [_train_seed(SeedRun(seed, run, settings, scenario, validator), listener, resume, init_from) for seed in seeds]
+    except InputError:
+        if not resume and not any(run.glob("seed-*/checkpoints/*")):  # nothing to resume: the folder can be used again
+            (run / CONFIG).unlink()
+        raise
+    best = _best_seed(ends, score, seeds)
+    _publish(run, run / f"seed-{seeds[best]}")
+    result = _report(run, settings, scenario, score, listener)
+    frames, seconds = sum(end.frames for end in ends), sum(end.seconds for end in ends)
+    outcome = TrainOutcome(run, frames, frames / max(seconds, 1e-9), ends[best].val, result, settings)
+    write_text(run / LAST_FILE, to_json(outcome.as_json() | {"standings": result.as_json()}))
+    return outcome
+
+
+@dataclass(frozen=True)
+class SeedRun:
+    """Everything that the training of one seed needs."""
+
+    seed: int
+    run: Path
+    settings: TrainSettings
+    scenario: Scenario
+    validator: Validator
+
+    @property
+    def home(self) -> Path:
+        return self.run / f"seed-{self.seed}"
+
+
+@dataclass(frozen=True)
+class SeedResult:
+    """How the training of one seed ended."""
+
+    frames: int
+    seconds: float
+    best_score: float | None
+    val: dict[str, float]
+
+
+def _train_seed(one: SeedRun, listener: ProgressListener, resume: bool, init_from: Path | None) -> SeedResult:
+    settings, progress = one.settings, TrainProgress()
+    folder = CheckpointFolder(one.home, settings.keep)
+    learner = make_learner(one.scenario.setup, settings, one.seed)
+    shape = learner.network.shape
+    last = folder.last() if resume else None
+    if last is not None:
+        progress = _resume(learner, last, settings, shape)
+    elif init_from is not None:
+        warm_start(learner, init_from, settings, shape)
+    recorder = Recorder(one.home, settings.logs, settings.model_dump(mode="json"), after=progress.iteration)
+    listener.begin(one.seed, settings, learner.frames)
+    loop = _TrainLoop(one, learner, folder, recorder, progress, listener)
+    try:
+        loop.run()
+    finally:
+        recorder.close()
+        learner.close()
+    return SeedResult(learner.frames, progress.seconds, progress.best_score, progress.val)
+
+
+@dataclass
+class _TrainLoop:
+    """The loop of one seed."""
+
+    one: SeedRun
+    learner: Learner
+    folder: CheckpointFolder
+    recorder: Recorder
+    progress: TrainProgress
+    listener: ProgressListener
+
+    def run(self) -> None:
+        settings, higher = self.one.settings, parse_score(self.one.settings.score).higher_is_better
+        try:
+            while self.learner.frames < settings.frames and not self._stale():
+                began = time.perf_counter()
+                row = self._iterate()
+                if self._due(settings.eval_every):
+                    val = self.one.validator.val(self.learner)
+                    row |= {f"val/{policy}": score for policy, score in val.items()}
+                    self._compare(val, higher)
+                self.progress.seconds += time.perf_counter() - began
+                self.recorder.write(row)
+                self.listener.iteration(row)
+                if self._due(settings.checkpoint_every):
+                    self._write_checkpoint()
+        except DivergedError as error:
+            kept = self.folder.last()
+            self.listener.note(f"seed {self.one.seed} stopped: {error.message}")
+            self.listener.note(f"the last good checkpoint is {kept}" if kept else "there is no checkpoint yet")
+            if self.progress.best_score is None:
+                raise
+
+    def _due(self, every: int) -> bool:
+        return self.progress.iteration % every == 0 or self.learner.frames >= self.one.settings.frames
+
+    def _iterate(self) -> dict[str, Any]:
+        began = time.perf_counter()
+        before = self.learner.frames
+        statistics = self.learner.iterate()
+        self.progress.iteration += 1
+        rate = (self.learner.frames - before) / (time.perf_counter() - began)
+        return {"iteration": self.progress.iteration, "frames": self.learner.frames, "frames_per_s": rate, **statistics}
+
+    def _compare(self, val: dict[str, float], higher: bool) -> None:
+        """Store the model if it is the best on VAL so far.
+
+        An improvement below `threshold` does not reset the patience.
+        """
+        score, best = val["agent"], self.progress.best_score
+        sign = 1.0 if higher else -1.0
+        gain = np.inf if best is None else sign * (score - best)
+        if gain > 0:
+            self.progress.best_score, self.progress.best_iteration, self.progress.val = score, self.progress.iteration, val
+            self.folder.write_best(self.learner, self._card())
+        needed = 0.0 if best is None else self.one.settings.stop.threshold * abs(best)
+        self.progress.since_best = 0 if gain > needed else self.progress.since_best + 1
+
+    def _stale(self) -> bool:
+        patience = self.one.settings.stop.patience
+        return patience is not None and self.progress.since_best >= patience
+
+    def _write_checkpoint(self) -> None:
+        self.folder.write(self.learner.state(), self._card(), self.progress.iteration)
+
+    def _card(self) -> dict[str, Any]:
+        facts = {
+            "frames": self.learner.frames,
+            "progress": vars(self.progress),
+            "score": self.one.settings.score,
+            "decision": self.learner.decision,
+        }
+        return make_card(self.one.settings, self.learner.network.shape, self.one.seed, **facts)
+
+
+def _resume(learner: Learner, last: Path, settings: TrainSettings, shape: TaskShape) -> TrainProgress:
+    state, card = read_state(last)
+    check_card(card, settings, shape, where=str(last), same_size=True)
+    if card["algo"] != settings.algo:
+        raise InputError(f"was written by {card['algo']}, not {settings.algo}", where=str(last), hint="use the same --algo")
+    learner.restore(state)
+    return TrainProgress(**card["progress"])
+
+
+def warm_start(learner: Learner, source: Path, settings: TrainSettings, shape: TaskShape) -> None:
+    """Start with the weights and the scaling of a model or checkpoint; everything else is new."""
+    path = source / f"best{SUFFIX}" if source.is_dir() else source
+    tensors, card = read_file(path)
+    check_card(card, settings, shape, where=str(path), same_size=settings.net == "mlp")
+    load_module(learner.network, tensors, "network")
+    learner.rescale(read_scaling(tensors))
+
+
+def _best_seed(ends: Sequence[SeedResult], score: Score, seeds: Sequence[int]) -> int:
+    sign = 1.0 if score.higher_is_better else -1.0
+    known = [number for number, end in enumerate(ends) if end.best_score is not None]
+    return max(known, key=lambda number: sign * (ends[number].best_score or 0.0))
+
+
+def _publish(run: Path, home: Path) -> None:
+    """Copy the best seed's model to the top of the run folder."""
+    for name in (f"best{SUFFIX}", "best.json"):
+        with replacing(run / name) as temporary:
+            shutil.copyfile(home / name, temporary)
+
+
+def _report(run: Path, settings: TrainSettings, scenario: Scenario, score: Score, listener: ProgressListener) -> Result:
+    """Evaluate the selected model on REPORT, beside the baselines."""
+    listener.note(f"evaluating the best model on {settings.report_windows} windows never used before")
+    experiment = scenario.experiment("report")
+    model = load_model(run / f"best{SUFFIX}", TaskShape(settings.env, scenario.setup.layout))
+    cells = evaluate_policy(model.act, model.scaling, scenario, experiment, f"model:{run}")
+    return judge([*cells, *baseline_cells(experiment, settings.baselines)], score)

@@ -1,0 +1,70 @@
+"""Evaluation of a learned policy on VAL and REPORT windows: it plays greedily and is measured like any other policy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from queuewise.agents.learner import Learner
+from queuewise.agents.observation_scaling import Scaler, Scaling
+from queuewise.agents.scenario import Scenario
+from queuewise.agents.task_shape import TaskShape, flat_mask, split_actions
+from queuewise.envs.batch import EnvBatch
+from queuewise.envs.stepping import RUNS_ON
+from queuewise.evaluation.experiment import Cell, Experiment, judge, measure_cell, run_experiment
+from queuewise.evaluation.scores import Score
+from queuewise.policies import simulate
+from queuewise.sim.core.schedule import Schedule
+
+Act = Callable[[Tensor, Tensor], Tensor]  # [B, F] scaled observations, [B, A] mask -> [B] flat actions
+AT_A_TIME = 64  # windows played in parallel
+
+
+def evaluate_policy(act: Act, scaling: Scaling, scenario: Scenario, experiment: Experiment, name: str) -> list[Cell]:
+    """Play all windows of the experiment; return one cell per window."""
+    windows = experiment.plan.windows
+    cells = []
+    for first in range(0, len(windows), AT_A_TIME):
+        setup = scenario.evaluation_setup([experiment.jobs_of(window) for window in windows[first : first + AT_A_TIME]])
+        batch = setup.batch(min(AT_A_TIME, len(windows) - first), threads=1)
+        batch.begin(range(batch.size), [setup.window(number) for number in range(batch.size)])
+        schedules = play_to_end(batch, act, Scaler(scaling, setup.layout), TaskShape(setup.settings.problem, setup.layout), name)
+        batch.close()
+        cells += [measure_cell(experiment, name, first + index, schedule) for index, schedule in enumerate(schedules)]
+    return cells
+
+
+def play_to_end(batch: EnvBatch, act: Act, scaler: Scaler, shape: TaskShape, name: str) -> Sequence[Schedule]:
+    """Play every environment of the batch to the end of its episode. Those that have ended idle until all have."""
+    schedules: dict[int, Schedule] = {}
+    while len(schedules) < batch.size:
+        mask = torch.from_numpy(flat_mask(batch.mask, shape))
+        playing = np.array([e for e in range(batch.size) if e not in schedules])
+        rows = torch.from_numpy(batch.observations[playing])
+        actions = mask.int().argmax(1).numpy()
+        actions[playing] = act(scaler.apply(rows), mask[torch.from_numpy(playing)]).numpy()
+        batch.step(split_actions(actions, shape))
+        for e in playing[batch.outcome[playing] != RUNS_ON]:
+            schedules[int(e)] = batch.schedule(int(e), name)
+    return [schedules[e] for e in range(batch.size)]
+
+
+class Validator:
+    """Scores on VAL: the learner beside the baselines, which are replayed once."""
+
+    def __init__(self, scenario: Scenario, score: Score) -> None:
+        self._grounds, self._score = scenario, score
+        self._experiment = scenario.experiment("val")
+        self._baselines = baseline_cells(self._experiment, scenario.settings.baselines)
+
+    def val(self, learner: Learner) -> dict[str, float]:
+        """Mean scores by policy. The learner is called `agent`."""
+        cells = evaluate_policy(learner.act, learner.scaling, self._grounds, self._experiment, "model:agent")
+        return {s.policy.removeprefix("model:"): s.mean for s in judge([*cells, *self._baselines], self._score).standings}
+
+
+def baseline_cells(experiment: Experiment, baselines: Sequence[str]) -> list[Cell]:
+    return run_experiment(experiment, baselines, simulate)
