@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from queuewise.cluster.spec import Cluster
     from queuewise.workload import Loaded, ReadOptions
 
-Tell = Callable[[str], None]
+Notify = Callable[[str], None]
 
 
 @tyro.conf.configure(tyro.conf.OmitArgPrefixes)
@@ -49,15 +49,15 @@ class Reading:
         loaded = load_workload(workload, format=self.format, jobs=jobs, seed=seed, tables=self.tables, options=self._options())
         return replace(loaded, workload=make_elastic(loaded.workload, *elastic, seed)) if elastic is not None else loaded
 
-    def load_with_cluster(self, workload: str, cluster: str | None, jobs: int | None, seed: int, tell: Tell) -> tuple[Loaded, Cluster]:
-        """The jobs, and the named cluster or that of the log; `tell` hears what the reader skipped and filled in."""
-        from queuewise.cluster.load import from_facts, load_cluster
+    def load_with_cluster(self, workload: str, cluster: str | None, jobs: int | None, seed: int, notify: Notify) -> tuple[Loaded, Cluster]:
+        """The jobs, and the named cluster or that of the log; `notify` hears what the reader skipped and filled in."""
+        from queuewise.cluster.cluster_loader import from_facts, load_cluster
         from queuewise.errors import InputError
 
         named = load_cluster(cluster) if cluster is not None else None  # a mistyped name is told before a long log is read
         loaded = self.load(workload, jobs, seed)
         for remark in loaded.tally.remarks():
-            tell(remark)
+            notify(remark)
         if named is not None:
             return loaded, named
         if loaded.cluster is None:

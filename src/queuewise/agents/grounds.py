@@ -16,9 +16,9 @@ from queuewise.cluster.spec import Cluster
 from queuewise.envs.env_setup import EnvSetup, build_arena
 from queuewise.envs.presets import preset as preset_settings
 from queuewise.errors import InputError
-from queuewise.evaluation.experiment import Experiment, Rules
+from queuewise.evaluation.experiment import Experiment, ReplaySettings
 from queuewise.evaluation.protocol import BLOCK_SEEDS, Plan, block_windows
-from queuewise.reading import Tell
+from queuewise.reading import Notify
 from queuewise.workload import Workload
 from queuewise.workload.models import is_model
 
@@ -63,8 +63,8 @@ class Grounds:
         number, seed = (s.val_windows, 0) if block == "val" else (s.report_windows, s.report_seed)
         windows = block_windows(self.workload, block, number, s.jobs, seed, from_model=self.from_model)
         commits = self.setup.settings.dispatch == "commit"
-        rules = Rules(dispatch="commit" if commits else "reorder", estimates=self.setup.settings.estimates)
-        return Experiment(self.workload, self.cluster, Plan("blocks", windows), rules, self._drawer(block) if self.from_model else None)
+        replay = ReplaySettings(dispatch="commit" if commits else "reorder", estimates=self.setup.settings.estimates)
+        return Experiment(self.workload, self.cluster, Plan("blocks", windows), replay, self._drawer(block) if self.from_model else None)
 
     def _drawer(self, block: str) -> Callable[[int, int], Workload]:
         """Draws windows of the model as environments do: with sizes that suit the cluster."""
@@ -72,7 +72,7 @@ class Grounds:
         return lambda jobs, seed: source.window(seed - BLOCK_SEEDS[block].start)[0]
 
 
-def make_grounds(settings: TrainSettings, tell: Tell = lambda remark: None) -> Grounds:
+def make_grounds(settings: TrainSettings, tell: Notify = lambda remark: None) -> Grounds:
     """Load the workload and its cluster, and settle what the task is; `tell` hears what the reader skipped and filled in."""
     from_model = is_model(settings.workload)
     cluster = settings.cluster or (MODEL_CLUSTER if from_model else None)

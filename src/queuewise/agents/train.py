@@ -29,7 +29,7 @@ from queuewise.config import to_toml
 from queuewise.errors import InputError
 from queuewise.evaluation.experiment import Cell, Experiment, Result, judge, run_experiment
 from queuewise.evaluation.identity import digest_cluster, digest_workload
-from queuewise.evaluation.runfolder import to_json, write_cluster
+from queuewise.evaluation.replay_files import to_json, write_cluster
 from queuewise.evaluation.scores import Score, parse_score
 from queuewise.policies import simulate
 from queuewise.policies.model_file import SUFFIX

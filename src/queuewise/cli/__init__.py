@@ -38,7 +38,7 @@ COMMANDS: dict[str, Command] = {
     "report": Command("report:Report", "write report.html, figures and tables of a run folder"),
     "policies": Command("policies:Policies", "list orders, backfill and placement rules, from which policies are made"),
     "new-policy": Command("new_policy:NewPolicy", "write a policy of your own to begin with, and a test of it"),
-    "workload": Command("workload:Workload", "look at logs, convert them, fetch public ones"),
+    "workload": Command("workload:WorkloadCommand", "look at logs, convert them, fetch public ones"),
     "clusters": Command("clusters:Clusters", "list the clusters that come with Queuewise"),
     "bench": Command("bench:Bench", "measure how fast the engine is on this machine"),
 }

@@ -58,11 +58,11 @@ class Bench:
 
 def measure_all(jobs: int, nodes: int, *, repeats: int, compile: bool) -> dict[str, Any]:
     """Everything that the command prints, as one JSON object."""
-    from queuewise.cli.console import note, tell_compiling
+    from queuewise.cli.console import announce_compilation, note
     from queuewise.sim.core.engine import compiled_replay
 
     machine = describe_machine()  # first: the load average should tell of other programs
-    tell_compiling()
+    announce_compilation()
     compiled_replay()
     kernel = time_kernel()
     if compile:

@@ -18,7 +18,7 @@ class Clusters:
 
     def run(self) -> None:
         from queuewise.cli.console import figure, note, print_table
-        from queuewise.cluster.load import SHAPES, load_cluster, preset_names
+        from queuewise.cluster.cluster_loader import SHAPES, load_cluster, preset_names
 
         rows = [_describe(load_cluster(name)) for name in preset_names()]
         if self.json:

@@ -60,7 +60,7 @@ def check_policies(policies: Sequence[str]) -> None:
                 note(f"compiled {score.own.reference} in {score.compile_s:.1f} s")
 
 
-def tell_compiling(*, playing: bool = False) -> None:
+def announce_compilation(*, playing: bool = False) -> None:
     """Say so before the first use compiles the engine (and the environments, through which models play); later starts load a cache."""
     from queuewise.sim.core.compilation import cache_is_warm
 

@@ -28,7 +28,7 @@ class Diagnose:
     """Print JSON: an object with value, advantage, actions, masks, units, gradient, training and verdict."""
 
     def run(self) -> None:
-        from queuewise.cli.console import tell_compiling
+        from queuewise.cli.console import announce_compilation
         from queuewise.errors import InputError, MissingExtraError
         from queuewise.policies.model_file import find_model
 
@@ -41,7 +41,7 @@ class Diagnose:
             if error.name != "torch":
                 raise
             raise MissingExtraError("torch", "train") from None
-        tell_compiling(playing=True)
+        announce_compilation(playing=True)
         found = diagnose(path, episodes=self.episodes, seed=self.seed)
         if self.json:
             print(json_text.dumps(found.as_json(), indent=2, allow_nan=False))

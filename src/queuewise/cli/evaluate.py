@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
-from queuewise.cli.inputs import load_world
+from queuewise.cli.inputs import read_conditions
 from queuewise.reading import Reading
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class Evaluate:
 
     def run(self) -> None:
         self._check()
-        from queuewise.cli.console import note, tell_compiling
+        from queuewise.cli.console import announce_compilation, note
         from queuewise.evaluation.experiment import judge, run_experiment
         from queuewise.evaluation.results import write_results
         from queuewise.evaluation.scores import parse_score
@@ -85,7 +85,7 @@ class Evaluate:
         windows = experiment.plan.windows
         note(f"{self.protocol}: {len(windows)} windows, seed {self.seed}: {', '.join(window.label for window in windows)}")
         folder = Path(self.out) if self.out else None
-        tell_compiling(playing=any(map(is_played, self.policy)))
+        announce_compilation(playing=any(map(is_played, self.policy)))
         with _progress(len(set(self.policy)) * len(windows)) as on_cell:
             cells = run_experiment(experiment, self.policy, simulate, folder=folder, on_cell=on_cell, threads=self.threads)
         result = judge(cells, score)
@@ -118,7 +118,7 @@ class Evaluate:
     def _experiment(self) -> Experiment:
         from queuewise.cli.console import note
         from queuewise.errors import InputError
-        from queuewise.evaluation.experiment import Experiment, Rules
+        from queuewise.evaluation.experiment import Experiment, ReplaySettings
         from queuewise.evaluation.protocol import make_plan
 
         loaded, cluster = self.reading.load_with_cluster(self.workload, self.cluster, self.jobs, self.seed, note)
@@ -139,16 +139,16 @@ class Evaluate:
                     f"protocol {self.protocol} fixes --{name} to {fixed}, not {chosen}",
                     hint="use --protocol windows with --starts to measure the same windows under other rules",
                 )
-        rules = Rules(
+        settings = ReplaySettings(
             dispatch=plan.dispatch or self.dispatch or "reorder",
             estimates=plan.estimates or self.estimates or "requested",
             kill_at_limit=self.kill_at_limit,
             seed=self.seed,
             warmup=self.warmup,
             cooldown=self.cooldown,
-            world=load_world(self.conditions),
+            conditions=read_conditions(self.conditions),
         )
-        return Experiment(loaded.workload, cluster, plan, rules, self._draw if from_model else None)
+        return Experiment(loaded.workload, cluster, plan, settings, self._draw if from_model else None)
 
     def _draw(self, jobs: int, seed: int) -> Workload:
         from queuewise.workload import load_workload

@@ -10,14 +10,14 @@ if TYPE_CHECKING:
     from queuewise.workload import Loaded
 
 
-def load_world(path: str | None) -> Conditions:
+def read_conditions(path: str | None) -> Conditions:
     """The conditions in a file; without one, a perfect world."""
     from queuewise.cluster.conditions import PERFECT, load_conditions
 
     return PERFECT if path is None else load_conditions(Path(path))
 
 
-def tell_reading(loaded: Loaded) -> None:
+def report_reading(loaded: Loaded) -> None:
     """What the reader skipped and filled in."""
     from queuewise.cli.console import note
 

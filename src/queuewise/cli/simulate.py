@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from queuewise.cli.inputs import load_world
+from queuewise.cli.inputs import read_conditions
 from queuewise.reading import Reading
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class Simulate:
         loaded, cluster = self.reading.load_with_cluster(self.workload, self.cluster, self.jobs, self.seed, note)
         schedules = [self._replay(loaded, cluster, policy) for policy in dict.fromkeys(self.policy)]
         summaries = [summarise(schedule) for schedule in schedules]
-        _tell_rejected(schedules)
+        _report_rejected(schedules)
         if self.out:
             self._write(schedules, summaries)
         if self.json:
@@ -83,11 +83,11 @@ class Simulate:
             start_run(self.out)  # before the work, not after it
 
     def _replay(self, loaded: Loaded, cluster: Cluster, policy: str) -> Schedule:
-        from queuewise.cli.console import tell_compiling
+        from queuewise.cli.console import announce_compilation
         from queuewise.policies import simulate
         from queuewise.policies.players import is_played
 
-        tell_compiling(playing=is_played(policy))
+        announce_compilation(playing=is_played(policy))
         return simulate(
             loaded.workload,
             cluster,
@@ -96,14 +96,14 @@ class Simulate:
             estimates=self.estimates,
             seed=self.seed,
             kill_at_limit=self.kill_at_limit,
-            conditions=load_world(self.conditions),
+            conditions=read_conditions(self.conditions),
         )
 
     def _write(self, schedules: list[Schedule], summaries: list[dict[str, Any]]) -> None:
         from queuewise.cli.console import note
         from queuewise.config import to_toml
+        from queuewise.evaluation.replay_files import write_cluster, write_replay
         from queuewise.evaluation.results import flatten, to_csv
-        from queuewise.evaluation.runfolder import write_cluster, write_replay
         from queuewise.runs import LAST_FILE, file_name, start_run, write_text
 
         folder = start_run(self.out or "")
@@ -117,7 +117,7 @@ class Simulate:
         note(f"written to {folder}")
 
 
-def _tell_rejected(schedules: list[Schedule]) -> None:
+def _report_rejected(schedules: list[Schedule]) -> None:
     """Jobs that can never run on this cluster, or wait for one that cannot end well."""
     from queuewise.cli.console import note
     from queuewise.sim.core.schedule import CANCELLED, REJECTED

@@ -55,10 +55,10 @@ class Train:
         os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")  # before torch is loaded: forks do not go with its threads for GPUs
         from queuewise.agents.display import Display
         from queuewise.agents.train import train
-        from queuewise.cli.console import note, tell_compiling
+        from queuewise.cli.console import announce_compilation, note
 
         run = self.resume or self.out or _new_folder(self.settings)
-        tell_compiling(playing=True)
+        announce_compilation(playing=True)
         with Display(self.settings) as display:
             outcome = train(self.settings, self._seeds(), run, display, resume=self.resume is not None, init_from=self.init_from)
         note(f"written to {run}")

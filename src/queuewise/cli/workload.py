@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from queuewise.cli.inputs import tell_reading
+from queuewise.cli.inputs import report_reading
 from queuewise.reading import Reading
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Source:
+class WorkloadArguments:
     """Where jobs come from and how they are read."""
 
     file: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="FILE|MODEL")]
@@ -36,7 +36,7 @@ class Source:
 class Info:
     """Counts, span, load, quantiles of size and runtime, and the rhythm of arrivals."""
 
-    source: tyro.conf.OmitArgPrefixes[Source]
+    source: tyro.conf.OmitArgPrefixes[WorkloadArguments]
     cluster: Annotated[str | None, tyro.conf.arg(metavar="NAME|FILE")] = None
     """Compute the offered load on this cluster instead of the one the log tells of."""
     json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
@@ -63,7 +63,7 @@ class Info:
     def _capacity(self) -> tuple[float, float] | None:
         if self.cluster is None:
             return None
-        from queuewise.cluster.load import load_cluster
+        from queuewise.cluster.cluster_loader import load_cluster
 
         cluster = load_cluster(self.cluster)
         return float(cluster.num_gpus), cluster.num_cores
@@ -73,7 +73,7 @@ class Info:
 class Convert:
     """Read a log and write it as SWF, Parquet or generic CSV, by the name of the output."""
 
-    source: tyro.conf.OmitArgPrefixes[Source]
+    source: tyro.conf.OmitArgPrefixes[WorkloadArguments]
     out: Annotated[str, tyro.conf.arg(metavar="OUT")]
     """The file to write: .swf, .parquet or .csv; with .gz behind it, compressed."""
     to: Annotated[str | None, tyro.conf.arg(metavar="FORMAT")] = None
@@ -84,7 +84,7 @@ class Convert:
         from queuewise.workload.writers import write_workload
 
         loaded = self.source.load()
-        tell_reading(loaded)
+        report_reading(loaded)
         for loss in write_workload(loaded.workload, self.out, format=self.to, cluster=loaded.cluster):
             note(loss)
         note(f"{len(loaded.workload):,} jobs written to {self.out}")
@@ -145,7 +145,7 @@ class Generate:
 class Fit:
     """Fit a model to a log, to be shared without it, and report how near the model's jobs are to the log's."""
 
-    source: tyro.conf.OmitArgPrefixes[Source]
+    source: tyro.conf.OmitArgPrefixes[WorkloadArguments]
     out: Annotated[str, tyro.conf.arg(metavar="MODEL.toml")]
     """The file to write; it can be given wherever a model's name can."""
     json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
@@ -163,7 +163,7 @@ class Fit:
         if not self.out.endswith(".toml"):
             raise InputError(f"--out {self.out} does not end in .toml", hint="models are known by that ending")
         loaded = self.source.load()
-        tell_reading(loaded)
+        report_reading(loaded)
         fit(loaded.workload, Path(self.out).stem).save(Path(self.out))
         report = compare_fit(loaded.workload, generate(self.out, len(loaded.workload), self.source.seed))
         note(f"written to {self.out}")
@@ -173,7 +173,7 @@ class Fit:
             _print_fit(report)
 
 
-Workload = (
+WorkloadCommand = (
     Annotated[Info, tyro.conf.subcommand("info")]
     | Annotated[Convert, tyro.conf.subcommand("convert")]
     | Annotated[Generate, tyro.conf.subcommand("generate")]
@@ -221,7 +221,7 @@ def _print_fit(report: FitReport) -> None:
 def _print_info(loaded: Loaded, figures: dict[str, Any]) -> None:
     from queuewise.cli.console import duration, figure, print_table
 
-    tell_reading(loaded)
+    report_reading(loaded)
     gpus, cores, runtime, wait = (figures[key] for key in ("gpus", "cores", "runtime_s", "recorded_wait_s"))
     rows = [
         ("format", figures["format"]),

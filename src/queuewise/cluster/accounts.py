@@ -27,7 +27,7 @@ class Account(Config):
     users: dict[str, Shares] = Field(default_factory=dict)  # shares of users; those not named have 1
 
 
-class Weights(Config):
+class PriorityWeights(Config):
     """What the factors of `multifactor` count. The defaults are those of the example in Slurm's documentation."""
 
     age: Amount = 1000.0
@@ -47,7 +47,7 @@ class Fairness(Config):
     half_life_s: Amount = WEEK_S  # of usage; 0: it never fades
     max_age_s: float = Field(default=WEEK_S, gt=0, allow_inf_nan=False)  # the wait from which on age counts in full
     favor_small: bool = False  # the size factor rewards small jobs instead of large ones
-    weights: Weights = Weights()
+    weights: PriorityWeights = PriorityWeights()
     accounts: dict[str, Account] = Field(default_factory=dict)
     partition_priority: dict[str, Amount] = Field(default_factory=dict)  # 1 where a partition is not named
     qos_priority: dict[str, Amount] = Field(default_factory=dict)  # 0 where a quality of service is not named

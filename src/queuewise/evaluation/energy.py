@@ -7,7 +7,7 @@ import numpy as np
 from queuewise.cluster.conditions import HOURS_OF_DAY, Power
 from queuewise.cluster.spec import Cluster
 from queuewise.evaluation.measure import Floats, Measurement
-from queuewise.evaluation.usage import node_seconds, per_node
+from queuewise.evaluation.utilisation import node_seconds, per_node
 
 J_PER_KWH = 3.6e6
 

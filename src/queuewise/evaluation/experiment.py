@@ -21,14 +21,14 @@ from queuewise.cluster.spec import Cluster
 from queuewise.config import parse_toml, to_toml
 from queuewise.errors import InputError
 from queuewise.evaluation.bounds import lower_bounds
-from queuewise.evaluation.compare import Standing, ranking
 from queuewise.evaluation.identity import RULE, digest, digest_cluster, digest_policy, digest_workload
 from queuewise.evaluation.measure import measure
 from queuewise.evaluation.metrics import all_metrics
 from queuewise.evaluation.packing import arrive_and_stay, packing_curve
 from queuewise.evaluation.protocol import Plan, Window
-from queuewise.evaluation.runfolder import CONFIG_FILE, is_replay, read_facts, write_cluster, write_replay
+from queuewise.evaluation.replay_files import CONFIG_FILE, is_replay, read_facts, write_cluster, write_replay
 from queuewise.evaluation.scores import Score, score_values
+from queuewise.evaluation.statistics import Standing, ranking
 from queuewise.runs import file_name, write_text
 from queuewise.sim.core.schedule import Schedule
 from queuewise.workload.jobs import Workload
@@ -37,7 +37,7 @@ Simulator = Callable[..., Schedule]  # queuewise.policies.simulate, or a stand-i
 
 
 @dataclass(frozen=True)
-class Rules:
+class ReplaySettings:
     """How every window is replayed and measured."""
 
     dispatch: str = "reorder"
@@ -46,7 +46,7 @@ class Rules:
     seed: int = 0
     warmup: float = 0.0
     cooldown: float = 0.0
-    world: Conditions = PERFECT  # outages, costs of preemption and so on
+    conditions: Conditions = PERFECT  # outages, costs of preemption and so on
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +54,7 @@ class Experiment:
     workload: Workload
     cluster: Cluster
     plan: Plan
-    rules: Rules
+    settings: ReplaySettings
     draw: Callable[[int, int], Workload] | None = None  # (jobs, seed) -> workload, where windows are drawn from a model
 
     def jobs_of(self, window: Window) -> Workload:
@@ -65,7 +65,7 @@ class Experiment:
             return self.draw(window.stop, window.seed)
         return self.workload.take(slice(window.start, window.stop))
 
-    def conditions(self) -> dict[str, Any]:
+    def fingerprint(self) -> dict[str, Any]:
         """Everything but the policies that the figures depend on; two runs are comparable when these are equal."""
         return {
             "workload": self.workload.name,
@@ -74,8 +74,8 @@ class Experiment:
             "cluster_digest": digest_cluster(self.cluster),
             "protocol": self.plan.protocol,
             "windows": [[w.start, w.stop] if w.seed is None else [w.start, w.stop, w.seed] for w in self.plan.windows],
-            **{field.name: getattr(self.rules, field.name) for field in fields(self.rules) if field.name != "world"},
-            "world": self.rules.world.model_dump_json(exclude_defaults=True),
+            **{field.name: getattr(self.settings, field.name) for field in fields(self.settings) if field.name != "conditions"},
+            "world": self.settings.conditions.model_dump_json(exclude_defaults=True),
         }
 
 
@@ -152,22 +152,22 @@ def _check_unchanged(run: Path, plan: Plan, policy: str, identity: str) -> None:
 
 
 def _replay(experiment: Experiment, policy: str, index: int, simulator: Simulator) -> Schedule:
-    rules = experiment.rules
+    settings = experiment.settings
     return simulator(
         experiment.jobs_of(experiment.plan.windows[index]),
         experiment.cluster,
         policy,
-        dispatch=rules.dispatch,
-        estimates=rules.estimates,
-        seed=rules.seed,
-        kill_at_limit=rules.kill_at_limit,
-        conditions=rules.world,
+        dispatch=settings.dispatch,
+        estimates=settings.estimates,
+        seed=settings.seed,
+        kill_at_limit=settings.kill_at_limit,
+        conditions=settings.conditions,
     )
 
 
 def measure_cell(experiment: Experiment, policy: str, index: int, schedule: Schedule) -> Cell:
     """What a policy did in one window, measured."""
-    m = measure(schedule, warmup=experiment.rules.warmup, cooldown=experiment.rules.cooldown)
+    m = measure(schedule, warmup=experiment.settings.warmup, cooldown=experiment.settings.cooldown)
     counted = np.zeros(len(schedule.workload), dtype=bool)
     counted[m.rows] = True
     bounds = lower_bounds(schedule.workload, schedule.cluster, counted)
@@ -196,10 +196,10 @@ def read_cell(home: Path) -> Cell:
 
 def open_folder(folder: Path, experiment: Experiment) -> None:
     """Make the folder or check that it belongs to the same experiment."""
-    conditions = experiment.conditions()
+    fingerprint = experiment.fingerprint()
     config = folder / CONFIG_FILE
     if config.exists():
-        differing = [key for key, value in conditions.items() if parse_toml(config).get("conditions", {}).get(key) != value]
+        differing = [key for key, value in fingerprint.items() if parse_toml(config).get("conditions", {}).get(key) != value]
         if differing:
             raise InputError(
                 f"holds a run under other conditions: {', '.join(differing)} differ", where=str(folder), hint="give another --out folder"
@@ -210,7 +210,7 @@ def open_folder(folder: Path, experiment: Experiment) -> None:
     except OSError as error:
         raise InputError(f"cannot be made: {error.strerror}", where=str(folder), hint="give another --out folder") from None
     write_cluster(folder, experiment.cluster)
-    write_text(config, to_toml({"command": "evaluate", "conditions": conditions}))
+    write_text(config, to_toml({"command": "evaluate", "conditions": fingerprint}))
 
 
 @dataclass(frozen=True, eq=False)

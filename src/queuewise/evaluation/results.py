@@ -13,7 +13,7 @@ import numpy as np
 
 from queuewise.errors import InputError
 from queuewise.evaluation.experiment import Cell, Result, read_cell
-from queuewise.evaluation.runfolder import check_run, find_replays, to_json
+from queuewise.evaluation.replay_files import check_run, find_replays, to_json
 from queuewise.runs import LAST_FILE, write_text
 
 SAME = ("workload_digest", "cluster_digest", "protocol", "windows", "warmup", "cooldown")  # what makes two runs comparable

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from queuewise.errors import InputError, unknown_name
-from queuewise.evaluation import energy, fairness, measure, packing, usage
+from queuewise.evaluation import energy, fairness, measure, packing, utilisation
 from queuewise.evaluation.measure import Floats, Measurement
 
 
@@ -22,9 +22,9 @@ def _mean(values: Callable[[Measurement], Floats]) -> Callable[[Measurement], fl
     return mean
 
 
-def utilisation(m: Measurement) -> float | None:
+def machine_utilisation(m: Measurement) -> float | None:
     """Of the GPUs, or of the cores on a cluster without GPUs."""
-    return usage.gpu_utilisation(m) if m.schedule.cluster.num_gpus else usage.cpu_utilisation(m)
+    return utilisation.gpu_utilisation(m) if m.schedule.cluster.num_gpus else utilisation.cpu_utilisation(m)
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ SCORES: dict[str, ScoreTerm] = {
     "wait": ScoreTerm(_mean(measure.wait), False, "no job finished"),
     "jct": ScoreTerm(_mean(measure.jct), False, "no job finished"),
     "slowdown": ScoreTerm(_mean(measure.slowdown), False, "no job with a runtime above zero finished"),
-    "util": ScoreTerm(utilisation, True, "the cluster limits neither GPUs nor cores, or nothing ran"),
+    "util": ScoreTerm(machine_utilisation, True, "the cluster limits neither GPUs nor cores, or nothing ran"),
     "energy": ScoreTerm(energy.energy_kwh, False, "the cluster states no watts"),
     "fairness": ScoreTerm(fairness.jain_index, True, "the log names no users"),
     "packed": ScoreTerm(packing.allocated_at_first_failure, True, "the cluster has no GPU, or every job started at once"),

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from queuewise.evaluation.energy import gpu_extra_watts, has_power_figures, idle_watts, resting_spells
 from queuewise.evaluation.measure import Floats, Measurement, job_runs
-from queuewise.evaluation.usage import BLOCK
+from queuewise.evaluation.utilisation import BLOCK
 from queuewise.sim.core.schedule import CANCELLED, REJECTED
 
 

@@ -49,18 +49,18 @@ class Chart:
     columns: Sequence[str] = ()
 
 
-Made = Chart | str  # a chart, or why there is none
+ChartOrReason = Chart | str  # a chart, or why there is none
 
 
 def make_charts(replays: Sequence[Measurement], result: Result | None = None) -> tuple[list[Chart], list[str]]:
     """All charts of replays of the same jobs under several policies, and the reasons for those that are left out."""
-    made: list[Made] = [intervals(result)] if result is not None else []
+    made: list[ChartOrReason] = [intervals(result)] if result is not None else []
     made += [make(replays) for make in CHARTS]
     made += [hours_heatmap(m, index) for index, m in enumerate(replays[:MAX_HEATMAPS])]
     return [chart for chart in made if isinstance(chart, Chart)], [reason for reason in made if isinstance(reason, str)]
 
 
-def intervals(result: Result) -> Made:
+def intervals(result: Result) -> ChartOrReason:
     """Means with 95 % intervals, best on top."""
     standings = result.standings
     if any(s.ci95 is None for s in standings):
@@ -86,8 +86,8 @@ def intervals(result: Result) -> Made:
     )
 
 
-def _cdf(key: str, title: str, what: str, values: Callable[[Measurement], Floats]) -> Callable[[Sequence[Measurement]], Made]:
-    def make(replays: Sequence[Measurement]) -> Made:
+def _cdf(key: str, title: str, what: str, values: Callable[[Measurement], Floats]) -> Callable[[Sequence[Measurement]], ChartOrReason]:
+    def make(replays: Sequence[Measurement]) -> ChartOrReason:
         share = np.linspace(0, 1, CDF_POINTS)
         series = []
         for m in replays:
@@ -112,8 +112,8 @@ def _clock(m: Measurement, edges: Floats) -> tuple[Floats, str]:
 
 def _over_time(
     key: str, title: str, caption: str, y_label: str, values: Callable[[Measurement, Floats], Floats | None], missing: str
-) -> Callable[[Sequence[Measurement]], Made]:
-    def make(replays: Sequence[Measurement]) -> Made:
+) -> Callable[[Sequence[Measurement]], ChartOrReason]:
+    def make(replays: Sequence[Measurement]) -> ChartOrReason:
         longest = max(replays, key=lambda m: m.end if m.span > 0 else -np.inf)
         if not longest.span > 0:
             return f"{title}: nothing ran."
@@ -141,8 +141,8 @@ def _watts(m: Measurement, edges: Floats) -> Floats | None:
     return timeline.mean_watts(m, edges) / 1000 if energy.has_power_figures(m.schedule.cluster) else None
 
 
-def _by_class(key: str, by: str, title: str, figure: str, y_label: str, log_y: bool) -> Callable[[Sequence[Measurement]], Made]:
-    def make(replays: Sequence[Measurement]) -> Made:
+def _by_class(key: str, by: str, title: str, figure: str, y_label: str, log_y: bool) -> Callable[[Sequence[Measurement]], ChartOrReason]:
+    def make(replays: Sequence[Measurement]) -> ChartOrReason:
         rows = {m.schedule.policy: breakdown.breakdown(m, by) for m in replays}
         largest = max(rows.values(), key=len)
         if len(largest) < 2:
@@ -161,7 +161,7 @@ def _by_class(key: str, by: str, title: str, figure: str, y_label: str, log_y: b
     return make
 
 
-def fairness_scatter(replays: Sequence[Measurement]) -> Made:
+def fairness_scatter(replays: Sequence[Measurement]) -> ChartOrReason:
     """One point a user: how many jobs, how long they were slowed down."""
     series = []
     for m in replays:
@@ -179,7 +179,7 @@ def fairness_scatter(replays: Sequence[Measurement]) -> Made:
     )
 
 
-def energy_bars(replays: Sequence[Measurement]) -> Made:
+def energy_bars(replays: Sequence[Measurement]) -> ChartOrReason:
     values = [energy.energy_kwh(m) for m in replays]
     known = [value for value in values if value is not None]
     if len(known) < len(values):
@@ -189,7 +189,7 @@ def energy_bars(replays: Sequence[Measurement]) -> Made:
                  "energy [kWh]", (Series("energy", names, _round(np.array(known))),), columns=names)  # fmt: skip
 
 
-def hours_heatmap(m: Measurement, index: int) -> Made:
+def hours_heatmap(m: Measurement, index: int) -> ChartOrReason:
     """Mean wait of the jobs submitted in each hour of the week."""
     policy, workload = m.schedule.policy, m.schedule.workload
     if m.span < 86_400 or not m.rows.size:
@@ -218,7 +218,7 @@ def hours_heatmap(m: Measurement, index: int) -> Made:
     )
 
 
-CHARTS: tuple[Callable[[Sequence[Measurement]], Made], ...] = (
+CHARTS: tuple[Callable[[Sequence[Measurement]], ChartOrReason], ...] = (
     _cdf("wait-cdf", "Waiting times", "wait", measure.wait),
     _cdf("jct-cdf", "Completion times", "completion time", measure.jct),
     _over_time("utilisation", "Utilisation", "Share of the GPUs in use (of the cores on a cluster without GPUs).", "share in use",

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from queuewise.evaluation.measure import Measurement
 from queuewise.evaluation.timeline import binned_mean
-from queuewise.report.lanes import NO_LANE_GPU, Bars, make_bars
+from queuewise.report.lanes import NO_LANE_GPU, GanttBars, make_bars
 
 OVERVIEW_ROWS = 128
 OVERVIEW_COLUMNS = 320
@@ -47,7 +47,7 @@ def gantt_data(m: Measurement) -> dict[str, Any]:
     }
 
 
-def _lanes(m: Measurement, bars: Bars) -> tuple[NDArray[np.int64], list[str]]:
+def _lanes(m: Measurement, bars: GanttBars) -> tuple[NDArray[np.int64], list[str]]:
     """Lane of every bar, and the lanes' names: every GPU of the cluster, used or not, then the slots of nodes for work on cores alone."""
     cluster = m.schedule.cluster
     first = np.concatenate(([0], np.cumsum(cluster.node_gpus)))
@@ -61,7 +61,7 @@ def _lanes(m: Measurement, bars: Bars) -> tuple[NDArray[np.int64], list[str]]:
     return lane, labels
 
 
-def _merge(bars: Bars, lane: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _merge(bars: GanttBars, lane: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """A job's stays on neighbouring lanes at the same time as one tall bar: the first bar of each, and how many lanes it covers."""
     order = np.lexsort((lane, bars.start, bars.job))
     job, node, start, where = bars.job[order], bars.node[order], bars.start[order], lane[order]
@@ -70,7 +70,7 @@ def _merge(bars: Bars, lane: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDAr
     return order[opens], np.diff(np.concatenate((opens, [len(order)])))
 
 
-def _overview(bars: Bars, lane: NDArray[np.int64], num_lanes: int, begin: float, end: float) -> dict[str, Any]:
+def _overview(bars: GanttBars, lane: NDArray[np.int64], num_lanes: int, begin: float, end: float) -> dict[str, Any]:
     rows = max(min(OVERVIEW_ROWS, num_lanes), 1)
     row = lane * rows // max(num_lanes, 1)
     lanes_in_row = np.bincount(np.arange(num_lanes) * rows // max(num_lanes, 1), minlength=rows)

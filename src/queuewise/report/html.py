@@ -18,8 +18,8 @@ from queuewise.errors import InputError, MissingExtraError
 from queuewise.evaluation.experiment import Cell, Result, judge
 from queuewise.evaluation.measure import Measurement, measure
 from queuewise.evaluation.metrics import all_metrics
+from queuewise.evaluation.replay_files import check_run, find_replays, read_facts, read_schedule, read_summary
 from queuewise.evaluation.results import flatten, mean_metrics, read_cells
-from queuewise.evaluation.runfolder import check_run, find_replays, read_facts, read_schedule, read_summary
 from queuewise.evaluation.scores import parse_score
 from queuewise.report.batsim import write_batsim_jobs
 from queuewise.report.charts import Chart, make_charts, packing_charts
@@ -27,7 +27,7 @@ from queuewise.report.chrome_trace import write_trace
 from queuewise.report.figures import COLOURS, write_figures
 from queuewise.report.gantt import gantt_data
 from queuewise.report.lanes import count_bars
-from queuewise.report.tables import Cells, metric_cells, score_cells, to_latex, to_markdown
+from queuewise.report.text_tables import TextTable, metric_table, score_table, to_latex, to_markdown
 from queuewise.runs import file_name, write_text
 
 MAX_BARS = 400_000  # stays on lanes in all Gantt charts of a page: about 20 MB
@@ -46,7 +46,7 @@ def write_report(run: Path, *, window: int = 0, figures: bool = True, exports: E
         rows = [{"policy": m.schedule.policy, **flatten(all_metrics(m))} for m in replays]
     charts, reasons = make_charts(replays, result)
     charts = (packing_charts(curves) if curves else []) + charts
-    tables = {"metrics": metric_cells(rows)} | ({"scores": score_cells(result)} if result else {})
+    tables = {"metrics": metric_table(rows)} | ({"scores": score_table(result)} if result else {})
     _write_tables(run, tables)
     if figures:
         write_figures(charts, run / "figures")
@@ -83,7 +83,7 @@ def _load(run: Path, window: int, result: Result | None) -> list[Measurement]:
     return [measure(read_schedule(run, replay), **trimming) for replay, _ in chosen]
 
 
-def _write_tables(run: Path, tables: dict[str, Cells]) -> None:
+def _write_tables(run: Path, tables: dict[str, TextTable]) -> None:
     (run / "tables").mkdir(exist_ok=True)
     for name, cells in tables.items():
         write_text(run / "tables" / f"{name}.md", to_markdown(cells))
@@ -97,7 +97,7 @@ def _write_exports(run: Path, replays: Sequence[Measurement], exports: Exports) 
         write_trace(m.schedule, home / "trace.json.gz")
 
 
-def render(replays: Sequence[Measurement], charts: Sequence[Chart], reasons: Sequence[str], tables: dict[str, Cells]) -> str:
+def render(replays: Sequence[Measurement], charts: Sequence[Chart], reasons: Sequence[str], tables: dict[str, TextTable]) -> str:
     """The page as text."""
     first = replays[0].schedule
     gantts, left_out = _gantts(replays)
@@ -190,7 +190,7 @@ def _trace(chart: Chart, index: int) -> dict[str, Any]:
     return {**trace, "type": "scatter", "mode": "lines", "line": {"color": colour, "dash": dash, "width": 1.8}}
 
 
-def _table_html(name: str, cells: Cells) -> str:
+def _table_html(name: str, cells: TextTable) -> str:
     headings, rows = cells
     head = "".join(f"<th>{html.escape(heading)}</th>" for heading in headings)
     body = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)

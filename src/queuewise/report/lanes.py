@@ -21,7 +21,7 @@ NO_LANE_GPU = -1  # gpu of a bar that uses cores alone
 
 
 @dataclass(frozen=True, eq=False)
-class Bars:
+class GanttBars:
     """Sorted by node, GPU, slot and start. A job still running at the end of the replay is drawn up to there."""
 
     job: NDArray[np.int64]  # [B]
@@ -40,7 +40,7 @@ def count_bars(schedule: Schedule) -> int:
     return int(np.maximum(np.bitwise_count(schedule.piece_gpus), 1).sum())
 
 
-def make_bars(schedule: Schedule) -> Bars:
+def make_bars(schedule: Schedule) -> GanttBars:
     piece, gpu = _pieces_by_gpu(schedule.piece_gpus)
     job, node = schedule.piece_job[piece].astype(np.int64), schedule.piece_node[piece].astype(np.int64)
     start = schedule.piece_start[piece]
@@ -49,7 +49,7 @@ def make_bars(schedule: Schedule) -> Bars:
     slot = np.zeros(len(piece), dtype=np.int64)
     slot[shares] = _seat(node[shares] * (MAX_GPUS_PER_NODE + 1) + gpu[shares] + 1, start[shares], end[shares])
     order = np.lexsort((start, slot, gpu, node))
-    return Bars(job[order], node[order], gpu[order], slot[order], start[order], end[order])
+    return GanttBars(job[order], node[order], gpu[order], slot[order], start[order], end[order])
 
 
 def _pieces_by_gpu(masks: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -18,12 +18,12 @@ from queuewise.workload.models.fitted import (
     WEEK_HOURS,
     Arrivals,
     FittedModel,
-    Kinds,
+    JobKinds,
     QuantileTable,
-    Requests,
-    Users,
+    RequestedTimes,
+    UserShares,
 )
-from queuewise.workload.models.latent import fit_memory, normal_scores
+from queuewise.workload.models.latent import fit_autocorrelation, normal_scores
 
 FEWEST_JOBS = 100
 TIERS = 6  # of hours, from calm to busy, when the log is at least two weeks long
@@ -58,7 +58,7 @@ def fit(workload: Workload, name: str | None = None, source: str = "") -> Fitted
         kinds=kinds,
         lone_runtimes=lone,
         batched_runtimes=in_batches,
-        runtime_memory=fit_memory(score[stream], (kind * 2 + batched)[stream]),
+        runtime_memory=fit_autocorrelation(score[stream], (kind * 2 + batched)[stream]),
         users=_fit_users(workload, kind, band, stream),
         requests=_fit_requests(workload),
     )
@@ -88,7 +88,7 @@ def _fit_arrivals(workload: Workload) -> tuple[Arrivals, NDArray[np.bool_], NDAr
         tier_of_hour=tuple(tier_of_hour.tolist()),
         tiers=tuple(quantile_table(gaps[tier == t]) for t in range(int(tier_of_hour.max()) + 1)),
         all_hours=quantile_table(gaps),
-        memory=fit_memory(normal_scores(gaps, tier)),
+        memory=fit_autocorrelation(normal_scores(gaps, tier)),
         batch_gap_s=threshold,
     )
     return arrivals, near | np.append(near[1:], False), near
@@ -125,7 +125,7 @@ def _without_sparse_tiers(tier: Codes, phase: Codes, counts: Codes) -> Codes:
     return np.unique(tier, return_inverse=True)[1].reshape(-1)
 
 
-def _fit_kinds(workload: Workload, batched: NDArray[np.bool_], near: NDArray[np.bool_]) -> tuple[Kinds, Codes]:
+def _fit_kinds(workload: Workload, batched: NDArray[np.bool_], near: NDArray[np.bool_]) -> tuple[JobKinds, Codes]:
     traits = np.stack(
         [
             workload.num_tasks,
@@ -146,7 +146,7 @@ def _fit_kinds(workload: Workload, batched: NDArray[np.bool_], near: NDArray[np.
     before = np.full(len(kind), -1)
     before[members[1:]] = kind[members[:-1]]
     alone = kind[~batched]
-    kinds = Kinds(
+    kinds = JobKinds(
         lone_jobs=round(float((~batched).mean()), 9),
         lone_share=_shares(alone, number),
         batched_share=_shares(kind[batched], number),
@@ -219,7 +219,7 @@ def _fit_runtimes(runtime: Floats, band: Codes, batched: NDArray[np.bool_]) -> t
     return tuple(lone), tuple(in_batches)
 
 
-def _fit_users(workload: Workload, kind: Codes, band: Codes, stream: Codes) -> Users | None:
+def _fit_users(workload: Workload, kind: Codes, band: Codes, stream: Codes) -> UserShares | None:
     known = workload.user != UNKNOWN
     if known.mean() < 0.5:
         return None
@@ -233,7 +233,7 @@ def _fit_users(workload: Workload, kind: Codes, band: Codes, stream: Codes) -> U
     same_user = same_kind & (ordered_user[1:] == ordered_user[:-1])
     named = bool((workload.job_name != UNKNOWN).mean() > 0.5)
     pairs = np.unique(np.stack([workload.user[known], workload.job_name[known]]), axis=1).shape[1] if named else 0
-    return Users(
+    return UserShares(
         band_shares=tuple(shares),
         stay=round(float(same_user.sum() / max(1, same_kind.sum())), 4),
         names_per_user=round(pairs / len(np.unique(workload.user[known]))) if named else 0,
@@ -241,7 +241,7 @@ def _fit_users(workload: Workload, kind: Codes, band: Codes, stream: Codes) -> U
     )
 
 
-def _fit_requests(workload: Workload) -> Requests | None:
+def _fit_requests(workload: Workload) -> RequestedTimes | None:
     known = ~np.isnan(workload.requested)
     if known.sum() < FEWEST_IN_TABLE:
         return None
@@ -253,7 +253,7 @@ def _fit_requests(workload: Workload) -> Requests | None:
     tables = [
         np.quantile(requested[band == b] if (band == b).any() else requested, middle, method="inverted_cdf") for b in range(len(edges) + 1)
     ]
-    return Requests(
+    return RequestedTimes(
         runtime_edges=tuple(edges.tolist()),
         tables=tuple(tuple(table.tolist()) for table in tables),
         known_share=float(known.mean()),

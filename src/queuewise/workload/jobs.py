@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from queuewise.errors import InputError
 from queuewise.workload.dependencies import NO_DEPENDENCIES, Dependencies
-from queuewise.workload.scaling import LINEAR, parse_curve
+from queuewise.workload.speedup import LINEAR, parse_curve
 
 ANY_PARTITION = -1  # in `partition`: may run in every partition
 ANY_KIND = 0  # in `kind_set`: entry 0 of `kind_sets` is the empty tuple, which allows every kind
@@ -62,7 +62,7 @@ class Workload:
     users: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
     qos_names: tuple[str, ...] = ()
-    scalings: tuple[str, ...] = (LINEAR,)  # curves, see workload.scaling
+    scalings: tuple[str, ...] = (LINEAR,)  # curves, see workload.speedup
     name: str = "workload"
     dependencies: Dependencies = NO_DEPENDENCIES  # who waits for whom; replays heed them only if told to
     epoch: float = 0.0  # Unix time of second 0 of the log's clock, 0 if unknown: gives hours of day

@@ -29,7 +29,7 @@ class NodeFacts:
 
 @dataclass(frozen=True)
 class ClusterFacts:
-    """The cluster a log was recorded on, as far as the log tells; `cluster.load.from_facts` makes a Cluster of it."""
+    """The cluster a log was recorded on, as far as the log tells; `cluster.cluster_loader.from_facts` makes a Cluster of it."""
 
     name: str
     nodes: tuple[NodeFacts, ...]
@@ -105,7 +105,7 @@ class ReadOptions:
 
 
 @dataclass(frozen=True)
-class Request:
+class ReadRequest:
     """One reading: the file of jobs, other tables of the same log, and the options."""
 
     path: Path

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from queuewise.errors import InputError, unknown_name
 from queuewise.workload.jobs import ANY_PARTITION, COLUMNS, UNKNOWN, Workload
-from queuewise.workload.scaling import parse_curve
+from queuewise.workload.speedup import parse_curve
 
 
 def window(workload: Workload, start: float, *, stop: float | None = None, num_jobs: int | None = None) -> Workload:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from queuewise.cluster import NodeGroup, build, load_cluster, preset_names
-from queuewise.cluster.load import SHAPES, from_facts
+from queuewise.cluster.cluster_loader import SHAPES, from_facts
 from queuewise.cluster.spec import NO_GPU, UNLIMITED, Cluster
 from queuewise.errors import InputError
 from queuewise.workload.loaded import ClusterFacts, NodeFacts

@@ -11,7 +11,7 @@ import pytest
 
 from queuewise.cluster.conditions import Conditions
 from queuewise.errors import InputError
-from queuewise.evaluation.experiment import Experiment, Rules, run_experiment
+from queuewise.evaluation.experiment import Experiment, ReplaySettings, run_experiment
 from queuewise.evaluation.identity import digest_policy, digest_workload
 from queuewise.evaluation.protocol import make_plan
 from queuewise.runs import file_name
@@ -44,13 +44,13 @@ class Counting:
     def __init__(self) -> None:
         self.replays = 0
 
-    def __call__(self, workload: Any, cluster: Any, policy: str, **rules: Any) -> Schedule:
+    def __call__(self, workload: Any, cluster: Any, policy: str, **settings: Any) -> Schedule:
         self.replays += 1
-        return dataclasses.replace(line_up(workload, cluster, "line", **rules), policy=policy)
+        return dataclasses.replace(line_up(workload, cluster, "line", **settings), policy=policy)
 
 
-def experiment(**rules: Any) -> Experiment:
-    return Experiment(JOBS, small_cluster(), make_plan("windows", JOBS, num_windows=2, window_jobs=100, seed=0), Rules(**rules))
+def experiment(**settings: Any) -> Experiment:
+    return Experiment(JOBS, small_cluster(), make_plan("windows", JOBS, num_windows=2, window_jobs=100, seed=0), ReplaySettings(**settings))
 
 
 def replays(policies: list[str], folder: Path, setup: Experiment | None = None) -> int:
@@ -108,9 +108,9 @@ def test_results_of_a_model_trained_anew_are_refused(model: Path, tmp_path: Path
 
 
 def test_other_conditions_in_the_file_are_refused(tmp_path: Path) -> None:
-    replays(["fcfs"], tmp_path / "out", experiment(world=Conditions(requeue=False)))
+    replays(["fcfs"], tmp_path / "out", experiment(conditions=Conditions(requeue=False)))
     with pytest.raises(InputError, match="other conditions: world differ"):
-        replays(["fcfs"], tmp_path / "out", experiment(world=Conditions(quotas=True)))
+        replays(["fcfs"], tmp_path / "out", experiment(conditions=Conditions(quotas=True)))
 
 
 @pytest.mark.parametrize(

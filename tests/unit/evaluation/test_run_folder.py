@@ -14,7 +14,7 @@ from queuewise.errors import InputError
 from queuewise.evaluation.jobs_table import jobs_table, pieces_table
 from queuewise.evaluation.measure import measure
 from queuewise.evaluation.metrics import all_metrics
-from queuewise.evaluation.runfolder import check_run, find_replays, read_facts, read_schedule, read_summary, write_cluster, write_replay
+from queuewise.evaluation.replay_files import check_run, find_replays, read_facts, read_schedule, read_summary, write_cluster, write_replay
 from queuewise.runs import write_text
 from queuewise.sim.core.schedule import Schedule
 

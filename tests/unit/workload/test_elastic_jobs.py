@@ -20,7 +20,7 @@ from queuewise.reading import Reading
 from queuewise.workload import load_workload
 from queuewise.workload.jobs import Workload
 from queuewise.workload.models import generate
-from queuewise.workload.scaling import speed
+from queuewise.workload.speedup import speed
 from queuewise.workload.transform import make_elastic, merge, parse_elastic
 from queuewise.workload.writers import write_workload
 

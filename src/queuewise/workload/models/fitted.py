@@ -26,7 +26,7 @@ from pydantic import model_validator
 
 from queuewise.config import Config, read_toml, to_toml
 from queuewise.workload.jobs import Floats, Workload
-from queuewise.workload.models.latent import Memory, even_ranks, ordered_groups
+from queuewise.workload.models.latent import Autocorrelation, even_ranks, ordered_groups
 from queuewise.workload.sorting import stable_order
 
 HOUR_S = 3600
@@ -63,7 +63,7 @@ class Arrivals(Config):
     tier_of_hour: tuple[int, ...]  # [168] from Thursday 0:00, the weekday of the Unix epoch
     tiers: tuple[QuantileTable, ...]  # inter-arrival seconds
     all_hours: QuantileTable
-    memory: Memory
+    memory: Autocorrelation
     batch_gap_s: float  # jobs at most this far apart are in one batch
 
     @model_validator(mode="after")
@@ -73,7 +73,7 @@ class Arrivals(Config):
         return self
 
 
-class Kinds(Config):
+class JobKinds(Config):
     """Kinds of jobs, one entry a kind in every column."""
 
     lone_share: tuple[float, ...]  # of the jobs that come alone
@@ -98,14 +98,14 @@ class Kinds(Config):
         return self
 
 
-class Users(Config):
+class UserShares(Config):
     band_shares: tuple[tuple[float, ...], ...]  # for each band, the share of each user
     stay: float  # chance that the next job of a kind is by the same user
     names_per_user: int  # 0: the log has no names
     name_stay: float  # chance that the user's next job of a kind has the same name
 
 
-class Requests(Config):
+class RequestedTimes(Config):
     """Requested times: what users ask for in each band of runtimes. Values of the log, not interpolated: users like round ones."""
 
     runtime_edges: tuple[float, ...]  # ascending, one fewer than tables
@@ -121,12 +121,12 @@ class FittedModel(Config):
     epoch: float  # Unix time of the first submission, 0 unknown
     whole_seconds: bool
     arrivals: Arrivals
-    kinds: Kinds
+    kinds: JobKinds
     lone_runtimes: tuple[QuantileTable, ...]  # by band
     batched_runtimes: tuple[QuantileTable, ...]
-    runtime_memory: Memory  # along the jobs of one kind
-    users: Users | None = None
-    requests: Requests | None = None
+    runtime_memory: Autocorrelation  # along the jobs of one kind
+    users: UserShares | None = None
+    requests: RequestedTimes | None = None
 
     @classmethod
     def load(cls, path: Path) -> FittedModel:
@@ -328,7 +328,7 @@ def _hold(values: Codes, fresh: Mask) -> Codes:
     return held
 
 
-def _requested(rng: np.random.Generator, requests: Requests, runtime: Floats) -> Floats:
+def _requested(rng: np.random.Generator, requests: RequestedTimes, runtime: Floats) -> Floats:
     band = np.searchsorted(requests.runtime_edges, runtime, side="right")
     requested = np.full(len(runtime), np.nan)
     known = rng.random(len(runtime)) < requests.known_share

@@ -21,7 +21,7 @@ NNLS_STEPS = 3000
 MOST_MEMORY = 0.98  # the rest is fresh noise for every job
 
 
-class Memory(Config):
+class Autocorrelation(Config):
     """Autocorrelation at lag k ≥ 1 is Σ weight · exp(−k / decay); what the weights lack of 1 is white noise."""
 
     decays: tuple[float, ...] = ()
@@ -57,11 +57,11 @@ def _fast_length(least: int) -> int:
     return min(factor << max(0, (-(-least // factor) - 1).bit_length()) for factor in (4, 5, 6))
 
 
-def fit_memory(scores: Floats, same: NDArray[Any] | None = None) -> Memory:
+def fit_autocorrelation(scores: Floats, same: NDArray[Any] | None = None) -> Autocorrelation:
     """The memory of a sequence of standard normal scores. With `same`, only pairs that agree in it count: sequences end to end."""
     longest = min(int(DECAYS[-1]), len(scores) // 10)
     if longest < 2 or np.ptp(scores) == 0:
-        return Memory()
+        return Autocorrelation()
     lags = np.unique(np.geomspace(1, longest, 40).astype(np.int64))
     measured = np.array([_autocorrelation(scores, int(lag), same) for lag in lags])
     used = np.isfinite(measured)
@@ -73,7 +73,7 @@ def fit_memory(scores: Floats, same: NDArray[Any] | None = None) -> Memory:
         weights *= (basis.T @ measured) / np.maximum(basis.T @ (basis @ weights), 1e-12)
     weights *= min(1.0, MOST_MEMORY / max(weights.sum(), 1e-12))
     kept = weights > 1e-3
-    return Memory(decays=tuple(decays[kept].tolist()), weights=tuple(np.round(weights[kept], 4).tolist()))
+    return Autocorrelation(decays=tuple(decays[kept].tolist()), weights=tuple(np.round(weights[kept], 4).tolist()))
 
 
 def _autocorrelation(scores: Floats, lag: int, same: NDArray[Any] | None) -> float:

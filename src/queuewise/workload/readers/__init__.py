@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from typing import Protocol, cast
 
 from queuewise.errors import InputError, unknown_name
-from queuewise.workload.loaded import Loaded, Request
-from queuewise.workload.readers.source import Head
+from queuewise.workload.loaded import Loaded, ReadRequest
+from queuewise.workload.readers.source import FileHead
 
 READERS: tuple[str, ...] = (
     "parquet", "slurm", "lsf", "philly", "google2019", "supercloud", "eagle", "acme", "helios", "openb", "pai", "spot", "drl",
@@ -24,8 +24,8 @@ READERS: tuple[str, ...] = (
 class Reader(Protocol):
     SUMMARY: str
 
-    def sniff(self, head: Head) -> bool: ...
-    def read(self, request: Request) -> Loaded: ...
+    def sniff(self, head: FileHead) -> bool: ...
+    def read(self, request: ReadRequest) -> Loaded: ...
 
 
 def reader(name: str) -> Reader:
@@ -40,7 +40,7 @@ def more_files(name: str) -> int:
     return number
 
 
-def detect(head: Head) -> str:
+def detect(head: FileHead) -> str:
     """The first format that recognises the beginning of the file."""
     if not head.start.strip():
         raise InputError("the file is empty", where=str(head.path), hint="is this the right file?")

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import polars as pl
 
-from queuewise.workload.loaded import Loaded, Request
+from queuewise.workload.loaded import Loaded, ReadRequest
 from queuewise.workload.readers.collector import Collector
 from queuewise.workload.readers.delimited import batches
 from queuewise.workload.readers.fields import number, unfit_state
-from queuewise.workload.readers.source import Head
+from queuewise.workload.readers.source import FileHead
 
 SUMMARY = "Alibaba 2017 batch_task.csv, 8 columns without header"
 
@@ -21,12 +21,12 @@ FINISHED, UNFINISHED = ("Terminated", "Failed", "Interrupted", "Cancelled"), ("R
 NO_CORES = "one core where the plan tells none"
 
 
-def sniff(head: Head) -> bool:
+def sniff(head: FileHead) -> bool:
     fields = head.first.split(",")
     return len(fields) == len(COLUMNS) and fields[5] in (*FINISHED, *UNFINISHED) and fields[0].isdigit() and fields[1].isdigit()
 
 
-def read(request: Request) -> Loaded:
+def read(request: ReadRequest) -> Loaded:
     collect = Collector(request, "alibaba2017")
     collect.tally.note("memory is a share of an unknown machine and is not modelled")
     for batch in batches(request.path, collect.tally, columns=COLUMNS):

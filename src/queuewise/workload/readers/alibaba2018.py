@@ -8,24 +8,24 @@ from __future__ import annotations
 
 import polars as pl
 
-from queuewise.workload.loaded import Loaded, Request
+from queuewise.workload.loaded import Loaded, ReadRequest
 from queuewise.workload.readers.alibaba2017 import FINISHED, NO_CORES, UNFINISHED
 from queuewise.workload.readers.collector import Collector
 from queuewise.workload.readers.delimited import batches
 from queuewise.workload.readers.fields import not_run, number, positive, unfit_state
-from queuewise.workload.readers.source import Head
+from queuewise.workload.readers.source import FileHead
 
 SUMMARY = "Alibaba 2018 batch_task.csv, 9 columns without header"
 
 COLUMNS = ("task", "instances", "job", "type", "status", "start", "end", "cores", "memory")
 
 
-def sniff(head: Head) -> bool:
+def sniff(head: FileHead) -> bool:
     fields = head.first.split(",")
     return len(fields) == len(COLUMNS) and fields[4] in (*FINISHED, *UNFINISHED)
 
 
-def read(request: Request) -> Loaded:
+def read(request: ReadRequest) -> Loaded:
     collect = Collector(request, "alibaba2018")
     collect.tally.note("memory and the order between tasks of one job are not modelled; submissions are the recorded starts")
     for batch in batches(request.path, collect.tally, columns=COLUMNS):

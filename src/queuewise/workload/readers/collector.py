@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from queuewise.errors import InputError
 from queuewise.workload.dependencies import NO_DEPENDENCIES, Dependencies, resolve
 from queuewise.workload.jobs import UNKNOWN, WHOLE_GPU, Workload
-from queuewise.workload.loaded import ClusterFacts, Loaded, Request, Tally
-from queuewise.workload.scaling import LINEAR, parse_curve
+from queuewise.workload.loaded import ClusterFacts, Loaded, ReadRequest, Tally
+from queuewise.workload.speedup import LINEAR, parse_curve
 
 FIELDS: dict[str, pl.DataType] = {
     "submit": pl.Float64(), "runtime": pl.Float64(), "num_tasks": pl.Float64(), "gpu_milli": pl.Float64(), "cpu_milli": pl.Float64(),
@@ -68,7 +68,7 @@ def _is_range() -> pl.Expr:
 class Collector:
     """Takes batches of rows, gives the workload."""
 
-    def __init__(self, request: Request, format_name: str, *, partitions: bool = False) -> None:
+    def __init__(self, request: ReadRequest, format_name: str, *, partitions: bool = False) -> None:
         """`partitions` ties jobs to the partitions they name, whether asked or not: for formats where that is what it means."""
         self.request = request
         self.format = format_name

@@ -16,7 +16,7 @@ import polars as pl
 
 from queuewise.errors import InputError
 from queuewise.workload.loaded import Tally
-from queuewise.workload.readers.source import Head, blocks, read_head, shown
+from queuewise.workload.readers.source import FileHead, blocks, read_head, shown
 
 _OVERFLOW = "__more__"  # an extra column that only rows with too many fields reach
 _NOT_UTF8 = "not UTF-8 from line"
@@ -62,7 +62,9 @@ def batches(
         yield frame.with_columns(skip.otherwise(None).alias("skip")).drop(_OVERFLOW)
 
 
-def read_header(head: Head, separator: str = ",", comment: str = "", required: Sequence[str] = (), fold_case: bool = False) -> list[str]:
+def read_header(
+    head: FileHead, separator: str = ",", comment: str = "", required: Sequence[str] = (), fold_case: bool = False
+) -> list[str]:
     """The column names in the first line that is no comment."""
     lines = [line for line in head.lines if not (comment and line.startswith(comment))]
     if not lines:

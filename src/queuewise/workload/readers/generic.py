@@ -15,7 +15,7 @@ import polars as pl
 
 from queuewise.errors import InputError, unknown_name
 from queuewise.workload.jobs import WHOLE_GPU
-from queuewise.workload.loaded import Loaded, Request
+from queuewise.workload.loaded import Loaded, ReadRequest
 from queuewise.workload.readers import collector
 from queuewise.workload.readers.collector import Collector
 from queuewise.workload.readers.fields import timestamp
@@ -34,7 +34,7 @@ def enough(names: Collection[str]) -> bool:
     return "submit" in known and bool(known & {"runtime", "end"}) and bool(known & {"num_tasks", "gpus", "cores"})
 
 
-def mapping(names: Sequence[str], request: Request) -> dict[str, str]:
+def mapping(names: Sequence[str], request: ReadRequest) -> dict[str, str]:
     """field -> column of the file; mapped columns first, then columns named like fields."""
     where = f"{request.path}:1"
     fields = {name: name for name in names if name in FIELDS}

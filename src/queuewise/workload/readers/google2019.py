@@ -13,12 +13,12 @@ from typing import Any
 
 import polars as pl
 
-from queuewise.workload.loaded import Loaded, Request, Tally
+from queuewise.workload.loaded import Loaded, ReadRequest, Tally
 from queuewise.workload.readers.collector import Collector
 from queuewise.workload.readers.delimited import batches
 from queuewise.workload.readers.fields import number
 from queuewise.workload.readers.google_events import END, OTHER, SCHEDULE, SUBMIT, add_jobs, lean, seconds
-from queuewise.workload.readers.source import Head, blocks, read_head
+from queuewise.workload.readers.source import FileHead, blocks, read_head
 
 SUMMARY = "Google 2019 collection_events or instance_events, CSV or JSON lines (the other table with --tables)"
 
@@ -32,18 +32,18 @@ HEADERS = (REQUIRED,)
 MORE_FILES = 1_000
 
 
-def sniff(head: Head) -> bool:
+def sniff(head: FileHead) -> bool:
     return head.has_columns(*REQUIRED) or _is_json(head)
 
 
-def read(request: Request) -> Loaded:
+def read(request: ReadRequest) -> Loaded:
     collect = Collector(request, "google2019")
     frames = [lean(_events(batch, collect.tally)) for path in (request.path, *request.tables) for batch in _batches(path, collect.tally)]
     add_jobs(pl.concat(frames), collect)
     return collect.finish(epoch=0.0)
 
 
-def _is_json(head: Head) -> bool:
+def _is_json(head: FileHead) -> bool:
     return head.first.startswith("{") and '"collection_id"' in head.first
 
 

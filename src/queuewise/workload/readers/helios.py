@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import polars as pl
 
-from queuewise.workload.loaded import ClusterFacts, Loaded, NodeFacts, Request, Tally
+from queuewise.workload.loaded import ClusterFacts, Loaded, NodeFacts, ReadRequest, Tally
 from queuewise.workload.readers.collector import Collector
 from queuewise.workload.readers.delimited import batches, read_header
 from queuewise.workload.readers.fields import not_run, number, one_gpu_tasks, timestamp, unfit_slurm_state
-from queuewise.workload.readers.source import Head, read_head
+from queuewise.workload.readers.source import FileHead, read_head
 
 SUMMARY = "SenseTime Helios: cluster_log.csv (12 columns) or the reduced list of GPU jobs"
 
@@ -25,16 +25,16 @@ HEADERS = (OFFICIAL, REDUCED)
 MORE_FILES = 1
 
 
-def sniff(head: Head) -> bool:
+def sniff(head: FileHead) -> bool:
     return head.has_columns(*OFFICIAL) or head.has_columns(*REDUCED)
 
 
-def read(request: Request) -> Loaded:
+def read(request: ReadRequest) -> Loaded:
     columns = read_header(read_head(request.path))
     return _official(request) if "start_time" in columns else _reduced(request, _CLAMPED in columns)
 
 
-def _official(request: Request) -> Loaded:
+def _official(request: ReadRequest) -> Loaded:
     collect = Collector(request, "helios")
     for batch in batches(request.path, collect.tally, required=OFFICIAL):
         submit, start, end = timestamp("submit_time"), timestamp("start_time"), timestamp("end_time")
@@ -47,7 +47,7 @@ def _official(request: Request) -> Loaded:
     return collect.finish(cluster=_cluster(request, collect.tally))
 
 
-def _reduced(request: Request, flagged: bool) -> Loaded:
+def _reduced(request: ReadRequest, flagged: bool) -> Loaded:
     collect = Collector(request, "helios")
     cut = (pl.col(_CLAMPED) == "True") if flagged else pl.lit(False)
     for batch in batches(request.path, collect.tally, required=REDUCED):
@@ -58,7 +58,7 @@ def _reduced(request: Request, flagged: bool) -> Loaded:
     return collect.finish(cluster=_cluster(request, collect.tally))
 
 
-def _cluster(request: Request, tally: Tally) -> ClusterFacts | None:
+def _cluster(request: ReadRequest, tally: Tally) -> ClusterFacts | None:
     """One group of nodes a virtual cluster, which is a partition of its own."""
     if not request.tables:
         return None

@@ -12,10 +12,10 @@ from typing import Any
 
 import polars as pl
 
-from queuewise.workload.loaded import Loaded, Request
+from queuewise.workload.loaded import Loaded, ReadRequest
 from queuewise.workload.readers.collector import Collector
 from queuewise.workload.readers.fields import NEVER_STARTED, mebibytes, node_tasks
-from queuewise.workload.readers.source import Head, blocks
+from queuewise.workload.readers.source import FileHead, blocks
 
 SUMMARY = "LSF lsb.acct, JOB_FINISH records"
 
@@ -50,11 +50,11 @@ class MalformedRecord(ValueError):
     """The line is no complete JOB_FINISH record."""
 
 
-def sniff(head: Head) -> bool:
+def sniff(head: FileHead) -> bool:
     return any(line.startswith('"JOB_') and re.match(r'^"[A-Z_]+" "[\d.]+" \d+', line) for line in head.lines[:50])
 
 
-def read(request: Request) -> Loaded:
+def read(request: ReadRequest) -> Loaded:
     collect = Collector(request, "lsf")
     rows: list[tuple[Any, ...]] = []
     for row in _rows(request, collect):
@@ -103,7 +103,7 @@ def _run_limit(rest: list[str], extensions: str) -> float | None:
     return float(rest[at]) if at < len(rest) and rest[at].isdecimal() and int(rest[at]) > 0 else None
 
 
-def _rows(request: Request, collect: Collector) -> Iterator[tuple[Any, ...]]:
+def _rows(request: ReadRequest, collect: Collector) -> Iterator[tuple[Any, ...]]:
     for first_line, block in blocks(request.path):
         for line, text in enumerate(block.decode("utf-8", errors="replace").split("\n"), first_line):
             if not text.strip():

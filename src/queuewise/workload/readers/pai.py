@@ -14,12 +14,12 @@ import polars as pl
 
 from queuewise.errors import InputError
 from queuewise.workload.jobs import WHOLE_GPU
-from queuewise.workload.loaded import ClusterFacts, Loaded, Request, Tally
+from queuewise.workload.loaded import ClusterFacts, Loaded, ReadRequest, Tally
 from queuewise.workload.readers.collector import Collector
 from queuewise.workload.readers.delimited import batches
 from queuewise.workload.readers.fields import NEVER_STARTED, NOT_FINISHED, UNKNOWN_STATE, kinds, number, one_gpu_tasks
 from queuewise.workload.readers.machines import cluster_facts
-from queuewise.workload.readers.source import Head, read_head
+from queuewise.workload.readers.source import FileHead, read_head
 
 SUMMARY = "Alibaba PAI 2020 task table (job, instance, group-tag, machine tables with --tables), or the sampled list of tasks"
 
@@ -42,11 +42,11 @@ MACHINE_LISTS = (TABLES["machine"],)
 MORE_FILES = 4
 
 
-def sniff(head: Head) -> bool:
+def sniff(head: FileHead) -> bool:
     return head.has_columns(*SAMPLE) or _role(head) in {"task", "job"}
 
 
-def read(request: Request) -> Loaded:
+def read(request: ReadRequest) -> Loaded:
     head = read_head(request.path)
     collect = Collector(request, "pai")
     if head.has_columns(*SAMPLE):
@@ -62,7 +62,7 @@ def read(request: Request) -> Loaded:
     return collect.finish(epoch=_UTC8, cluster=_cluster(tables.get("machine"), collect.tally))
 
 
-def _read_sample(request: Request, collect: Collector) -> Loaded:
+def _read_sample(request: ReadRequest, collect: Collector) -> Loaded:
     for batch in batches(request.path, collect.tally, required=SAMPLE):
         collect.add(
             batch, submit=number("arrival_s"), runtime=number("service_sec"), job_id=pl.col("job_id"), **one_gpu_tasks(number("gpu_count"))
@@ -71,7 +71,7 @@ def _read_sample(request: Request, collect: Collector) -> Loaded:
     return collect.finish(epoch=_UTC8, cluster=_cluster(machines, collect.tally))
 
 
-def _role(head: Head) -> str | None:
+def _role(head: FileHead) -> str | None:
     """Which of the header-less tables this is (a header line, as some copies have, is recognised too)."""
     for role, columns in TABLES.items():
         if head.has_columns(*columns):

@@ -11,10 +11,10 @@ from pathlib import Path
 import polars as pl
 
 from queuewise.errors import InputError
-from queuewise.workload.loaded import Loaded, Request
+from queuewise.workload.loaded import Loaded, ReadRequest
 from queuewise.workload.readers import generic
 from queuewise.workload.readers.collector import Collector
-from queuewise.workload.readers.source import Head, one_line, read_head
+from queuewise.workload.readers.source import FileHead, one_line, read_head
 
 SUMMARY = "generic Parquet with our field names, or with --map column=field"
 
@@ -22,11 +22,11 @@ _MAGIC = b"PAR1"
 _SLICE_ROWS = 1_000_000
 
 
-def sniff(head: Head) -> bool:
+def sniff(head: FileHead) -> bool:
     return head.start.startswith(_MAGIC)
 
 
-def read(request: Request) -> Loaded:
+def read(request: ReadRequest) -> Loaded:
     if not sniff(read_head(request.path)):
         raise InputError("not a Parquet file", where=str(request.path), hint="Parquet files begin with PAR1")
     collect = Collector(request, "parquet", partitions=True)

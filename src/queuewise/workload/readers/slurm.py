@@ -9,7 +9,7 @@ from __future__ import annotations
 import polars as pl
 
 from queuewise.errors import InputError
-from queuewise.workload.loaded import Loaded, Request
+from queuewise.workload.loaded import Loaded, ReadRequest
 from queuewise.workload.readers import slurm_json
 from queuewise.workload.readers.collector import Collector
 from queuewise.workload.readers.delimited import batches
@@ -23,7 +23,7 @@ from queuewise.workload.readers.fields import (
     timestamp,
     unfit_slurm_state,
 )
-from queuewise.workload.readers.source import Head, read_head
+from queuewise.workload.readers.source import FileHead, read_head
 
 SUMMARY = "Slurm sacct --parsable2 (with header, or XDMoD's order without) and sacct --json"
 
@@ -40,12 +40,12 @@ _NAMES = {"job_id": "jobid", "user": "user", "group": "account", "partition": "p
 HEADERS = (REQUIRED,)
 
 
-def sniff(head: Head) -> bool:
+def sniff(head: FileHead) -> bool:
     names = {name.strip().lower() for name in head.first.split("|")}
     return slurm_json.sniff(head) or set(REQUIRED) <= names or _is_xdmod(head) or _is_for_the_eye(head)
 
 
-def read(request: Request) -> Loaded:
+def read(request: ReadRequest) -> Loaded:
     head = read_head(request.path)
     if _is_for_the_eye(head):
         raise InputError(
@@ -61,11 +61,11 @@ def read(request: Request) -> Loaded:
     return collect.finish()
 
 
-def _is_for_the_eye(head: Head) -> bool:
+def _is_for_the_eye(head: FileHead) -> bool:
     return head.first.split()[:1] == ["JobID"] and len(head.lines) > 1 and set(head.lines[1]) == {"-", " "}
 
 
-def _is_xdmod(head: Head) -> bool:
+def _is_xdmod(head: FileHead) -> bool:
     fields = head.first.split("|")
     return len(fields) == len(XDMOD) and fields[0][:1].isdigit() and fields[10][4:5] == "-"
 

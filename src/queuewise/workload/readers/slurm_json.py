@@ -13,7 +13,7 @@ from typing import Any
 import polars as pl
 
 from queuewise.errors import InputError
-from queuewise.workload.readers.source import Head, one_line, read_all
+from queuewise.workload.readers.source import FileHead, one_line, read_all
 
 _COLUMNS = (
     "jobid", "submit", "start", "end", "elapsedraw", "state", "nnodes", "timelimitraw", "alloctres", "reqtres", "partition", "qos",
@@ -21,7 +21,7 @@ _COLUMNS = (
 )  # fmt: skip
 
 
-def sniff(head: Head) -> bool:
+def sniff(head: FileHead) -> bool:
     """An object whose beginning has "jobs", or Slurm's preamble "meta" with its name."""
     start = head.start[:8192].lstrip()
     return start.startswith(b"{") and (b'"jobs"' in start or (b'"meta"' in start and b"lurm" in start))

@@ -31,7 +31,7 @@ _DAMAGED = (EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError, OSError)
 
 
 @dataclass(frozen=True)
-class Head:
+class FileHead:
     """The beginning of a file, decompressed: what a reader recognises its format by."""
 
     path: Path
@@ -116,7 +116,7 @@ def _open_zstd(path: Path) -> BinaryIO:
     return io.BytesIO("\n".join(lines["line"].fill_null("")).encode() + b"\n")
 
 
-def read_head(path: Path) -> Head:
+def read_head(path: Path) -> FileHead:
     """The first bytes; damage further down is found later, by whoever reads on."""
     pieces: list[bytes] = []
     with open_bytes(path) as stream:
@@ -129,7 +129,7 @@ def read_head(path: Path) -> Head:
     start = b"".join(pieces)
     if start.startswith(_UTF16_BOMS):
         raise InputError("this is UTF-16 text", where=f"{path}:1", hint="convert it: iconv -f UTF-16 -t UTF-8")
-    return Head(path, start.removeprefix(_UTF8_BOM))
+    return FileHead(path, start.removeprefix(_UTF8_BOM))
 
 
 def blocks(path: Path) -> Iterator[tuple[int, bytes]]:

@@ -11,11 +11,11 @@ import re
 import numpy as np
 import polars as pl
 
-from queuewise.workload.loaded import ClusterFacts, Loaded, NodeFacts, Request, Tally
+from queuewise.workload.loaded import ClusterFacts, Loaded, NodeFacts, ReadRequest, Tally
 from queuewise.workload.readers.collector import MAX_SECONDS, Collector
 from queuewise.workload.readers.delimited import batches
 from queuewise.workload.readers.fields import label
-from queuewise.workload.readers.source import Head, read_head
+from queuewise.workload.readers.source import FileHead, read_head
 
 SUMMARY = "Standard Workload Format (Parallel Workloads Archive), 18 blank-separated fields"
 
@@ -29,14 +29,14 @@ _FIRST_NUMBER = re.compile(r"-?\d+(\.\d+)?")
 _SHOWN = 40  # characters of a header's value in a note
 
 
-def sniff(head: Head) -> bool:
+def sniff(head: FileHead) -> bool:
     rows = [line for line in head.lines if not line.lstrip().startswith(";")]
     if not rows:
         return any(_HEADER.match(line) for line in head.lines)
     return "," not in rows[0] and len(rows[0].split()) == len(COLUMNS)
 
 
-def read(request: Request) -> Loaded:
+def read(request: ReadRequest) -> Loaded:
     header = _header(read_head(request.path))
     collect = Collector(request, "swf")
     for batch in batches(
@@ -82,7 +82,7 @@ def _known(name: str, above: float = -1) -> pl.Expr:
     return pl.when(pl.col(name) > above).then(pl.col(name))
 
 
-def _header(head: Head) -> dict[str, str]:
+def _header(head: FileHead) -> dict[str, str]:
     found = (_HEADER.match(line) for line in head.lines)
     return {match[1]: match[2] for match in reversed([match for match in found if match])}  # the first of a name wins
 
@@ -97,7 +97,7 @@ def _number(header: dict[str, str], name: str, tally: Tally) -> float | None:
     return float(match[0]) if match and float(match[0]) > 0 else None
 
 
-def _cluster(header: dict[str, str], request: Request, tally: Tally) -> ClusterFacts | None:
+def _cluster(header: dict[str, str], request: ReadRequest, tally: Tally) -> ClusterFacts | None:
     """One flat node of all processors: SWF does not say how they are spread over machines."""
     procs = _number(header, "MaxProcs", tally) or _number(header, "MaxNodes", tally)
     if procs is None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from queuewise.errors import InputError
 from queuewise.workload.readers.delimited import SEPARATORS
-from queuewise.workload.readers.source import Head, shown
+from queuewise.workload.readers.source import FileHead, shown
 
 Headers = Mapping[str, Sequence[Sequence[str]]]  # format -> the headers it is known by
 
@@ -15,7 +15,7 @@ _LEAST_SHARE = 0.5  # of a format's columns, for a header to resemble it
 _COLUMN_NAME = re.compile(r"[^\W\d][\w .()/%-]*")
 
 
-def explain(head: Head, formats: Sequence[str], headers: Headers, machine_lists: Headers) -> InputError:
+def explain(head: FileHead, formats: Sequence[str], headers: Headers, machine_lists: Headers) -> InputError:
     where = f"{head.path}:1"
     if b"\0" in head.start:
         return InputError("binary data, not text", where=where, hint="is this the right file?")

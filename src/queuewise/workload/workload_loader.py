@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from queuewise.errors import InputError, did_you_mean
-from queuewise.workload.loaded import ClusterFacts, Loaded, NodeFacts, ReadOptions, Request, Tally
+from queuewise.workload.loaded import ClusterFacts, Loaded, NodeFacts, ReadOptions, ReadRequest, Tally
 from queuewise.workload.readers import READERS, detect, more_files, reader
 from queuewise.workload.readers.source import read_head
 
@@ -34,7 +34,7 @@ def load_workload(
     if jobs is not None and jobs < 1:
         raise InputError(f"jobs must be at least 1, not {jobs}", hint="leave it out to take all jobs")
     path = Path(source)
-    request = Request(path, tuple(Path(table) for table in tables), options or ReadOptions())
+    request = ReadRequest(path, tuple(Path(table) for table in tables), options or ReadOptions())
     if format is None and _is_model(path):
         if tables or request.options.columns:
             raise InputError(f"{source} is a model, not a log: --tables and --map have no use", hint="leave them out")
@@ -50,7 +50,7 @@ def load_workload(
     return loaded
 
 
-def _detect(request: Request) -> str:
+def _detect(request: ReadRequest) -> str:
     """The format by content; a table whose columns the user names is a generic one."""
     head = read_head(request.path)
     if request.options.columns:
@@ -58,7 +58,7 @@ def _detect(request: Request) -> str:
     return detect(head)
 
 
-def _refuse_unused(name: str, request: Request) -> None:
+def _refuse_unused(name: str, request: ReadRequest) -> None:
     """What the format has no use for is not ignored in silence."""
     most = more_files(name)
     if len(request.tables) > most:

@@ -97,13 +97,13 @@ def _from_file(path: Path) -> Cluster:
     file = read_toml(path, ClusterFile)
     name = file.name or path.stem
     groups = [NodeGroup(**group.model_dump()) for group in file.nodes]
-    with _told_at(path, "nodes"):
+    with _errors_at(path, "nodes"):
         if not any(group.count for group in groups):
             raise InputError(f"cluster {name!r} has no nodes", hint="add a [[nodes]] table with count = 1 or more")
     for index, group in enumerate(groups):
-        with _told_at(path, "nodes", index):
+        with _errors_at(path, "nodes", index):
             check_group(name, group)
-    with _told_at(path, "speeds"):
+    with _errors_at(path, "speeds"):
         return build(
             name,
             groups,
@@ -116,7 +116,7 @@ def _from_file(path: Path) -> Cluster:
 
 
 @contextmanager
-def _told_at(path: Path, *location: int | str) -> Iterator[None]:
+def _errors_at(path: Path, *location: int | str) -> Iterator[None]:
     """Errors inside are about this place in the file."""
     try:
         yield

@@ -16,7 +16,7 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
-class Sleeps:
+class SleepPeriods:
     """All sleeps, by node and time, and when runs came to use what they held."""
 
     node: NDArray[np.int64]  # [S]
@@ -25,9 +25,9 @@ class Sleeps:
     piece_ready: Floats  # [P] when all nodes of the piece's run were awake; not after the end of the piece
 
 
-def node_sleeps(schedule: Schedule) -> Sleeps:
+def node_sleeps(schedule: Schedule) -> SleepPeriods:
     if not schedule.power.nodes_sleep:
-        return Sleeps(np.zeros(0, np.int64), np.zeros(0), np.zeros(0), schedule.piece_start)
+        return SleepPeriods(np.zeros(0, np.int64), np.zeros(0), np.zeros(0), schedule.piece_start)
     order = np.lexsort((schedule.piece_start, schedule.piece_node))
     firsts = np.searchsorted(schedule.piece_node[order], np.arange(schedule.cluster.num_nodes + 1))
     found: list[tuple[int, float, float]] = []
@@ -38,7 +38,7 @@ def node_sleeps(schedule: Schedule) -> Sleeps:
         found += [(n, start, end) for start, end in sleeps]
     node, start, end = (np.array(column) for column in zip(*found, strict=True))
     ready = np.maximum(schedule.piece_start, _latest_of_run(schedule, awake))
-    return Sleeps(node, start, end, np.minimum(ready, schedule.piece_end))
+    return SleepPeriods(node, start, end, np.minimum(ready, schedule.piece_end))
 
 
 def _follow(schedule: Schedule, pieces: NDArray[np.int64]) -> tuple[Floats, list[tuple[float, float]]]:
