@@ -59,7 +59,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
 
     monkeypatch.setattr("queuewise.policies.simulate", simulate)
     monkeypatch.setattr("queuewise.policies.parse_policy", parse_policy)
-    monkeypatch.setattr("queuewise.sim.compilation.cache_is_warm", lambda *entry: bool(seen))
+    monkeypatch.setattr("queuewise.sim.core.compilation.cache_is_warm", lambda *entry: bool(seen))
     return seen
 
 

@@ -28,7 +28,7 @@ from numba.extending import intrinsic
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_PACKAGE = Path(__file__).resolve().parent.parent
+_PACKAGE = Path(__file__).resolve().parents[2]  # src/queuewise
 _CONTENTS = {  # of the entries of each package: the packages whose kernels can be in them
     "sim": ("sim",),
     "policies": ("sim", "policies"),
