@@ -7,8 +7,20 @@ that says what to do next. The command line prints it without a traceback and ex
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from itertools import takewhile
+
+EXTRA_OF = {  # top-level module of an optional package -> the extra of pyproject.toml that installs it
+    "torch": "train",
+    "tensorboard": "train",
+    "matplotlib": "report",
+    "plotly": "report",
+    "onnx": "export",
+    "onnxruntime": "export",
+    "sklearn": "learn",
+    "threadpoolctl": "learn",
+}
 
 
 class QueuewiseError(Exception):
@@ -33,13 +45,30 @@ class InputError(QueuewiseError):
     exit_code = 2
 
 
-class MissingExtraError(QueuewiseError):
-    """An optional dependency is needed and not installed."""
+class MissingPackageError(QueuewiseError):
+    """An optional package is needed and not installed."""
 
     exit_code = 2
 
-    def __init__(self, package: str, extra: str) -> None:
-        super().__init__(f"this needs {package}, which is not installed", hint=f'pip install "queuewise[{extra}]"')
+    def __init__(self, package: str) -> None:
+        extra = EXTRA_OF.get(package)
+        install = f"pip install 'queuewise[{extra}]'" if extra else f"pip install {package}"
+        super().__init__(f"this needs {package}, which is not installed", hint=install)
+
+
+@contextmanager
+def optional_imports(*more: str) -> Iterator[None]:
+    """Around imports of optional packages: a missing one raises an error with the command that installs it.
+
+    `more` names packages that no extra installs. Any other module that is missing is a defect and keeps its own error.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package not in (*EXTRA_OF, *more):
+            raise
+        raise MissingPackageError(package) from None
 
 
 def nearest(name: str, valid: Iterable[str], *, least: float = 0.5) -> str | None:

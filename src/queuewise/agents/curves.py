@@ -11,7 +11,7 @@ import numpy as np
 
 from queuewise.agents.recording import read_rows
 from queuewise.agents.runs import read_config
-from queuewise.errors import InputError, MissingExtraError
+from queuewise.errors import InputError, optional_imports
 from queuewise.runs import replacing
 from queuewise.sim.core.tables import F64
 
@@ -59,10 +59,8 @@ def read_curve(run: Path, metric: str) -> Curve:
 def draw_curves(runs: Sequence[Path], metric: str, path: Path) -> list[Curve]:
     """Draw the curves of all runs into one figure; the baselines of the first stand beside VAL as dashed lines."""
     curves = [read_curve(run, metric) for run in runs]
-    try:
+    with optional_imports():
         from matplotlib.figure import Figure
-    except ImportError:
-        raise MissingExtraError("matplotlib", "report") from None
     figure = Figure(figsize=(8.0, 4.5), layout="constrained")
     axes = figure.add_subplot()
     for curve in curves:

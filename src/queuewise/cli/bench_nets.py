@@ -32,16 +32,12 @@ class BenchNets:
 
     def run(self) -> None:
         from queuewise.cli.console import figure, print_table
-        from queuewise.errors import InputError, MissingExtraError
+        from queuewise.errors import InputError, optional_imports
 
         if min(self.depth, self.window, self.hosts, self.gpus, *self.widths) < 1 or self.seconds < 0:
             raise InputError("sizes must be 1 or more, and --seconds 0 or more", hint="for example --widths 64 128 --window 64")
-        try:
+        with optional_imports():
             from queuewise.agents.net_speed import measure_networks
-        except ModuleNotFoundError as error:
-            if error.name != "torch":
-                raise
-            raise MissingExtraError("torch", "train") from None
         from queuewise.envs.features import ObservationLayout
 
         layout = ObservationLayout(self.window, self.hosts, self.gpus)

@@ -29,18 +29,14 @@ class Diagnose:
 
     def run(self) -> None:
         from queuewise.cli.console import announce_compilation
-        from queuewise.errors import InputError, MissingExtraError
+        from queuewise.errors import InputError, optional_imports
         from queuewise.policies.model_file import find_model
 
         if self.episodes < 1 or self.seed < 0:
             raise InputError("--episodes must be 1 or more, and --seed 0 or more", hint="for example --episodes 8 --seed 0")
         path = find_model(self.run_folder)
-        try:
+        with optional_imports():
             from queuewise.agents.diagnosis import diagnose
-        except ModuleNotFoundError as error:
-            if error.name != "torch":
-                raise
-            raise MissingExtraError("torch", "train") from None
         announce_compilation(playing=True)
         found = diagnose(path, episodes=self.episodes, seed=self.seed)
         if self.json:

@@ -53,9 +53,12 @@ class Train:
 
     def run(self) -> None:
         os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")  # before torch is loaded: forks do not go with its threads for GPUs
-        from queuewise.agents.display import Display
-        from queuewise.agents.train import train
         from queuewise.cli.console import announce_compilation, note
+        from queuewise.errors import optional_imports
+
+        with optional_imports():
+            from queuewise.agents.display import Display
+            from queuewise.agents.train import train
 
         run = self.resume or self.out or _new_folder(self.settings)
         announce_compilation(playing=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from queuewise.errors import MissingExtraError
+from queuewise.errors import optional_imports
 from queuewise.report.charts import Chart
 from queuewise.runs import replacing
 
@@ -35,10 +35,8 @@ STYLE: dict[Any, Any] = {
 
 def write_figures(charts: Iterable[Chart], folder: Path, formats: Iterable[str] = FORMATS) -> list[Path]:
     """One file a chart and format; each is written whole or not at all."""
-    try:
+    with optional_imports():
         import matplotlib as mpl
-    except ImportError:
-        raise MissingExtraError("matplotlib", "report") from None
     folder.mkdir(parents=True, exist_ok=True)
     written = []
     with mpl.rc_context(STYLE):

@@ -14,7 +14,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, Literal
 
-from queuewise.errors import InputError, MissingExtraError
+from queuewise.errors import InputError, optional_imports
 from queuewise.evaluation.experiment import Cell, Result, judge
 from queuewise.evaluation.measure import Measurement, measure
 from queuewise.evaluation.metrics import all_metrics
@@ -203,8 +203,6 @@ def _asset(name: str) -> str:
 
 
 def _plotly_js() -> str:
-    try:
+    with optional_imports():
         from plotly.offline import get_plotlyjs
-    except ImportError:
-        raise MissingExtraError("plotly", "report") from None
     return str(get_plotlyjs()).replace("</script", "<\\/script")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from queuewise.errors import InputError, MissingExtraError
+from queuewise.errors import InputError, optional_imports
 from queuewise.report.figures import COLOURS, FORMATS, HEIGHT, STYLE, WIDTH
 from queuewise.runs import replacing
 from queuewise.workload.info import rhythm
@@ -28,11 +28,9 @@ def draw_workload(workload: Workload, path: str | os.PathLike[str]) -> None:
         raise InputError(f"cannot draw a {extension or 'nameless'} picture", where=str(target), hint=f"known: {', '.join(FORMATS)}")
     if not target.parent.is_dir():
         raise InputError("no such folder", where=str(target.parent), hint="make it first")
-    try:
+    with optional_imports():
         import matplotlib as mpl
         from matplotlib.figure import Figure
-    except ImportError:
-        raise MissingExtraError("matplotlib", "report") from None
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(1.5 * WIDTH, 1.6 * HEIGHT), layout="constrained")
         (arrivals, hours), (sizes, runtimes) = figure.subplots(2, 2)
