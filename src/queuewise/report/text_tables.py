@@ -1,4 +1,4 @@
-"""Tables for papers and pages: Markdown and LaTeX (booktabs) of the figures of several policies."""
+"""Tables that compare policies, as Markdown and LaTeX (booktabs)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from queuewise.evaluation.experiment import Result
 
-# Column: heading, key in the flattened metrics, digits. Shown where any policy has the figure.
+# Heading, key in the flattened metrics, digits. A column is shown if any policy has a value.
 COLUMNS: tuple[tuple[str, str, int], ...] = (
     ("jobs", "completed", 0),
     ("mean wait [s]", "wait_s.mean", 1),
@@ -27,11 +27,11 @@ COLUMNS: tuple[tuple[str, str, int], ...] = (
 )
 UNIT = {"makespan_s": 3600.0}  # shown in hours
 
-TextTable = tuple[list[str], list[list[str]]]  # headings, rows of text
+TextTable = tuple[list[str], list[list[str]]]  # headings, rows
 
 
 def metric_table(rows: Sequence[Mapping[str, Any]]) -> TextTable:
-    """One row a policy, from flattened metrics; columns that no policy has are left out."""
+    """One row per policy, from flattened metrics. Columns without any value are omitted."""
     shown = [column for column in COLUMNS if any(row.get(column[1]) is not None for row in rows)]
     body = [[str(row["policy"]), *(_number(row.get(key), digits, UNIT.get(key, 1.0)) for _, key, digits in shown)] for row in rows]
     return ["policy", *(heading for heading, _, _ in shown)], body

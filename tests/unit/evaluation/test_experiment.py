@@ -102,7 +102,7 @@ def test_an_interrupted_run_keeps_what_is_done_and_resumes(tmp_path: Path) -> No
 
 def test_a_folder_of_other_conditions_is_refused(tmp_path: Path) -> None:
     run_experiment(experiment(), ["line"], line_up, folder=tmp_path)
-    with pytest.raises(InputError, match="other conditions: windows, seed differ"):
+    with pytest.raises(InputError, match="other settings: windows, seed differ"):
         run_experiment(experiment(draw=9, seed=9), ["line"], line_up, folder=tmp_path)
     other_cluster = dataclasses.replace(experiment(), cluster=small_cluster(3))
     with pytest.raises(InputError, match="cluster, cluster_digest differ"):

@@ -96,7 +96,7 @@ def test_documented_columns_are_the_written_ones(repository: Path, run: Path, te
 def test_unfinished_and_foreign_folders_are_named(run: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     assert [path.name for path in find_replays(run)] == ["by-hand"]
     (run / "summary.json").unlink()
-    with pytest.raises(InputError, match=r"unfinished run: summary.json is written last and missing.*it resumes"):
+    with pytest.raises(InputError, match=r"unfinished run: summary.json is missing.*to resume it"):
         check_run(run)
     with pytest.raises(InputError, match="is not a run folder"):
         check_run(tmp_path_factory.mktemp("empty"))

@@ -83,8 +83,8 @@ def test_charts_without_data_say_why() -> None:
     made, reasons = make_charts([measure(line_up(bare, build("dark", [NodeGroup(count=1, gpus=64 - 1, kind="T4")]), "line"))])
     assert {chart.key for chart in made} >= {"wait-cdf", "utilisation"}
     assert any("the log names no users" in reason for reason in reasons)
-    assert any("all jobs are of one priority" in reason for reason in reasons)
-    assert any("all jobs are of one size" in reason for reason in reasons)
+    assert any("all jobs have the same priority" in reason for reason in reasons)
+    assert any("all jobs have the same size" in reason for reason in reasons)
 
 
 def test_figures_are_drawn_in_every_format(charts: dict[str, Chart], tmp_path: Path) -> None:
