@@ -1,4 +1,4 @@
-"""Clusters: nodes and what they hold, a catalogue of GPU kinds, presets, and files of the user's own."""
+"""Clusters: nodes and their resources, a catalogue of GPU kinds, presets, and cluster files."""
 
 from queuewise.cluster.cluster_loader import load_cluster, preset_names
 from queuewise.cluster.gpus import GpuKind, gpu_kind

@@ -1,4 +1,4 @@
-"""Logs and models in, one table of jobs out."""
+"""Workloads: logs and models become one table of jobs."""
 
 from queuewise.workload.jobs import Workload
 from queuewise.workload.loaded import ClusterFacts, Loaded, NodeFacts, ReadOptions, Tally

@@ -1,6 +1,6 @@
-"""Shanghai AI Laboratory's Acme (Seren, Kalos): one row a job with a header.
+"""Shanghai AI Laboratory's Acme (Seren, Kalos): one row per job, with a header.
 
-Its duration and queue columns are not reliable, so both are recomputed from the times. n GPUs become n one-GPU tasks.
+The duration and queue columns are unreliable, so both are recomputed from the times. n GPUs become n one-GPU tasks.
 """
 
 from __future__ import annotations

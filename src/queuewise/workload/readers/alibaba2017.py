@@ -1,7 +1,7 @@
 """Alibaba 2017 batch_task: no header; create and modify times, job, task, instances, status, cores and memory of an instance.
 
-A row (a task of a job) becomes a job of `instance_num` tasks that runs from creation to its last change. Memory is a share of
-an unknown machine and is not modelled.
+A row (a task of a job) becomes a job of `instance_num` tasks that runs from its creation to its last change. Memory is a share of an
+unknown machine and is ignored.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ SUMMARY = "Alibaba 2017 batch_task.csv, 8 columns without header"
 
 COLUMNS = ("create_time", "modify_time", "job", "task", "instances", "status", "cores", "memory")
 FINISHED, UNFINISHED = ("Terminated", "Failed", "Interrupted", "Cancelled"), ("Running", "Waiting", "Ready")
-NO_CORES = "one core where the plan tells none"
+NO_CORES = "one core if the plan states none"
 
 
 def sniff(head: FileHead) -> bool:
@@ -28,7 +28,7 @@ def sniff(head: FileHead) -> bool:
 
 def read(request: ReadRequest) -> Loaded:
     collect = Collector(request, "alibaba2017")
-    collect.tally.note("memory is a share of an unknown machine and is not modelled")
+    collect.tally.note("memory is a share of an unknown machine and is ignored")
     for batch in batches(request.path, collect.tally, columns=COLUMNS):
         created, modified, cores = number("create_time"), number("modify_time"), number("cores")
         collect.add(

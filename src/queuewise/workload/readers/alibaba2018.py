@@ -1,7 +1,7 @@
 """Alibaba 2018 batch_task: no header; task, instances, job, type, status, start, end, cores (100 = one) and memory of an instance.
 
-A row (a task of a job) becomes a job of `instance_num` tasks submitted when it started: the log has no waits. The
-order between tasks of a job, which task names encode, and memory, a share of an unknown machine, are not modelled.
+A row (a task of a job) becomes a job of `instance_num` tasks submitted when it started, because the log has no waits.
+Memory (a share of an unknown machine) and the order of the tasks of a job (encoded in task names) are ignored.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def sniff(head: FileHead) -> bool:
 
 def read(request: ReadRequest) -> Loaded:
     collect = Collector(request, "alibaba2018")
-    collect.tally.note("memory and the order between tasks of one job are not modelled; submissions are the recorded starts")
+    collect.tally.note("memory and the order of the tasks of a job are ignored; submissions are the recorded starts")
     for batch in batches(request.path, collect.tally, columns=COLUMNS):
         start, end, cores = positive("start"), positive("end"), number("cores")
         collect.add(

@@ -1,7 +1,7 @@
-"""The generic CSV: a header line with names of our fields, or with any names and `--map column=field`.
+"""Generic CSV: a header with our field names, or any names with `--map column=field`.
 
-See `generic` for the fields. The separator (comma, semicolon, tab or |) is found from the header. Files written by
-`queuewise workload convert` begin with a comment line that keeps the name and the epoch.
+See `generic` for the fields. The separator (comma, semicolon, tab or |) is detected from the header. Files written by
+`queuewise workload convert` start with a comment line that stores the name and the epoch.
 """
 
 from __future__ import annotations

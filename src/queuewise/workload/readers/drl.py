@@ -1,4 +1,4 @@
-"""Plain GPU job lists with the header arrival_time,runtime,gpus,priority, in seconds: the layout DRL schedulers are fed with.
+"""Plain GPU job lists with the header arrival_time,runtime,gpus,priority, in seconds, as used by DRL schedulers.
 
 n GPUs become n one-GPU tasks.
 """
@@ -16,7 +16,7 @@ from queuewise.workload.readers.source import FileHead
 SUMMARY = "arrival_time,runtime,gpus,priority in seconds"
 
 REQUIRED = ("arrival_time", "runtime", "gpus", "priority")
-NO_GPU = "one core for jobs without GPUs, whose cores the file does not tell"
+NO_GPU = "one core for jobs without GPUs, because the file states no cores"
 HEADERS = (REQUIRED,)
 
 

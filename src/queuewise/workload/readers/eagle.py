@@ -1,6 +1,6 @@
-"""NREL Eagle: a Slurm log of one row a job, with a header and local times without a zone.
+"""NREL Eagle: a Slurm log with one row per job, a header, and local times without a time zone.
 
-Jobs become one task a node. `mem_req` is in MB for the whole job; it and `gpus_req` are 0 where nothing was asked.
+Jobs become one task per node. `mem_req` is in MB for the whole job; `mem_req` and `gpus_req` are 0 if nothing was requested.
 """
 
 from __future__ import annotations

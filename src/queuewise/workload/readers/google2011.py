@@ -1,6 +1,6 @@
-"""Google ClusterData2011-2: job_events and task_events, header-less parts; further parts and the other table with --tables.
+"""Google ClusterData2011-2: job_events and task_events, parts without a header; more parts and the other table with --tables.
 
-task_events tell sizes; with job_events alone every job is one task of one core. Times are microseconds, 0 = before the log.
+task_events contain sizes; with job_events alone, every job is one task of one core. Times are microseconds, 0 = before the log.
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ def read(request: ReadRequest) -> Loaded:
     for path in (request.path, *request.tables):
         columns = _columns(read_head(path))
         if columns is None:
-            raise InputError("neither job_events nor task_events of Google 2011", where=f"{path}:1", hint="8 or 13 columns without header")
+            raise InputError(
+                "neither job_events nor task_events of Google 2011", where=f"{path}:1", hint="expected 8 or 13 columns without a header"
+            )
         tasks = columns is TASK_EVENTS
         for batch in batches(path, collect.tally, columns=columns):
             frames.append(

@@ -1,7 +1,7 @@
 """Alibaba openb 2023: a list of pods and a list of nodes, both with headers.
 
-A pod is one task: a share of one GPU, or whole GPUs of one node. Pods that were never scheduled (Pending) are kept, as
-the trace's authors do, with the time from creation to deletion as their runtime.
+A pod is one task: a share of one GPU, or whole GPUs of one node. Pods that were never scheduled (Pending) are kept, as by
+the authors of the trace, with the time from creation to deletion as their runtime.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Alibaba PAI 2020: the header-less task table, with job, instance, group-tag and machine tables (--tables), and the sampled list.
+"""Alibaba PAI 2020: the task table without a header, with job, instance, group-tag and machine tables (--tables), and the sampled list.
 
-A task of a job (one row of the task table: `inst_num` equal instances) becomes one job of ours. With the job table its submission
-is the job's, and its recorded wait is that of the job: earliest start of its tasks - submission. Without it, submission is
-the task's own start. Tables are told apart by their number of columns and what is in them.
+A row of the task table (`inst_num` equal instances) becomes one job. With the job table, its submission is that of the PAI job, and its
+recorded wait is the earliest start of the tasks minus the submission. Without it, the submission is the start of the task. Tables are
+identified by their number of columns and their content.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ TABLES = {
 SAMPLE = ("job_id", "arrival_s", "service_sec", "gpu_count")
 _STATUSES = ("Terminated", "Failed", "Running", "Waiting")
 _MACHINE_TYPES = {"CPU", "MISC", "T4", "P100", "V100", "V100M32", "V100M16"}
-_UTC8 = 8 * 3600.0  # times keep the hour and weekday of UTC+8 under made-up dates, so the clock starts at 08:00 local
+_UTC8 = 8 * 3600.0  # times keep the hour and weekday of UTC+8 with changed dates, so the clock starts at 08:00 local time
 _SECONDS = {"start_time": pl.Float64, "end_time": pl.Float64}
 HEADERS = (SAMPLE, TABLES["task"])
 MACHINE_LISTS = (TABLES["machine"],)
@@ -54,8 +54,8 @@ def read(request: ReadRequest) -> Loaded:
     tables = _by_role([request.path, *request.tables])
     if "task" not in tables:
         raise InputError(
-            "this is PAI's job table, which does not tell what jobs ask for", where=str(request.path),
-            hint="give pai_task_table.csv as the workload and this one with --tables",
+            "this is the job table of PAI, which has no resource requests", where=str(request.path),
+            hint="use pai_task_table.csv as the workload and add this file with --tables",
         )  # fmt: skip
     tasks = _tasks(tables, collect.tally)
     _add(tasks, collect)
@@ -72,7 +72,7 @@ def _read_sample(request: ReadRequest, collect: Collector) -> Loaded:
 
 
 def _role(head: FileHead) -> str | None:
-    """Which of the header-less tables this is (a header line, as some copies have, is recognised too)."""
+    """Which of the tables this is. A header line, which some copies have, is recognised as well."""
     for role, columns in TABLES.items():
         if head.has_columns(*columns):
             return role
@@ -92,7 +92,9 @@ def _by_role(paths: Sequence[Path]) -> dict[str, Path]:
         head = read_head(path)
         role = _role(head)
         if role is None:
-            raise InputError(f"no table of PAI; it begins with {head.first[:60]!r}", where=f"{path}:1", hint=f"known: {', '.join(TABLES)}")
+            raise InputError(
+                f"not a table of PAI; it starts with {head.first[:60]!r}", where=f"{path}:1", hint=f"known: {', '.join(TABLES)}"
+            )
         if role in tables:
             raise InputError(f"a second {role} table", where=str(path), hint=f"the first is {tables[role]}")
         tables[role] = path
@@ -109,7 +111,7 @@ def _scan(path: Path, role: str, tally: Tally, keep: Sequence[str]) -> pl.DataFr
 
 
 def _tasks(tables: dict[str, Path], tally: Tally) -> pl.DataFrame:
-    """The task table with `submit`, `first_start` of the job, `user`, `inst_id`, and the tags, where the tables tell them."""
+    """The task table with `submit`, `first_start` of the job, `user`, `inst_id` and the tags, if the tables contain them."""
     tasks = _scan(tables["task"], "task", tally, TABLES["task"])
     tasks = tasks.with_columns(pl.col("start_time").min().over("job_name").alias("first_start"))
     if "instance" in tables:
@@ -144,10 +146,10 @@ def _add(tasks: pl.DataFrame, collect: Collector) -> None:
     collect.add(
         tasks,
         {
-            "submit": (pl.col("submit").is_null(), "the task's own start where the job table does not tell its submission"),
-            "runtime": (pl.any_horizontal(pl.col("start_time", "end_time").is_null()), "from the instances where the task lacks a time"),
-            "gpu_milli": ((percent > 100) & (percent % 100 != 0), "requests of more than one GPU were rounded up to whole GPUs"),
-            "cpu_milli": (nothing, "one core where the plan is empty"),
+            "submit": (pl.col("submit").is_null(), "the start of the task if the job table has no submission"),
+            "runtime": (pl.any_horizontal(pl.col("start_time", "end_time").is_null()), "from the instances if the task has no time"),
+            "gpu_milli": ((percent > 100) & (percent % 100 != 0), "requests for more than one GPU were rounded up to whole GPUs"),
+            "cpu_milli": (nothing, "one core if the plan is empty"),
         },
         skip=pl.when(start.is_null()).then(pl.lit(NEVER_STARTED)).when(end.is_null()).then(pl.lit(NOT_FINISHED))
         .when(~pl.col("status").is_in(_STATUSES)).then(pl.lit(UNKNOWN_STATE)),

@@ -1,4 +1,4 @@
-"""The generic Parquet file: columns named like our fields, or with any names and `--map column=field`. See `generic`."""
+"""Generic Parquet: columns with our field names, or any names with `--map column=field`. See `generic`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def sniff(head: FileHead) -> bool:
 
 def read(request: ReadRequest) -> Loaded:
     if not sniff(read_head(request.path)):
-        raise InputError("not a Parquet file", where=str(request.path), hint="Parquet files begin with PAR1")
+        raise InputError("not a Parquet file", where=str(request.path), hint="Parquet files start with PAR1; is this the right --format?")
     collect = Collector(request, "parquet", partitions=True)
     dated = False
     try:
@@ -42,13 +42,13 @@ def read(request: ReadRequest) -> Loaded:
                 batch = scan.select(*fields.values()).slice(offset, _SLICE_ROWS).collect()
                 dated |= generic.add(batch, fields, collect)
     except (pl.exceptions.PolarsError, OSError, pl.exceptions.PanicException) as error:
-        raise InputError(f"damaged Parquet: {one_line(error)}", where=str(request.path), hint="write the file again") from None
+        raise InputError(f"damaged Parquet: {one_line(error)}", where=str(request.path), hint="create the file again") from None
     return generic.finish(collect, stored, dated)
 
 
 @contextmanager
 def _without_panic_messages() -> Iterator[None]:
-    """Damaged files can make Polars panic, which becomes an exception but is first printed, trace and all, past Python's stderr."""
+    """Hide the messages that Polars prints to file descriptor 2 before it raises an exception for a damaged file."""
     sys.stderr.flush()
     kept = os.dup(2)
     try:

@@ -1,7 +1,7 @@
 """Microsoft Philly: the official cluster_job_log (a JSON array of jobs with attempts) and the reduced CSV.
 
 Wait = first attempt's start - submission, run = last attempt's end - first start, GPUs = those of the first attempt; n GPUs
-become n one-GPU tasks; the virtual cluster becomes the group. The machine list (--tables) gives the cluster.
+become n one-GPU tasks; the virtual cluster becomes the group. The machine list (--tables) describes the cluster.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def _read_official(request: ReadRequest, collect: Collector) -> None:
 
 
 def _jobs(request: ReadRequest) -> Iterator[tuple[Any, ...]]:
-    """(jobid, vc, user, submitted, first start, last end, status, GPUs of the first attempt or None without attempts) of every entry."""
+    """(jobid, vc, user, submitted, first start, last end, status, GPUs of the first attempt or None) of every entry."""
     try:
         entries = json.loads(read_all(request.path))
     except (ValueError, RecursionError) as error:
@@ -102,7 +102,7 @@ def _list(value: object) -> list[Any]:
 
 
 def _cluster(request: ReadRequest, tally: Tally) -> ClusterFacts | None:
-    """Philly tells only the memory of its GPUs: kinds are named after it, PHILLY-12 and PHILLY-24."""
+    """Philly states only the memory of its GPUs, so the kinds are named PHILLY-12 and PHILLY-24."""
     if not request.tables:
         return None
     path = request.tables[0]

@@ -1,7 +1,7 @@
 """RLTune's traces: SWF-like, comma-separated, no header, 19 columns of which the last two are virtual cluster and GPU kind.
 
-Some releases have a 20th column before those two. Columns are found from the end, so both are read. -1 = missing.
-The requested time is kept as the file has it (RLTune itself overwrites it with the runtime).
+Some releases have a 20th column before those two. -1 = missing. The requested time is used as in the file (RLTune itself overwrites it with
+the runtime).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """`sacct --json` as the same table of text that `sacct --parsable2` gives.
 
-Numbers are plain in older Slurm and `{"set": true, "infinite": false, "number": 5}` in newer; both are read. Times are Unix
-times, time limits minutes. The document is read in one piece.
+Numbers are plain in older Slurm and `{"set": true, "infinite": false, "number": 5}` in newer Slurm. Times are Unix times, time limits are
+in minutes. The document is read as a whole.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _COLUMNS = (
 
 
 def sniff(head: FileHead) -> bool:
-    """An object whose beginning has "jobs", or Slurm's preamble "meta" with its name."""
+    """An object that starts with "jobs", or with "meta" and the name of Slurm."""
     start = head.start[:8192].lstrip()
     return start.startswith(b"{") and (b'"jobs"' in start or (b'"meta"' in start and b"lurm" in start))
 
@@ -69,7 +69,7 @@ def _text(value: object) -> str | None:
 
 
 def _number(value: object) -> str | None:
-    """A plain number, or the number of Slurm's object where it is set and finite."""
+    """A plain number, or the number in Slurm's object if it is set and finite."""
     if isinstance(value, dict):
         value = value.get("number") if value.get("set") is True and value.get("infinite") is not True else None
     return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else None

@@ -1,7 +1,7 @@
 """Alibaba spot GPU 2026: job_info_df.csv with node_info_df.csv, and the derived list arrival_time,runtime,gpus,priority.
 
-A job is `worker_num` workers of `gpu_request` GPUs, each worker on one node. Times are seconds since the first submission.
-High-priority jobs get priority 1, spot jobs 0; the derived list has priorities of its own and one worker a job.
+A job is `worker_num` workers of `gpu_request` GPUs, each on one node. Times are seconds since the first submission.
+High-priority jobs get priority 1, spot jobs 0. The derived list has its own priorities and one worker per job.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MORE_FILES = 1
 
 
 def sniff(head: FileHead) -> bool:
-    """The derived list has drl's header; only the file's name tells that its GPUs are those of one worker."""
+    """The derived list has the header of drl; only the file name shows that its GPUs belong to one worker."""
     return head.has_columns(*OFFICIAL) or (head.has_columns(*drl.REQUIRED) and "spot" in head.path.name)
 
 

@@ -1,6 +1,6 @@
 """MIT SuperCloud `slurm-log.csv`: Unix times, time limits in minutes, resources by number in tres_alloc.
 
-1 = cores, 2 = memory in MB, 4 = nodes; GPUs are 1001 or 1002, two names of the same cards, so the larger counts.
+1 = cores, 2 = memory in MB, 4 = nodes. GPUs are 1001 or 1002, which refer to the same cards, so the larger number counts.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def read(request: ReadRequest) -> Loaded:
 
 
 def _base_state() -> pl.Expr:
-    """Slurm's number of the state, without the flags in its higher bits."""
+    """Slurm's state number without the flags in the higher bits."""
     return (number("state").cast(pl.Int64, strict=False) % 256).cast(pl.String)
 
 

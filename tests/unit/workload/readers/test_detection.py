@@ -71,7 +71,7 @@ def test_first_file_of_a_tar_archive_is_read(tmp_path: Path) -> None:
 def test_unknown_content_names_the_formats(tmp_path: Path) -> None:
     path = tmp_path / "letter.txt"
     path.write_text("Dear operator,\nplease run my jobs.\n")
-    with pytest.raises(InputError, match=r"letter\.txt:1: no known format; it begins with 'Dear operator,'") as caught:
+    with pytest.raises(InputError, match=r"letter\.txt:1: unknown format; the file starts with 'Dear operator,'") as caught:
         load_workload(path)
     assert "slurm" in caught.value.hint
 
