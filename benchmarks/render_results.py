@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from render_performance import FIGURES, REPOSITORY, RESULTS, Results, Row, fill, prose, table
 
-from queuewise.evaluation.compare import paired_difference
+from queuewise.evaluation.statistics import paired_difference
 from queuewise.report.charts import Chart, Series
 from queuewise.report.figures import write_figures
 from queuewise.runs import write_text

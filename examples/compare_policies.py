@@ -12,7 +12,7 @@ import matplotlib as mpl
 import numpy as np
 
 import queuewise
-from queuewise.cli.console import duration, figure, print_table, tell_compiling
+from queuewise.cli.console import announce_compilation, duration, figure, print_table
 
 mpl.use("Agg")
 import matplotlib.pyplot as plt
@@ -24,7 +24,7 @@ POLICIES = ("fcfs", "fcfs+easy", "fcfs+conservative", "fcfs+greedy", "sjf", "sjf
 def main(folder: Path) -> None:
     workload = queuewise.load_workload("bursty", jobs=2000, seed=1).workload
     cluster = queuewise.load_cluster("4x8:V100-16")
-    tell_compiling()
+    announce_compilation()
     schedules = [queuewise.simulate(workload, cluster, policy, estimates="oracle") for policy in POLICIES]
     rows = []
     for schedule in schedules:

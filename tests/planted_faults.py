@@ -32,7 +32,7 @@ REWARDS = "tests/unit/envs/test_rewards.py"
 OBSERVATIONS = "tests/unit/envs/test_observations.py"
 PPO = "tests/unit/agents/test_ppo_by_hand.py"
 METRICS = "tests/unit/evaluation/test_metrics.py"
-COMPARE = "tests/unit/evaluation/test_compare.py"
+STATISTICS = "tests/unit/evaluation/test_statistics.py"
 
 
 @dataclass(frozen=True)
@@ -173,10 +173,10 @@ FAULTS: dict[str, tuple[Fault, ...]] = {
             "the bootstrap's interval is one of 90 %",
             "[(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2]",
             "[1 - CONFIDENCE, CONFIDENCE]",
-            (COMPARE,),
+            (STATISTICS,),
         ),
-        Fault("windows are not paired", "bootstrap_interval(difference)", "bootstrap_interval(mine - theirs.mean())", (COMPARE,)),
-        Fault("a tie counts as lost", "0.5 * (difference == 0)", "0.0 * (difference == 0)", (COMPARE,)),
+        Fault("windows are not paired", "bootstrap_interval(difference)", "bootstrap_interval(mine - theirs.mean())", (STATISTICS,)),
+        Fault("a tie counts as lost", "0.5 * (difference == 0)", "0.0 * (difference == 0)", (STATISTICS,)),
         Fault("energy leaves out what idle nodes draw", "joules = idle_watts(cluster) * m.span", "joules = 0.0 * m.span", (METRICS,)),
         Fault(
             "the bounded slowdown has no bound",

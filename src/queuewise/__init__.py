@@ -1,6 +1,6 @@
 """Queuewise: replay a cluster's job log under any scheduling policy, train one that does better, and prove it.
 
-The names below are the public interface. They are imported on first use, so that `import queuewise` costs nothing.
+The names below are the public interface. Each is imported on first use, which keeps `import queuewise` fast.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def _register_envs() -> None:
 
 
 class _RegisteringLoader(Loader):
-    """Loads Gymnasium as always, and then tells it of our environments."""
+    """Loads Gymnasium as usual, then registers our environments with it."""
 
     def __init__(self, loader: Loader) -> None:
         self._loader = loader
@@ -84,7 +84,7 @@ class _RegisteringLoader(Loader):
 
 
 class _GymnasiumFinder(MetaPathFinder):
-    """`gym.make("queuewise:…")` must find the environments also when Gymnasium is imported after us, and we must not import it."""
+    """Registers the environments when Gymnasium is imported after Queuewise, without importing it here."""
 
     def find_spec(self, fullname: str, path: Any, target: ModuleType | None = None) -> ModuleSpec | None:
         if fullname != "gymnasium":

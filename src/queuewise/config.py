@@ -1,7 +1,7 @@
 """Typed settings: frozen pydantic models, read from TOML and written back resolved.
 
-Every settings class of the project derives from `Config`, so a mistyped key is refused with the nearest valid one
-and a bad value is named by file and key. `to_toml` writes what `read_toml` reads.
+Every settings class derives from `Config`. An unknown key is rejected with a suggestion, and an invalid value is reported with its file
+and key. `to_toml` writes what `read_toml` reads.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from queuewise.errors import InputError, did_you_mean
 
 
 class Config(BaseModel):
-    """Base of all settings: immutable, unknown keys refused."""
+    """Base class of all settings: immutable, and unknown keys are rejected."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=False)
 
@@ -36,12 +36,12 @@ def read_toml(path: Path, model: type[Settings]) -> Settings:
 
 
 def parse_toml(path: Path) -> dict[str, Any]:
-    """A TOML file as plain data, or an InputError with file and line."""
+    """A TOML file as plain data. Raises an InputError with file and line."""
     return _parse(_read(path), path)
 
 
 def line_of(text: str, location: Sequence[int | str]) -> int:
-    """The line of TOML text that a location such as ("nodes", 1, "kind") is on; where it is not written out, what holds it."""
+    """The line of a location such as ("nodes", 1, "kind") in TOML text, or of the innermost table around it if it is not written out."""
     wanted, line, depth = tuple(location), 1, 0
     table: tuple[int | str, ...] = ()
     entries: dict[str, int] = {}  # [[name]] tables seen so far
@@ -78,12 +78,12 @@ def _parse(text: str, path: Path) -> dict[str, Any]:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         found = re.search(r"at line (\d+)", str(error))
-        line = found[1] if found else len(text.splitlines())  # otherwise the parser says "at end of document"
+        line = found[1] if found else len(text.splitlines())  # without a number the parser means the end of the document
         raise InputError(f"is not valid TOML: {error}", where=f"{path}:{line}", hint="check the syntax of this line") from None
 
 
 def validate(model: type[Settings], data: Mapping[str, Any], *, source: str, text: str | None = None) -> Settings:
-    """The settings in plain data; `source` names where they came from in errors, `text` is the TOML to find the line in."""
+    """Validate plain data. Errors name `source`, and the line if the TOML `text` is given."""
     try:
         return model.model_validate(data)
     except ValidationError as error:
@@ -92,13 +92,13 @@ def validate(model: type[Settings], data: Mapping[str, Any], *, source: str, tex
 
 
 def to_toml(data: Config | Mapping[str, Any]) -> str:
-    """TOML text of settings or plain data: scalars and lists first, then tables, then arrays of tables. None is left out."""
+    """Settings or plain data as TOML: scalars and lists first, then tables, then arrays of tables. None values are omitted."""
     plain = data.model_dump(mode="python") if isinstance(data, Config) else data
     return "\n".join(_table_lines(plain, ())).strip() + "\n"
 
 
 def _explain(error: ValidationError, model: type[BaseModel], source: str) -> InputError:
-    """The first problem, in words, with the file and the key it is in."""
+    """The first problem, with its file and key."""
     first, more = error.errors(include_url=False)[0], error.error_count() - 1
     location = first["loc"]
     key = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in location).lstrip(".") or "file"
@@ -126,7 +126,7 @@ def _keys_at(model: type[BaseModel], location: Sequence[int | str]) -> list[str]
 
 
 def _model_in(annotation: Any) -> type[BaseModel] | None:
-    """The model inside an annotation such as tuple[Model, ...] or Model | None."""
+    """The model class in an annotation such as tuple[Model, ...] or Model | None."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     return next((found for inner in getattr(annotation, "__args__", ()) if (found := _model_in(inner))), None)
@@ -159,7 +159,7 @@ def _literal(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int | float):
-        return repr(value)  # repr of inf and nan is TOML, too
+        return repr(value)  # inf and nan are valid TOML, too
     if isinstance(value, list | tuple):
         return "[" + ", ".join(_literal(entry) for entry in value) + "]"
     return '"' + "".join(_ESCAPES.get(c, c if c >= " " and c != "\x7f" else f"\\u{ord(c):04x}") for c in str(value)) + '"'

@@ -1,7 +1,7 @@
-"""The workload and the cluster that a command or a training run works on, as the user names them.
+"""Loading the workload and the cluster that a command or a training run names.
 
-`Reading` holds the options of reading a log. Commands take it as flags and training keeps it with its settings, so this module imports
-nothing heavy at its head.
+`Reading` holds the options for reading a log. Commands take them as flags, and training stores them with its settings. Heavy imports are
+inside the functions, because commands import this module to parse their arguments.
 """
 
 from __future__ import annotations
@@ -16,52 +16,54 @@ if TYPE_CHECKING:
     from queuewise.cluster.spec import Cluster
     from queuewise.workload import Loaded, ReadOptions
 
-Tell = Callable[[str], None]
+Notify = Callable[[str], None]
 
 
 @tyro.conf.configure(tyro.conf.OmitArgPrefixes)
 @dataclass(frozen=True)
 class Reading:
-    """How a log is read."""
+    """Options for reading a log."""
 
     __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012 (pydantic looks for it where settings hold a Reading)
 
     format: Annotated[str | None, tyro.conf.arg(metavar="FORMAT")] = None
-    """The format of the log, where it should not be detected."""
+    """Format of the log. Default: detected from its content."""
     tables: Annotated[tuple[str, ...], tyro.conf.arg(metavar="FILE")] = ()
-    """Further files of the same log: machine lists, job tables, more parts."""
+    """Additional files of the same log: machine lists, job tables, more parts."""
     map: Annotated[tuple[str, ...], tyro.conf.arg(metavar="COLUMN=FIELD")] = ()
-    """For generic CSV and Parquet: which column holds which field, e.g. started=start walltime=runtime."""
+    """Generic CSV and Parquet: map columns to fields, e.g. started=start walltime=runtime."""
     memory: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    """SWF: model the memory that jobs asked for."""
+    """SWF: include the memory that jobs requested."""
     partitions: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    """Tie jobs to the partition or queue that the log names; the cluster must have it."""
+    """Restrict jobs to the partition or queue that the log names. The cluster must have it."""
     elastic: Annotated[str | None, tyro.conf.arg(metavar="SHARE,LEAST-MOST,CURVE")] = None
-    """Let a share of the jobs be elastic, e.g. 0.3,0.5-2,amdahl:0.05: 30 % may start with half to twice their tasks
-    (curves: linear, amdahl:SERIAL, power:EXPONENT, table:TASKS=SPEED,…)."""
+    """Make a share of the jobs elastic. For example, with 0.3,0.5-2,amdahl:0.05, 30 % of the jobs may start with half to twice their
+    tasks. Curves: linear, amdahl:SERIAL, power:EXPONENT, table:TASKS=SPEED,…"""
 
     def load(self, workload: str, jobs: int | None, seed: int) -> Loaded:
-        """Read the log, or draw from the model of that name."""
+        """Read the log or generate jobs from the model of that name."""
         from queuewise.workload import load_workload
         from queuewise.workload.transform import make_elastic, parse_elastic
 
-        elastic = parse_elastic(self.elastic) if self.elastic is not None else None  # a mistake is told before a long log is read
+        elastic = parse_elastic(self.elastic) if self.elastic is not None else None  # report a mistake before reading a long log
         loaded = load_workload(workload, format=self.format, jobs=jobs, seed=seed, tables=self.tables, options=self._options())
         return replace(loaded, workload=make_elastic(loaded.workload, *elastic, seed)) if elastic is not None else loaded
 
-    def load_with_cluster(self, workload: str, cluster: str | None, jobs: int | None, seed: int, tell: Tell) -> tuple[Loaded, Cluster]:
-        """The jobs, and the named cluster or that of the log; `tell` hears what the reader skipped and filled in."""
-        from queuewise.cluster.load import from_facts, load_cluster
+    def load_with_cluster(self, workload: str, cluster: str | None, jobs: int | None, seed: int, notify: Notify) -> tuple[Loaded, Cluster]:
+        """The jobs, and the named cluster or the one in the log. `notify` is called with what the reader skipped and filled in."""
+        from queuewise.cluster.cluster_loader import from_facts, load_cluster
         from queuewise.errors import InputError
 
-        named = load_cluster(cluster) if cluster is not None else None  # a mistyped name is told before a long log is read
+        named = load_cluster(cluster) if cluster is not None else None  # report a mistyped name before reading a long log
         loaded = self.load(workload, jobs, seed)
         for remark in loaded.tally.remarks():
-            tell(remark)
+            notify(remark)
         if named is not None:
             return loaded, named
         if loaded.cluster is None:
-            raise InputError(f"{workload} does not tell its cluster", hint="add --cluster, e.g. --cluster flat:256; see queuewise clusters")
+            raise InputError(
+                f"{workload} does not describe its cluster", hint="add --cluster, for example --cluster flat:256; see queuewise clusters"
+            )
         return loaded, from_facts(loaded.cluster)
 
     def _options(self) -> ReadOptions:

@@ -1,7 +1,7 @@
 """Run folders: everything that one command produced.
 
-Every file is written under a temporary name beside its place and renamed, so nobody ever meets a half-written one. `summary.json`
-is written last: a folder that has it is finished and is not written to again.
+Every file is written under a temporary name in the same folder and then renamed, so a file is never seen half-written. `summary.json` is
+written last: a folder that contains it is finished and is not written to again.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ LAST_FILE = "summary.json"
 
 
 def start_run(path: str | Path) -> Path:
-    """The folder, made if need be. One that holds a finished run is refused."""
+    """Create the folder if necessary. Raises an error if it contains a finished run."""
     folder = Path(path)
     if (folder / LAST_FILE).exists():
-        raise InputError("holds a finished run already", where=str(folder), hint="give another folder, or remove this one")
+        raise InputError("already contains a finished run", where=str(folder), hint="choose another folder or remove this one")
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InputError(f"cannot be made: {error.strerror}", where=str(folder), hint="give another folder") from None
+        raise InputError(f"cannot be created: {error.strerror}", where=str(folder), hint="choose another folder") from None
     return folder
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A temporary path that becomes `path` when the block ends, and vanishes when it raises."""
+    """A temporary path that is renamed to `path` when the block ends, and removed if it raises."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         yield temporary
@@ -45,5 +45,5 @@ def write_text(path: Path, text: str) -> None:
 
 
 def file_name(policy: str) -> str:
-    """A policy's name as the name of a folder: `sjf+easy@pack` stays, path separators and colons become `_`."""
+    """A policy name as a folder name: `sjf+easy@pack` is unchanged; path separators and colons become `_`."""
     return "".join(c if c.isalnum() or c in "+@-." else "_" for c in policy).lstrip(".") or "_"

@@ -13,7 +13,7 @@ import pytest
 from queuewise.evaluation.measure import measure
 from queuewise.report.charts import make_charts
 from queuewise.report.html import render
-from queuewise.report.tables import metric_cells
+from queuewise.report.text_tables import metric_table
 from stand_in import busy_days, line_up, small_cluster
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -36,7 +36,7 @@ def page_of(folder: Path, num_jobs: int, num_nodes: int, policies: list[str]) ->
     charts, reasons = make_charts(replays)
     rows = [{"policy": m.schedule.policy, "wait_s.mean": 1.0} for m in replays]
     path = folder / "report.html"
-    path.write_text(render(replays, charts, reasons, {"metrics": metric_cells(rows)}), encoding="utf-8")
+    path.write_text(render(replays, charts, reasons, {"metrics": metric_table(rows)}), encoding="utf-8")
     return path
 
 

@@ -14,7 +14,7 @@ from queuewise.cluster.conditions import Conditions, Power
 from queuewise.cluster.spec import NodeGroup, build
 from queuewise.policies import simulate
 from queuewise.workload.jobs import Workload
-from queuewise.workload.scaling import speed
+from queuewise.workload.speedup import speed
 from strategies import BACKFILLS, DISPATCHES, PLACEMENTS, SCALINGS, Case, caps, elastic, policies, powers, reserved_cases, troubled_cases
 
 often = tries(150)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from agreement import assert_same_schedule
 from effort import tries
 from queuewise.cluster import load_cluster
-from queuewise.cluster.accounts import Account, Fairness, Weights
+from queuewise.cluster.accounts import Account, Fairness, PriorityWeights
 from queuewise.cluster.conditions import Conditions
 from queuewise.workload import load_workload
 from queuewise.workload.jobs import UNKNOWN
@@ -60,7 +60,7 @@ def shares(draw: st.DrawFn) -> Fairness:
         half_life_s=draw(st.sampled_from((0.0, 0.7, 5.0, 1000.0))),
         max_age_s=draw(st.sampled_from((1.0, 10.0))),
         favor_small=draw(st.booleans()),
-        weights=Weights(**{name: draw(weight) for name in Weights.model_fields}),
+        weights=PriorityWeights(**{name: draw(weight) for name in PriorityWeights.model_fields}),
         accounts=accounts,
         partition_priority=draw(st.sampled_from(({}, {"north": 3.0}, {"south": 0.0}))),
         qos_priority={"high": 5.0},

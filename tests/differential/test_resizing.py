@@ -16,7 +16,7 @@ from queuewise.cluster.conditions import Conditions, Preemption
 from queuewise.cluster.spec import NodeGroup, build
 from queuewise.policies import simulate
 from queuewise.workload.jobs import Workload
-from queuewise.workload.scaling import speed
+from queuewise.workload.speedup import speed
 from strategies import BACKFILLS, DISPATCHES, PLACEMENTS, SCALINGS, Case, elastic, policies, powers, reserved_cases
 
 often = tries(150)

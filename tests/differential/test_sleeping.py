@@ -11,7 +11,7 @@ from agreement import assert_same_schedule
 from effort import mixed, tries
 from fixed_workloads import crowd, gangs, mixture
 from queuewise.cluster.conditions import Conditions, Power, Preemption
-from queuewise.evaluation.sleeping import node_sleeps
+from queuewise.evaluation.node_sleep import node_sleeps
 from queuewise.policies import simulate
 from strategies import BACKFILLS, DISPATCHES, PLACEMENTS, PREEMPTIVE, Case, policies, powers, preemptive_policies, troubled_cases
 

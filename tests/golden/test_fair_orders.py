@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from queuewise.cluster.accounts import Account, Fairness, Weights
+from queuewise.cluster.accounts import Account, Fairness, PriorityWeights
 from queuewise.cluster.conditions import Conditions
 from queuewise.cluster.spec import NodeGroup, build
 from queuewise.policies import simulate
@@ -60,7 +60,7 @@ WAITING = [
 SETTINGS = Fairness(
     half_life_s=1000.0,
     max_age_s=2000.0,
-    weights=Weights(association=500.0, qos=2000.0),
+    weights=PriorityWeights(association=500.0, qos=2000.0),
     accounts=ACCOUNTS,
     partition_priority={"default": 2.0},  # any other: 1
     qos_priority={"high": 4.0, "normal": 1.0},

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from queuewise.cluster.load import load_cluster
-from queuewise.evaluation.experiment import Experiment, Rules, judge, run_experiment
+from queuewise.cluster.cluster_loader import load_cluster
+from queuewise.evaluation.experiment import Experiment, ReplaySettings, judge, run_experiment
 from queuewise.evaluation.protocol import make_plan
 from queuewise.evaluation.scores import parse_score
 from queuewise.policies import simulate
@@ -36,7 +36,7 @@ LUBLIN_2_BACKFILLED = {"fcfs+easy-strict:fcfs": 247.61, "sjf+easy-strict:fcfs": 
 def test_mean_bounded_slowdowns_to_the_printed_digit(traces: Path, log: str, table: dict[str, float]) -> None:
     workload = load_workload(traces / "swf" / f"{log}.swf.gz").workload
     plan = make_plan("rlscheduler", workload)
-    rules = Rules(dispatch=plan.dispatch or "", estimates=plan.estimates or "")
+    rules = ReplaySettings(dispatch=plan.dispatch or "", estimates=plan.estimates or "")
     cells = run_experiment(Experiment(workload, load_cluster("flat:256"), plan, rules), list(table), simulate)
     standings = judge(cells, parse_score("bsld")).standings
     assert {standing.policy: round(standing.mean, 2) for standing in standings} == table

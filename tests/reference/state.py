@@ -13,7 +13,7 @@ import numpy as np
 
 from queuewise.cluster.spec import NO_GPU, Cluster
 from queuewise.workload.jobs import ANY_PARTITION, Workload
-from queuewise.workload.scaling import speed
+from queuewise.workload.speedup import speed
 
 WHOLE = 1000  # milli of one GPU
 

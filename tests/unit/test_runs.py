@@ -40,13 +40,13 @@ def test_an_unfinished_folder_is_taken_up_and_a_finished_one_refused(tmp_path: P
     assert folder.is_dir()
     assert start_run(folder) == folder
     write_text(folder / LAST_FILE, "[]")
-    with pytest.raises(InputError, match="holds a finished run already"):
+    with pytest.raises(InputError, match="already contains a finished run"):
         start_run(folder)
 
 
 def test_a_folder_that_cannot_be_made_is_an_input_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(InputError, match="cannot be made"):
+    with pytest.raises(InputError, match="cannot be created"):
         start_run(tmp_path / "file" / "run")
 
 

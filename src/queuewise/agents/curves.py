@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from queuewise.agents.recording import read_rows, read_run_config
-from queuewise.errors import InputError, MissingExtraError
+from queuewise.errors import InputError, optional_imports
 from queuewise.runs import replacing
 from queuewise.sim.core.tables import F64
 
@@ -61,10 +61,8 @@ def read_curve(run: Path, metric: str) -> Curve:
 def draw_curves(runs: Sequence[Path], metric: str, path: Path) -> list[Curve]:
     """Draw the curves of all runs in one figure, for VAL with the baselines of the first run as dashed lines."""
     curves = [read_curve(run, metric) for run in runs]
-    try:
+    with optional_imports():
         from matplotlib.figure import Figure
-    except ImportError:
-        raise MissingExtraError("matplotlib", "report") from None
     figure = Figure(figsize=(8.0, 4.5), layout="constrained")
     axes = figure.add_subplot()
     for curve in curves:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from queuewise.agents.model_player import settings_of
-from queuewise.errors import MissingExtraError
+from queuewise.errors import optional_imports
 from queuewise.policies.learned import ILLEGAL, NORM_EPSILON, TrainedNetwork
 from queuewise.policies.model_file import KEY, read_model
 from queuewise.runs import replacing
@@ -68,13 +68,11 @@ def export_model(path: Path, out: Path) -> dict[str, Any]:
 
 
 def _onnx() -> Any:
-    try:
+    with optional_imports():
         import onnx
         import onnx.checker
         import onnx.helper
         import onnx.numpy_helper
-    except ImportError:
-        raise MissingExtraError("onnx", "export") from None
     return onnx
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from queuewise.config import parse_toml
-from queuewise.errors import InputError, MissingExtraError
+from queuewise.errors import InputError, optional_imports
 from queuewise.runs import replacing, write_text
 
 JSONL, CSV = "metrics.jsonl", "metrics.csv"
@@ -60,10 +60,8 @@ class MetricFiles:
 
 class TensorBoard:
     def __init__(self, home: Path, settings: Mapping[str, Any], after: int) -> None:
-        try:
+        with optional_imports():
             from torch.utils.tensorboard import SummaryWriter
-        except ImportError:
-            raise MissingExtraError("tensorboard", "train") from None
         self._writer: Any = SummaryWriter(home / "tensorboard", purge_step=after or None)
 
     def write(self, row: Row) -> None:
@@ -76,10 +74,8 @@ class TensorBoard:
 
 class WeightsAndBiases:
     def __init__(self, home: Path, settings: Mapping[str, Any], after: int) -> None:
-        try:
+        with optional_imports("wandb"):
             import wandb
-        except ImportError:
-            raise MissingExtraError("wandb", "train") from None
         self._run: Any = wandb.init(project="queuewise", name=str(home), config=dict(settings), dir=str(home), resume="allow")
 
     def write(self, row: Row) -> None:
@@ -91,10 +87,8 @@ class WeightsAndBiases:
 
 class MlFlow:
     def __init__(self, home: Path, settings: Mapping[str, Any], after: int) -> None:
-        try:
+        with optional_imports("mlflow"):
             import mlflow
-        except ImportError:
-            raise MissingExtraError("mlflow", "train") from None
         self._client: Any = mlflow
         mlflow.start_run(run_name=str(home))
         mlflow.log_dict(dict(settings), "settings.json")

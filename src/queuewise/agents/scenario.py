@@ -20,10 +20,10 @@ from queuewise.envs.env_setup import EnvSetup, build_arena
 from queuewise.envs.presets import preset as preset_settings
 from queuewise.envs.rewards import Term
 from queuewise.errors import InputError
-from queuewise.evaluation.experiment import Experiment, Rules
+from queuewise.evaluation.experiment import Experiment, ReplaySettings
 from queuewise.evaluation.protocol import BLOCK_SEEDS, Plan, block_windows
 from queuewise.evaluation.scores import parse_score
-from queuewise.reading import Tell
+from queuewise.reading import Notify
 from queuewise.workload import Workload
 from queuewise.workload.models import is_model
 
@@ -71,8 +71,8 @@ class Scenario:
         number, seed = (s.val_windows, 0) if block == "val" else (s.report_windows, s.report_seed)
         windows = block_windows(self.workload, block, number, s.jobs, seed, from_model=self.from_model)
         commits = self.setup.settings.dispatch == "commit"
-        rules = Rules(dispatch="commit" if commits else "reorder", estimates=self.setup.settings.estimates)
-        return Experiment(self.workload, self.cluster, Plan("blocks", windows), rules, self._drawer(block) if self.from_model else None)
+        replay = ReplaySettings(dispatch="commit" if commits else "reorder", estimates=self.setup.settings.estimates)
+        return Experiment(self.workload, self.cluster, Plan("blocks", windows), replay, self._drawer(block) if self.from_model else None)
 
     def _drawer(self, block: str) -> Callable[[int, int], Workload]:
         """Draw windows of the model as environments do, with job sizes that suit the cluster."""
@@ -80,7 +80,7 @@ class Scenario:
         return lambda jobs, seed: source.window(seed - BLOCK_SEEDS[block].start)[0]
 
 
-def load_scenario(settings: TrainSettings, tell: Tell = lambda remark: None) -> Scenario:
+def load_scenario(settings: TrainSettings, tell: Notify = lambda remark: None) -> Scenario:
     """Load the workload and its cluster, and determine the task.
 
     `tell` is called with what the reader skipped or filled in.

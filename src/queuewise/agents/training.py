@@ -28,7 +28,7 @@ from queuewise.config import to_toml
 from queuewise.errors import InputError
 from queuewise.evaluation.experiment import Result, judge
 from queuewise.evaluation.identity import digest_cluster, digest_workload
-from queuewise.evaluation.runfolder import to_json, write_cluster
+from queuewise.evaluation.replay_files import to_json, write_cluster
 from queuewise.evaluation.scores import Score, parse_score
 from queuewise.policies.model_file import SUFFIX
 from queuewise.runs import LAST_FILE, replacing, start_run, write_text

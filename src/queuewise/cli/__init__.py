@@ -1,11 +1,11 @@
 """The `queuewise` command: find the subcommand, parse its arguments, then import and run it.
 
-A subcommand is one file in this package with a frozen dataclass whose fields are its arguments (or a union of such
-classes for a command with subcommands of its own) and whose `run()` does the work and returns an exit code or None for 0,
-and one line in `COMMANDS`. Files import only the standard library and tyro at their head; everything heavy is imported inside
-`run`, so that help is instant. Data goes to stdout, everything else to stderr.
+A subcommand is one file in this package and one line in `COMMANDS`. The file has a frozen dataclass whose fields are the arguments (or a
+union of such classes for a command with its own subcommands). Its `run()` returns an exit code, or None for 0. At module level, files
+import only the standard library and tyro; everything heavy is imported inside `run`, which keeps `--help` fast. Data goes to stdout,
+everything else to stderr.
 
-Exit codes: 0 done, 1 an error of Queuewise's own, 2 something in the arguments or the input is wrong, 130 interrupted.
+Exit codes: 0 success, 1 an internal error, 2 invalid arguments or input, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -28,26 +28,26 @@ class Command:
 
 COMMANDS: dict[str, Command] = {
     "simulate": Command("simulate:Simulate", "replay a workload on a cluster under one or more policies"),
-    "evaluate": Command("evaluate:Evaluate", "measure policies on the same windows of a workload, with intervals"),
-    "train": Command("train:Train", "train a policy for a workload and judge it on windows it has not seen"),
-    "plot": Command("plot:Plot", "draw learning curves of training runs, with bands over seeds"),
-    "diagnose": Command("diagnose:Diagnose", "look into a trained network: values, actions, units, gradients"),
-    "bench-nets": Command("bench_nets:BenchNets", "measure networks of several sizes: parameters, latency, frames a second"),
+    "evaluate": Command("evaluate:Evaluate", "compare policies on the same windows of a workload, with confidence intervals"),
+    "train": Command("train:Train", "train a policy for a workload and evaluate it on windows it has not seen"),
+    "plot": Command("plot:Plot", "plot the learning curves of training runs, with bands over seeds"),
+    "diagnose": Command("diagnose:Diagnose", "inspect a trained network: values, actions, units, gradients"),
+    "bench-nets": Command("bench_nets:BenchNets", "measure networks of several sizes: parameters, latency, frames per second"),
     "export": Command("export:Export", "write a trained network as an ONNX file"),
-    "compare": Command("compare:Compare", "put the policies of several run folders into one table"),
-    "report": Command("report:Report", "write report.html, figures and tables of a run folder"),
-    "policies": Command("policies:Policies", "list orders, backfill and placement rules, from which policies are made"),
-    "new-policy": Command("new_policy:NewPolicy", "write a policy of your own to begin with, and a test of it"),
-    "workload": Command("workload:Workload", "look at logs, convert them, fetch public ones"),
-    "clusters": Command("clusters:Clusters", "list the clusters that come with Queuewise"),
-    "bench": Command("bench:Bench", "measure how fast the engine is on this machine"),
+    "compare": Command("compare:Compare", "compare the policies of several run folders in one table"),
+    "report": Command("report:Report", "write report.html, figures and tables for a run folder"),
+    "policies": Command("policies:Policies", "list the orders, backfill rules and placement rules that make up policies"),
+    "new-policy": Command("new_policy:NewPolicy", "create a template for your own policy, with a test"),
+    "workload": Command("workload:WorkloadCommand", "inspect, convert and download logs; generate and fit workload models"),
+    "clusters": Command("clusters:Clusters", "list the clusters included with Queuewise"),
+    "bench": Command("bench:Bench", "measure the speed of the engine on this machine"),
 }
 
 INTERRUPTED = 130
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; returns the exit code and never shows a traceback for an error the user can mend."""
+    """Run one command and return the exit code. An error that the user can fix is shown without a traceback."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
         return _dispatch(arguments)
@@ -56,7 +56,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return INTERRUPTED
-    except BrokenPipeError:  # the reader of stdout has seen enough, as in `queuewise policies | head`
+    except BrokenPipeError:  # stdout was closed early, as in `queuewise policies | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
 
@@ -80,7 +80,7 @@ def _dispatch(arguments: list[str]) -> int:
 
 
 def _parse(name: str, arguments: Sequence[str]) -> Any:
-    """The command's dataclass, filled from the arguments. tyro prints help itself and exits."""
+    """Fill the command's dataclass from the arguments. tyro prints help and exits by itself."""
     import tyro
 
     from queuewise.cli.usage import usage_errors
@@ -89,7 +89,7 @@ def _parse(name: str, arguments: Sequence[str]) -> Any:
     target = getattr(import_module(f"{__name__}.{module}"), cls)
     prog = f"queuewise {name}"
     with usage_errors(target, prog, arguments):
-        if hasattr(target, "parse"):  # its defaults depend on some of its arguments
+        if hasattr(target, "parse"):  # its defaults depend on other arguments
             return target.parse(arguments, prog)
         return tyro.cli(target, prog=prog, args=arguments)
 
@@ -97,7 +97,7 @@ def _parse(name: str, arguments: Sequence[str]) -> Any:
 def _help() -> str:
     width = max(map(len, COMMANDS))
     lines = [f"  {name:<{width}}  {command.summary}" for name, command in COMMANDS.items()]
-    return "\n".join(["usage: queuewise COMMAND [OPTIONS]", "", *lines, "", "queuewise COMMAND --help describes a command."])
+    return "\n".join(["usage: queuewise COMMAND [OPTIONS]", "", *lines, "", "Run queuewise COMMAND --help for details of a command."])
 
 
 def _report(error: QueuewiseError) -> int:

@@ -1,4 +1,4 @@
-"""`queuewise bench`: how fast the engine is on this machine. The functions that measure serve `benchmarks/` too."""
+"""`queuewise bench`: the speed of the engine on this machine. `benchmarks/` uses the measuring functions, too."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ QUICK_JOBS, QUICK_REPEATS = 50_000, 1
 
 @dataclass(frozen=True)
 class Bench:
-    """Measure the engine on this machine: start, jobs per second, memory. Takes about a minute."""
+    """Measure the engine on this machine: start-up time, jobs per second, memory. Takes about a minute."""
 
     jobs: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
-    """Jobs of a replay. Default: 1,000,000, with --quick 50,000."""
+    """Jobs per replay. Default: 1,000,000, or 50,000 with --quick."""
     nodes: Annotated[int, tyro.conf.arg(metavar="N")] = 250
-    """Nodes of 8 GPUs each; a cluster of ten times as many is measured too."""
+    """Nodes with 8 GPUs each. A cluster ten times as large is measured, too."""
     quick: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    """Fewer jobs, and one run of each replay instead of the best of three: seconds instead of a minute, and noisier."""
+    """Use fewer jobs and one run per replay instead of the best of three: faster, but noisier."""
     compile: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    """Also measure the compilation of the engine, in a cache of its own. It takes a minute or more."""
+    """Also measure how long the engine takes to compile, with an empty cache. Takes a minute or more."""
     json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Print JSON: an object with machine, kernel, workload, replays, cost_of_more_nodes and peak_memory_mib."""
 
@@ -48,7 +48,7 @@ class Bench:
         jobs = (QUICK_JOBS if self.quick else FULL_JOBS) if self.jobs is None else self.jobs
         for option, value in (("--jobs", jobs), ("--nodes", self.nodes)):
             if value < 1:
-                raise InputError(f"{option} {value} leaves nothing to measure", hint="give 1 or more")
+                raise InputError(f"{option} {value} leaves nothing to measure", hint="use 1 or more")
         figures = measure_all(jobs, self.nodes, repeats=QUICK_REPEATS if self.quick else FULL_REPEATS, compile=self.compile)
         if self.json:
             print(json_text.dumps(figures, indent=2, allow_nan=False))
@@ -57,16 +57,16 @@ class Bench:
 
 
 def measure_all(jobs: int, nodes: int, *, repeats: int, compile: bool) -> dict[str, Any]:
-    """Everything that the command prints, as one JSON object."""
-    from queuewise.cli.console import note, tell_compiling
+    """Everything the command prints, as one JSON object."""
+    from queuewise.cli.console import announce_compilation, note
     from queuewise.sim.core.engine import compiled_replay
 
-    machine = describe_machine()  # first: the load average should tell of other programs
-    tell_compiling()
+    machine = describe_machine()  # first, so that the load average shows other programs
+    announce_compilation()
     compiled_replay()
     kernel = time_kernel()
     if compile:
-        note("compiling the engine in an empty cache …")
+        note("compiling the engine with an empty cache …")
         with tempfile.TemporaryDirectory() as empty:
             kernel["compile_s"] = time_kernel(cache=empty)["load_s"]
     replays = [row for count in (nodes, MORE_NODES * nodes) for row in replay_cluster(jobs, count, repeats)]
@@ -114,14 +114,14 @@ print(json.dumps({"import_s": imported - begin, "load_s": time.perf_counter() - 
 
 
 def time_kernel(cache: str | None = None) -> dict[str, float]:
-    """Seconds a new process needs to import the engine, and to load its kernel from the cache; from an empty cache, to compile it."""
+    """Seconds a new process takes to import the engine and to load it from the cache, or to compile it if the cache is empty."""
     environment = {**os.environ, "QUEUEWISE_CACHE_DIR": cache} if cache else None
     done = subprocess.run([sys.executable, "-c", KERNEL_PROBE], stdout=subprocess.PIPE, text=True, check=True, env=environment)
     return dict(json_text.loads(done.stdout))
 
 
 def replay_cluster(jobs: int, nodes: int, repeats: int) -> list[dict[str, Any]]:
-    """The benchmark's workload, made for a cluster of so many nodes and replayed on it under each policy."""
+    """Replay the benchmark workload, sized for a cluster of `nodes` nodes, under each policy."""
     from queuewise.cluster import load_cluster
     from queuewise.workload.models import generate
 
@@ -131,7 +131,7 @@ def replay_cluster(jobs: int, nodes: int, repeats: int) -> list[dict[str, Any]]:
 
 
 def replay(workload: Workload, cluster: Cluster, policy: str, repeats: int, estimates: str = "requested") -> dict[str, Any]:
-    """The best of `repeats` replays: seconds in the engine, and of the whole call, which also makes estimates and ranks."""
+    """The best of `repeats` replays: seconds in the engine, and of the whole call including estimates and ranks."""
     from queuewise.cli.console import note
     from queuewise.evaluation.measure import measure
     from queuewise.evaluation.timeline import queue_length_max
@@ -156,9 +156,9 @@ def replay(workload: Workload, cluster: Cluster, policy: str, repeats: int, esti
 
 
 def peak_memory_mib() -> float:
-    """The most memory this process has held so far."""
+    """Peak memory of this process so far."""
     status = Path("/proc/self/status")
-    if status.exists():  # getrusage would count the parent's memory too: Linux hands its peak on to the programs it starts
+    if status.exists():  # on Linux, getrusage would include the peak of the parent process
         for line in status.read_text().splitlines():
             if line.startswith("VmHWM:"):
                 return int(line.split()[1]) / 1024
@@ -172,9 +172,9 @@ def _print(figures: dict[str, Any]) -> None:
     from queuewise.cli.console import figure, note, print_table
 
     machine, kernel, workload = figures["machine"], figures["kernel"], figures["workload"]
-    facts = [["CPU", f"{machine['cpu']}, {machine['cores']} cores, load average {machine['load_average']:.1f} before"]]
+    facts = [["CPU", f"{machine['cpu']}, {machine['cores']} cores, load average {machine['load_average']:.1f} at the start"]]
     facts += [["versions", f"Python {machine['python']}, Numba {machine['numba']}, NumPy {machine['numpy']}, {machine['system']}"]]
-    facts += [["start", f"import {kernel['import_s']:.2f} s, load the kernel from the cache {kernel['load_s']:.2f} s"]]
+    facts += [["start-up", f"import {kernel['import_s']:.2f} s, load the engine from the cache {kernel['load_s']:.2f} s"]]
     if "compile_s" in kernel:
         facts += [["compilation", f"{kernel['compile_s']:.0f} s, once"]]
     facts += [["peak memory", f"{figures['peak_memory_mib']:,.0f} MiB"]]
@@ -190,7 +190,9 @@ def _print(figures: dict[str, Any]) -> None:
         ]
         for row in figures["replays"]
     ]
-    title = f"{workload['jobs']:,} jobs of the model bench, load {workload['load']}, {NODE_GPUS} GPUs a node, best of {workload['repeats']}"
+    title = (
+        f"{workload['jobs']:,} jobs of the model bench, load {workload['load']}, {NODE_GPUS} GPUs per node, best of {workload['repeats']}"
+    )
     print_table(["policy", "nodes", "jobs/s", "engine s", "call s", "longest queue"], rows, title=title)
     costs = ", ".join(f"{policy} {ratio:.2f}×" for policy, ratio in figures["cost_of_more_nodes"].items())
-    note(f"time on {MORE_NODES} times the nodes: {costs}")
+    note(f"time relative to the smaller cluster, with {MORE_NODES} times the nodes: {costs}")

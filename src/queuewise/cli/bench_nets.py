@@ -1,4 +1,4 @@
-"""`queuewise bench-nets`: parameters, latency and frames a second of networks of several sizes."""
+"""`queuewise bench-nets`: parameters, latency and frames per second of networks of several sizes."""
 
 from __future__ import annotations
 
@@ -11,37 +11,33 @@ import tyro
 
 @dataclass(frozen=True)
 class BenchNets:
-    """Measure networks on this machine, with observations of the given shape: what a wider or another network costs."""
+    """Measure networks on this machine with observations of the given shape, to see what a wider or different network costs."""
 
     nets: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NET")] = ("mlp", "kernel", "attn", "hosts", "joint")
     """Networks to measure."""
     widths: Annotated[tuple[int, ...], tyro.conf.arg(metavar="W")] = (32, 64, 128, 256)
-    """Widths of their layers."""
+    """Widths of the layers."""
     depth: Annotated[int, tyro.conf.arg(metavar="D")] = 2
     """Hidden layers."""
     window: Annotated[int, tyro.conf.arg(metavar="Q")] = 64
-    """Jobs in the window."""
+    """Size of the window, in jobs."""
     hosts: Annotated[int, tyro.conf.arg(metavar="H")] = 16
-    """Hosts of the cluster."""
+    """Hosts in the cluster."""
     gpus: Annotated[int, tyro.conf.arg(metavar="U")] = 128
-    """GPUs of the cluster."""
+    """GPUs in the cluster."""
     seconds: Annotated[float, tyro.conf.arg(metavar="S")] = 0.2
-    """Time for each of the measurements, three for a network and width."""
+    """Seconds per measurement; there are three for each network and width."""
     json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Print JSON: a list of objects with network, problem, width, parameters, decision_us, forward_per_s, learn_per_s."""
 
     def run(self) -> None:
         from queuewise.cli.console import figure, print_table
-        from queuewise.errors import InputError, MissingExtraError
+        from queuewise.errors import InputError, optional_imports
 
         if min(self.depth, self.window, self.hosts, self.gpus, *self.widths) < 1 or self.seconds < 0:
-            raise InputError("sizes must be 1 or more, and --seconds 0 or more", hint="for example --widths 64 128 --window 64")
-        try:
+            raise InputError("sizes must be at least 1, and --seconds at least 0", hint="for example --widths 64 128 --window 64")
+        with optional_imports():
             from queuewise.agents.net_speed import measure_networks
-        except ModuleNotFoundError as error:
-            if error.name != "torch":
-                raise
-            raise MissingExtraError("torch", "train") from None
         from queuewise.envs.features import ObservationLayout
 
         layout = ObservationLayout(self.window, self.hosts, self.gpus)
@@ -60,5 +56,5 @@ class BenchNets:
             ]
             for r in rows
         )
-        columns = ["network", "width", "parameters", "µs a decision (NumPy)", "frames/s forward", "frames/s learning"]
+        columns = ["network", "width", "parameters", "µs per decision (NumPy)", "frames/s forward", "frames/s learning"]
         print_table(columns, table, title=f"window {self.window}, {self.hosts} hosts, {self.gpus} GPUs")

@@ -1,4 +1,4 @@
-"""`queuewise clusters`: the presets, and the names that build a cluster on the spot."""
+"""`queuewise clusters`: the presets, and the names that describe a cluster directly."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import tyro
 
 @dataclass(frozen=True)
 class Clusters:
-    """List the clusters that come with Queuewise."""
+    """List the clusters included with Queuewise."""
 
     json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Print JSON: a list of objects with name, nodes, gpus, cores, kinds, partitions and notes."""
 
     def run(self) -> None:
         from queuewise.cli.console import figure, note, print_table
-        from queuewise.cluster.load import SHAPES, load_cluster, preset_names
+        from queuewise.cluster.cluster_loader import SHAPES, load_cluster, preset_names
 
         rows = [_describe(load_cluster(name)) for name in preset_names()]
         if self.json:
@@ -32,8 +32,8 @@ class Clusters:
             ),
             left=2,
         )
-        print_table(["or", "meaning"], [*SHAPES.items(), ("FILE.toml", "a file of your own, see docs/clusters.md")], left=2)
-        note("cores –: not modelled, never the bottleneck")
+        print_table(["or", "meaning"], [*SHAPES.items(), ("FILE.toml", "your own cluster file, see docs/clusters.md")], left=2)
+        note("cores –: unlimited, never the bottleneck")
 
 
 def _describe(cluster: Any) -> dict[str, Any]:

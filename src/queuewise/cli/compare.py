@@ -1,4 +1,4 @@
-"""`queuewise compare`: put the policies of several run folders into one table."""
+"""`queuewise compare`: compare the policies of several run folders in one table."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import tyro
 
 @dataclass(frozen=True)
 class Compare:
-    """Join run folders of evaluate. Refused unless all were measured on the same windows of the same jobs and cluster."""
+    """Compare the run folders of several evaluations. All must use the same windows of the same jobs on the same cluster."""
 
     run_folders: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
-    """Folders that evaluate wrote with --out."""
+    """Folders written by queuewise evaluate --out."""
     score: Annotated[str, tyro.conf.arg(metavar="SCORE")] = "bsld"
-    """What is ranked: bsld, wait, jct, slowdown, util, energy, fairness, packed, or a sum such as 0.7*bsld+0.3*wait."""
+    """Score to rank by: bsld, wait, jct, slowdown, util, energy, fairness, packed, or a sum such as 0.7*bsld+0.3*wait."""
     json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    """Print JSON: a list of objects, one a policy."""
+    """Print JSON: a list with one object per policy."""
 
     def run(self) -> None:
         from queuewise.cli.evaluate import print_result
@@ -29,7 +29,7 @@ class Compare:
         from queuewise.evaluation.scores import parse_score
 
         if not self.run_folders:
-            raise InputError("no run folder is given", hint="queuewise compare runs/a runs/b")
+            raise InputError("no run folder given", hint="for example queuewise compare runs/a runs/b")
         result = judge(join_runs([Path(run) for run in self.run_folders]), parse_score(self.score))
         if self.json:
             print(json_text.dumps(result.as_json(), indent=2, allow_nan=False))

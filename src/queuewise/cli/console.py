@@ -1,4 +1,4 @@
-"""How the commands speak: tables on stdout, notes on stderr. Colours only on a terminal and without NO_COLOR (rich sees to both)."""
+"""Output of the commands: tables on stdout, notes on stderr. rich uses colours only on a terminal and if NO_COLOR is not set."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ COMPILE_S = {"engine": 40, "environments": 45}  # on one core of the development
 
 
 def note(text: str) -> None:
-    """A remark for the human, kept out of the data."""
+    """Print a message for the user, separate from the data."""
     print(text, file=sys.stderr, flush=True)
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, left: int = 1, title: str = "") -> None:
-    """A table on stdout; the first `left` columns are text, the others numbers."""
+    """Print a table to stdout. The first `left` columns are text, the others numbers."""
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table
@@ -31,7 +31,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, left: 
 
 
 def duration(seconds: float | None) -> str:
-    """Seconds for the eye: 12.3 s, 4.5 min, 6.7 h, 8.9 d; a dash where there is no figure."""
+    """Seconds in a readable unit: 12.3 s, 4.5 min, 6.7 h, 8.9 d, or a dash for no value."""
     if seconds is None or math.isnan(seconds):
         return "–"
     for unit, size in (("d", 86_400.0), ("h", 3_600.0), ("min", 60.0)):
@@ -41,12 +41,12 @@ def duration(seconds: float | None) -> str:
 
 
 def figure(value: float | None, digits: int = 0) -> str:
-    """A number with thousands separators; a dash where there is none."""
+    """A number with thousands separators, or a dash for no value."""
     return "–" if value is None or math.isnan(value) else f"{value:,.{digits}f}"
 
 
 def check_policies(policies: Sequence[str]) -> None:
-    """Tell of what is wrong with a name before the work, not in the middle of it; a user's own functions are compiled at once."""
+    """Report an invalid policy name before any work starts, and compile the user's own functions."""
     from queuewise.players import describe_played, is_played
     from queuewise.policies import parse_policy
 
@@ -60,11 +60,11 @@ def check_policies(policies: Sequence[str]) -> None:
                 note(f"compiled {score.own.reference} in {score.compile_s:.1f} s")
 
 
-def tell_compiling(*, playing: bool = False) -> None:
-    """Say so before the first use compiles the engine (and the environments, through which models play); later starts load a cache."""
+def announce_compilation(*, playing: bool = False) -> None:
+    """Print a note if the engine (and for models, the environments) will be compiled. Later starts load it from the cache."""
     from queuewise.sim.core.compilation import cache_is_warm
 
     if not cache_is_warm():
-        note(f"compiling the engine, once (about {COMPILE_S['engine']} s) …")
+        note(f"compiling the engine (once, about {COMPILE_S['engine']} s) …")
     if playing and not cache_is_warm("envs", "play"):
-        note(f"compiling the environments, once (about {COMPILE_S['environments']} s) …")
+        note(f"compiling the environments (once, about {COMPILE_S['environments']} s) …")

@@ -1,4 +1,4 @@
-"""`queuewise evaluate`: measure policies on the same windows of a workload, with intervals."""
+"""`queuewise evaluate`: compare policies on the same windows of a workload, with confidence intervals."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
-from queuewise.cli.inputs import load_world
+from queuewise.cli.inputs import read_conditions
 from queuewise.reading import Reading
 
 if TYPE_CHECKING:
@@ -22,58 +22,58 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Evaluate:
-    """Measure policies on the same windows of a workload: means with 95 % intervals, paired differences, a ranking."""
+    """Compare policies on the same windows of a workload: means with 95 % confidence intervals, paired differences and a ranking."""
 
     workload: Annotated[str, tyro.conf.arg(metavar="FILE|MODEL")]
     """A log (the format is detected) or the name of a workload model."""
     policy: Annotated[tuple[str, ...], tyro.conf.UseAppendAction, tyro.conf.arg(metavar="POLICY")]
-    """order[+backfill][@placement], FILE.py:NAME for your own,
-    or model:RUN for a trained network. Repeat to compare several. See queuewise policies."""
+    """order[+backfill][@placement], FILE.py:NAME for your own policy, or model:RUN for a trained network.
+    Repeat to compare several. See queuewise policies."""
     cluster: Annotated[str | None, tyro.conf.arg(metavar="NAME|FILE")] = None
-    """A preset (see queuewise clusters), flat:N, NxM:kind or a .toml file. Default: the cluster that the log tells of."""
+    """A preset (see queuewise clusters), flat:N, NxM:kind or a .toml file. Default: the cluster described in the log."""
     protocol: Literal["windows", "blocks", "replay", "rlscheduler", "packing"] = "windows"
-    """windows: random windows. blocks: windows of a block that training never sees. replay: the whole log.
-    rlscheduler: that paper's ten sequences. packing: jobs arrive and stay."""
+    """windows: random windows. blocks: windows from a block that training never sees. replay: the whole log.
+    rlscheduler: the ten sequences of that paper. packing: jobs arrive and never leave."""
     score: Annotated[str | None, tyro.conf.arg(metavar="SCORE")] = None
-    """What is ranked: bsld, wait, jct, slowdown, util, energy, fairness, packed, or a sum such as 0.7*bsld+0.3*wait.
-    Default: bsld; packed for the protocol packing."""
+    """Score to rank by: bsld, wait, jct, slowdown, util, energy, fairness, packed, or a sum such as 0.7*bsld+0.3*wait.
+    Default: bsld, or packed for the packing protocol."""
     windows: Annotated[int, tyro.conf.arg(metavar="N")] = 10
-    """How many windows to draw."""
+    """Number of windows."""
     window_jobs: Annotated[int, tyro.conf.arg(metavar="K")] = 1024
-    """Jobs of a window."""
+    """Jobs per window."""
     starts: Annotated[str | None, tyro.conf.arg(metavar="I,J,…")] = None
-    """First jobs (counted from 0) of the windows, instead of drawn ones."""
+    """Start the windows at these jobs (counted from 0) instead of at random ones."""
     block: Literal["val", "report"] = "report"
-    """For the protocol blocks: val to choose between variants, report for the figures you publish."""
+    """For the blocks protocol: val to choose between variants, report for results you publish."""
     warmup: Annotated[float, tyro.conf.arg(metavar="SHARE")] = 0.0
-    """Share of each window's jobs at its begin that are replayed and not counted."""
+    """Share of jobs at the start of each window that are replayed but not counted."""
     cooldown: Annotated[float, tyro.conf.arg(metavar="SHARE")] = 0.0
-    """The same at its end."""
+    """The same at the end of each window."""
     dispatch: Literal["reorder", "commit"] | None = None
-    """reorder (default): sort the queue anew at every decision. commit: hold the machine for the chosen job until it fits."""
+    """reorder (default): sort the queue again at every decision. commit: keep the machine free for the chosen job until it fits."""
     estimates: Annotated[str | None, tyro.conf.arg(metavar="KIND")] = None
-    """What policies know of runtimes: oracle, requested (default), noisy:SIGMA or predicted."""
+    """What policies know about runtimes: oracle, requested (default), noisy:SIGMA or predicted."""
     kill_at_limit: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    """End jobs when the time they asked for is over."""
+    """Kill jobs that exceed their requested time."""
     conditions: Annotated[str | None, tyro.conf.arg(metavar="FILE")] = None
-    """A .toml file of what befalls the cluster: outages, failures, costs of stopping, quotas, sleep, a power cap (docs/conditions.md)."""
+    """A .toml file with outages, failures, preemption costs, quotas, node sleep or a power cap (see docs/conditions.md)."""
     reading: Reading = field(default_factory=Reading)
     jobs: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
-    """Use the first N jobs of a log; make N jobs of a model."""
+    """Use the first N jobs of a log, or generate N jobs from a model."""
     seed: Annotated[int, tyro.conf.arg(metavar="S")] = 0
-    """Seed of everything random: the windows, the model, noisy estimates, random policies."""
+    """Seed for the windows, the model, noisy estimates and random policies."""
     threads: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
-    """Replays run at a time. Default: one a core."""
+    """Number of replays to run in parallel. Default: one per core."""
     out: Annotated[str | None, tyro.conf.arg(metavar="DIR")] = None
-    """Write a run folder. One that was interrupted is resumed; finished windows are not redone."""
+    """Write a run folder. An interrupted run is resumed; finished windows are not repeated."""
     report: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Also write report.html, figures and tables into the run folder."""
     json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    """Print JSON: a list of objects, one a policy."""
+    """Print JSON: a list with one object per policy."""
 
     def run(self) -> None:
         self._check()
-        from queuewise.cli.console import note, tell_compiling
+        from queuewise.cli.console import announce_compilation, note
         from queuewise.evaluation.experiment import judge, run_experiment
         from queuewise.evaluation.results import write_results
         from queuewise.evaluation.scores import parse_score
@@ -85,7 +85,7 @@ class Evaluate:
         windows = experiment.plan.windows
         note(f"{self.protocol}: {len(windows)} windows, seed {self.seed}: {', '.join(window.label for window in windows)}")
         folder = Path(self.out) if self.out else None
-        tell_compiling(playing=any(map(is_played, self.policy)))
+        announce_compilation(playing=any(map(is_played, self.policy)))
         with _progress(len(set(self.policy)) * len(windows)) as on_cell:
             cells = run_experiment(experiment, self.policy, simulate, folder=folder, on_cell=on_cell, threads=self.threads)
         result = judge(cells, score)
@@ -106,19 +106,19 @@ class Evaluate:
         from queuewise.errors import InputError
 
         if not self.policy:
-            raise InputError("no policy is given", hint="add --policy fcfs, or several")
+            raise InputError("no policy given", hint="add --policy fcfs; repeat --policy to compare several")
         check_policies(self.policy)
         if self.seed < 0:
-            raise InputError(f"--seed {self.seed} is negative", hint="give 0 or more")
+            raise InputError(f"--seed {self.seed} is negative", hint="use 0 or more")
         if self.threads is not None and self.threads < 1:
-            raise InputError(f"--threads {self.threads} is too few", hint="give 1 or more")
+            raise InputError(f"--threads {self.threads} is too few", hint="use 1 or more")
         if self.report and not self.out:
-            raise InputError("--report needs a run folder to write to", hint="add --out DIR")
+            raise InputError("--report needs a run folder", hint="add --out DIR")
 
     def _experiment(self) -> Experiment:
         from queuewise.cli.console import note
         from queuewise.errors import InputError
-        from queuewise.evaluation.experiment import Experiment, Rules
+        from queuewise.evaluation.experiment import Experiment, ReplaySettings
         from queuewise.evaluation.protocol import make_plan
 
         loaded, cluster = self.reading.load_with_cluster(self.workload, self.cluster, self.jobs, self.seed, note)
@@ -137,18 +137,18 @@ class Evaluate:
             if fixed and chosen and fixed != chosen:
                 raise InputError(
                     f"protocol {self.protocol} fixes --{name} to {fixed}, not {chosen}",
-                    hint="use --protocol windows with --starts to measure the same windows under other rules",
+                    hint="use --protocol windows with --starts to evaluate the same windows with other settings",
                 )
-        rules = Rules(
+        settings = ReplaySettings(
             dispatch=plan.dispatch or self.dispatch or "reorder",
             estimates=plan.estimates or self.estimates or "requested",
             kill_at_limit=self.kill_at_limit,
             seed=self.seed,
             warmup=self.warmup,
             cooldown=self.cooldown,
-            world=load_world(self.conditions),
+            conditions=read_conditions(self.conditions),
         )
-        return Experiment(loaded.workload, cluster, plan, rules, self._draw if from_model else None)
+        return Experiment(loaded.workload, cluster, plan, settings, self._draw if from_model else None)
 
     def _draw(self, jobs: int, seed: int) -> Workload:
         from queuewise.workload import load_workload
@@ -163,14 +163,12 @@ class Evaluate:
         try:
             return [int(part) for part in self.starts.split(",")]
         except ValueError:
-            raise InputError(
-                f"--starts {self.starts!r} is not a list of job numbers", hint="write for example --starts 0,1024,2048"
-            ) from None
+            raise InputError(f"--starts {self.starts!r} is not a list of job numbers", hint="for example --starts 0,1024,2048") from None
 
 
 @contextmanager
 def _progress(total: int) -> Iterator[Callable[[Cell], None]]:
-    """A bar on stderr, on a terminal only."""
+    """A progress bar on stderr, if it is a terminal."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -197,6 +195,6 @@ def print_result(result: Result, title: str) -> None:
     best = next((s.best_baseline for s in result.standings), None)
     print_table(["policy", "rank", result.score.name, "95 % interval", f"minus {best}", "95 % interval", "wins"], rows, title=title)
     if result.lower_bound is not None:
-        note(f"no policy can go below {figure(result.lower_bound, digits)} (relaxation: see docs/evaluation.md)")
+        note(f"lower bound for any policy: {figure(result.lower_bound, digits)} (see docs/evaluation.md)")
     if any(s.ci95 is None for s in result.standings):
-        note("one window shows no spread: intervals need two or more, so nothing is called better")
+        note("intervals need at least two windows; with one, no policy is called better")

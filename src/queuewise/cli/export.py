@@ -12,12 +12,12 @@ import tyro
 
 @dataclass(frozen=True)
 class Export:
-    """Write a trained network as an ONNX file: observations and a mask in, scores of actions and a value out."""
+    """Write a trained network as an ONNX file. Its inputs are observations and a mask; its outputs are action scores and a value."""
 
     run_folder: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
-    """A folder or model that queuewise train wrote."""
+    """A run folder or model written by queuewise train."""
     out: Annotated[Path, tyro.conf.arg(metavar="FILE")]
-    """The file to write, e.g. policy.onnx."""
+    """File to write, e.g. policy.onnx."""
     json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Print JSON: file, model, network, problem, observation_size, num_actions, opset, bytes."""
 
@@ -28,11 +28,11 @@ class Export:
         from queuewise.policies.model_file import find_model
 
         if not self.out.parent.is_dir():
-            raise InputError("there is no such folder", where=str(self.out.parent), hint="make it first, or give another --out")
+            raise InputError("no such folder", where=str(self.out.parent), hint="create it or choose another --out")
         facts = export_model(find_model(self.run_folder), self.out)
         if self.json:
             print(json_text.dumps(facts))
         else:
-            sizes = f"{facts['observation_size']} numbers in, {facts['num_actions']} actions out"
+            sizes = f"{facts['observation_size']} inputs, {facts['num_actions']} actions"
             print(f"{facts['network']} for the {facts['problem']} problem: {sizes}")
         note(f"written to {self.out}")

@@ -1,4 +1,4 @@
-"""What commands are given beside the workload and the cluster (`queuewise.reading`), and what reading them tells."""
+"""Inputs that several commands share, apart from the workload and the cluster (`queuewise.reading`)."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ if TYPE_CHECKING:
     from queuewise.workload import Loaded
 
 
-def load_world(path: str | None) -> Conditions:
-    """The conditions in a file; without one, a perfect world."""
+def read_conditions(path: str | None) -> Conditions:
+    """The conditions in a file, or the defaults without a file."""
     from queuewise.cluster.conditions import PERFECT, load_conditions
 
     return PERFECT if path is None else load_conditions(Path(path))
 
 
-def tell_reading(loaded: Loaded) -> None:
-    """What the reader skipped and filled in."""
+def report_reading(loaded: Loaded) -> None:
+    """Print what the reader skipped and filled in."""
     from queuewise.cli.console import note
 
     for remark in loaded.tally.remarks():

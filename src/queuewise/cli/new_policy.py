@@ -1,4 +1,4 @@
-"""`queuewise new-policy`: write a policy of one's own to begin with, and a test of it."""
+"""`queuewise new-policy`: create a template for a policy, with a test."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import tyro
 
 @dataclass(frozen=True)
 class NewPolicy:
-    """Write NAME.py, a commented policy that works, and test_NAME.py beside it. Files that exist are never overwritten."""
+    """Create NAME.py, a working policy with comments, and test_NAME.py. Existing files are never overwritten."""
 
     name: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="NAME")]
-    """Small letters, digits and _, for example my_policy."""
+    """Lower-case letters, digits and _, e.g. my_policy."""
     folder: Annotated[str, tyro.conf.arg(metavar="DIR")] = "."
-    """Where the files go; it is made if need be."""
+    """Folder for the files; created if necessary."""
 
     def run(self) -> None:
         from queuewise.cli.console import note
@@ -29,7 +29,7 @@ class NewPolicy:
         policy, test = folder / starter.policy_file, folder / starter.test_file
         for path in (policy, test):
             if path.exists():
-                raise InputError("exists already", where=str(path), hint="choose another name, or another --folder")
+                raise InputError("already exists", where=str(path), hint="choose another name or another --folder")
         try:
             folder.mkdir(parents=True, exist_ok=True)
             write_text(policy, starter.policy)

@@ -11,14 +11,14 @@ import tyro
 
 @dataclass(frozen=True)
 class Plot:
-    """Draw the learning curves of one or more training runs: the mean over seeds, and a band from the worst to the best."""
+    """Plot the learning curves of one or more training runs: the mean over seeds, with a band from the worst seed to the best."""
 
     runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
-    """Folders that queuewise train wrote."""
+    """Folders written by queuewise train."""
     metric: Annotated[str, tyro.conf.arg(metavar="NAME")] = "val/agent"
-    """A column of metrics.csv: val/agent, episode/return, policy/entropy, …"""
+    """Column of metrics.csv to plot: val/agent, episode/return, policy/entropy, …"""
     out: Annotated[Path, tyro.conf.arg(metavar="FILE")] = Path("curves.png")
-    """The figure: .png, .svg or .pdf."""
+    """File to write: .png, .svg or .pdf."""
 
     def run(self) -> None:
         from queuewise.agents.curves import draw_curves
@@ -26,13 +26,13 @@ class Plot:
         from queuewise.errors import InputError
 
         if not self.runs:
-            raise InputError("no run is given", hint="queuewise plot runs/a runs/b")
+            raise InputError("no run folder given", hint="for example queuewise plot runs/a runs/b")
         if self.out.suffix not in (".png", ".svg", ".pdf"):
-            raise InputError(f"{self.out} is no figure that can be written", hint="end its name in .png, .svg or .pdf")
+            raise InputError(f"cannot write a figure to {self.out}", hint="use a name that ends in .png, .svg or .pdf")
         curves = draw_curves(self.runs, self.metric, self.out)
         rows = [
             [str(c.run), figure(len(c.values)), figure(c.frames[-1]), *(figure(x, 4) for x in (c.mean[-1], c.mean.min(), c.mean.max()))]
             for c in curves
         ]
-        print_table(["run", "seeds", "frames", f"last {self.metric}", "least", "greatest"], rows)
+        print_table(["run", "seeds", "frames", f"last {self.metric}", "minimum", "maximum"], rows)
         note(f"written to {self.out}")

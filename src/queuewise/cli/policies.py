@@ -1,4 +1,4 @@
-"""`queuewise policies`: the parts that policy names are made of, straight from the registries."""
+"""`queuewise policies`: the parts of policy names, taken from the registries."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ import tyro
 
 @dataclass(frozen=True)
 class Policies:
-    """List orders, preemptive policies, backfill and placement rules. A policy is named order[+backfill[/depth][:order]][@placement]."""
+    """List the orders, preemptive policies, backfill rules and placement rules.
+
+    A policy name has the form order[+backfill[/depth][:order]][@placement]."""
 
     json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Print JSON: an object with the lists orders, preemptive, backfills and placements."""
@@ -32,8 +34,8 @@ class Policies:
             parts = {"orders": orders, "preemptive": preemptive, "backfills": backfills, "placements": placements}
             print(json_text.dumps(parts, indent=2, ensure_ascii=False))
             return
-        print_table(["order", "least first", "source"], ([*row.values()] for row in orders), left=3)
-        print_table(["preemptive", "who may take whose place", "source"], ([*row.values()] for row in preemptive), left=3)
-        print_table(["+backfill", "what may start while the first job waits"], ([*row.values()] for row in backfills), left=2)
-        print_table(["@placement", "where a job goes"], ([*row.values()] for row in placements), left=2)
-        note(f"a policy is named {GRAMMAR}")
+        print_table(["order", "lowest first", "source"], ([*row.values()] for row in orders), left=3)
+        print_table(["preemptive", "which jobs may preempt others", "source"], ([*row.values()] for row in preemptive), left=3)
+        print_table(["+backfill", "which jobs may start while the first job waits"], ([*row.values()] for row in backfills), left=2)
+        print_table(["@placement", "where a job is placed"], ([*row.values()] for row in placements), left=2)
+        note(f"form of a policy name: {GRAMMAR}")

@@ -1,4 +1,4 @@
-"""`queuewise report`: pictures and tables of a run folder."""
+"""`queuewise report`: figures and tables for a run folder."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ import tyro
 
 @dataclass(frozen=True)
 class Report:
-    """Write report.html (one file, works offline), figures (PNG, SVG, PDF), tables and traces of a run folder into it."""
+    """Write report.html (a single file that works offline), figures (PNG, SVG, PDF), tables and traces into a run folder."""
 
     run_folder: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
-    """A folder that simulate or evaluate wrote with --out."""
+    """A folder written by queuewise simulate --out or queuewise evaluate --out."""
     window: Annotated[int, tyro.conf.arg(metavar="I")] = 0
-    """The window to draw, of a run over several."""
+    """Window to draw, if the run has several."""
     figures: bool = True
     """Also write PNG, SVG and PDF figures."""
     exports: Literal["best", "all", "none"] = "best"
-    """For which policies to write a trace for ui.perfetto.dev and Batsim's jobs.csv."""
+    """Policies for which to write a trace for ui.perfetto.dev and Batsim's jobs.csv."""
 
     def run(self) -> None:
         from queuewise.cli.console import note
         from queuewise.report.html import write_report
 
         page = write_report(Path(self.run_folder), window=self.window, figures=self.figures, exports=self.exports)
-        note("open it in a browser; everything is inside the file")
+        note("open the file in a browser; it needs no other files")
         print(page)

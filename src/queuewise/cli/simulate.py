@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from queuewise.cli.inputs import load_world
+from queuewise.cli.inputs import read_conditions
 from queuewise.reading import Reading
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from queuewise.sim.core.schedule import Schedule
     from queuewise.workload import Loaded
 
-LISTED_IDS = 5  # rejected jobs named on stderr; the run folder has them all
+LISTED_IDS = 5  # rejected jobs listed on stderr; the run folder has all of them
 
 
 @dataclass(frozen=True)
@@ -25,31 +25,30 @@ class Simulate:
     """Replay a workload on a cluster under one or more policies and compare them."""
 
     workload: Annotated[str, tyro.conf.arg(metavar="FILE|MODEL")]
-    """A log (SWF, sacct, … : the format is detected) or the name of a workload model."""
+    """A log (SWF, sacct, …; the format is detected) or the name of a workload model."""
     policy: Annotated[tuple[str, ...], tyro.conf.UseAppendAction, tyro.conf.arg(metavar="POLICY")]
-    """order[+backfill][@placement], e.g. fcfs, sjf+easy, wfp3+conservative@spread, FILE.py:NAME for your own,
-    or model:RUN for a trained network. Repeat to compare several.
-    See queuewise policies."""
+    """order[+backfill][@placement], e.g. fcfs, sjf+easy, wfp3+conservative@spread, FILE.py:NAME for your own policy,
+    or model:RUN for a trained network. Repeat to compare several. See queuewise policies."""
     cluster: Annotated[str | None, tyro.conf.arg(metavar="NAME|FILE")] = None
-    """A preset (see queuewise clusters), flat:N, NxM:kind or a .toml file. Default: the cluster that the log tells of."""
+    """A preset (see queuewise clusters), flat:N, NxM:kind or a .toml file. Default: the cluster described in the log."""
     reading: Reading = field(default_factory=Reading)
     dispatch: Literal["reorder", "commit"] = "reorder"
-    """reorder: sort the queue anew at every decision. commit: hold the machine for the chosen job until it fits."""
+    """reorder: sort the queue again at every decision. commit: keep the machine free for the chosen job until it fits."""
     estimates: Annotated[str, tyro.conf.arg(metavar="KIND")] = "requested"
-    """What policies know of runtimes: oracle, requested, noisy:SIGMA or predicted."""
+    """What policies know about runtimes: oracle, requested, noisy:SIGMA or predicted."""
     kill_at_limit: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    """End jobs when the time they asked for is over."""
+    """Kill jobs that exceed their requested time."""
     conditions: Annotated[str | None, tyro.conf.arg(metavar="FILE")] = None
-    """A .toml file of what befalls the cluster: outages, failures, reservations, costs of stopping, quotas, sleep, a power cap
-    (docs/conditions.md)."""
+    """A .toml file with outages, failures, reservations, preemption costs, quotas, node sleep or a power cap
+    (see docs/conditions.md)."""
     jobs: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
-    """Use the first N jobs of a log; make N jobs of a model."""
+    """Use the first N jobs of a log, or generate N jobs from a model."""
     seed: Annotated[int, tyro.conf.arg(metavar="S")] = 0
-    """Seed of everything random: the model, noisy estimates, random policies."""
+    """Seed for the model, noisy estimates and random policies."""
     out: Annotated[str | None, tyro.conf.arg(metavar="DIR")] = None
     """Write a run folder: config.toml, summary.json, summary.csv, and jobs.parquet for each policy."""
     json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    """Print JSON: a list of objects, one a policy."""
+    """Print JSON: a list with one object per policy."""
 
     def run(self) -> None:
         self._check()
@@ -59,7 +58,7 @@ class Simulate:
         loaded, cluster = self.reading.load_with_cluster(self.workload, self.cluster, self.jobs, self.seed, note)
         schedules = [self._replay(loaded, cluster, policy) for policy in dict.fromkeys(self.policy)]
         summaries = [summarise(schedule) for schedule in schedules]
-        _tell_rejected(schedules)
+        _report_rejected(schedules)
         if self.out:
             self._write(schedules, summaries)
         if self.json:
@@ -73,21 +72,21 @@ class Simulate:
         from queuewise.runs import start_run
 
         if not self.policy:
-            raise InputError("no policy is given", hint="add --policy fcfs, or several")
+            raise InputError("no policy given", hint="add --policy fcfs; repeat --policy to compare several")
         if self.jobs is not None and self.jobs < 1:
-            raise InputError(f"--jobs {self.jobs} asks for no job", hint="give 1 or more")
+            raise InputError(f"--jobs {self.jobs} is too few", hint="use 1 or more")
         if self.seed < 0:
-            raise InputError(f"--seed {self.seed} is negative", hint="give 0 or more")
+            raise InputError(f"--seed {self.seed} is negative", hint="use 0 or more")
         check_policies(self.policy)
         if self.out:
-            start_run(self.out)  # before the work, not after it
+            start_run(self.out)  # report a problem with the folder before the replay
 
     def _replay(self, loaded: Loaded, cluster: Cluster, policy: str) -> Schedule:
-        from queuewise.cli.console import tell_compiling
+        from queuewise.cli.console import announce_compilation
         from queuewise.players import is_played
         from queuewise.policies import simulate
 
-        tell_compiling(playing=is_played(policy))
+        announce_compilation(playing=is_played(policy))
         return simulate(
             loaded.workload,
             cluster,
@@ -96,14 +95,14 @@ class Simulate:
             estimates=self.estimates,
             seed=self.seed,
             kill_at_limit=self.kill_at_limit,
-            conditions=load_world(self.conditions),
+            conditions=read_conditions(self.conditions),
         )
 
     def _write(self, schedules: list[Schedule], summaries: list[dict[str, Any]]) -> None:
         from queuewise.cli.console import note
         from queuewise.config import to_toml
+        from queuewise.evaluation.replay_files import write_cluster, write_replay
         from queuewise.evaluation.results import flatten, to_csv
-        from queuewise.evaluation.runfolder import write_cluster, write_replay
         from queuewise.runs import LAST_FILE, file_name, start_run, write_text
 
         folder = start_run(self.out or "")
@@ -117,20 +116,23 @@ class Simulate:
         note(f"written to {folder}")
 
 
-def _tell_rejected(schedules: list[Schedule]) -> None:
-    """Jobs that can never run on this cluster, or wait for one that cannot end well."""
+def _report_rejected(schedules: list[Schedule]) -> None:
+    """Print the jobs that can never run on this cluster, or that depend on a job that cannot succeed."""
     from queuewise.cli.console import note
     from queuewise.sim.core.schedule import CANCELLED, REJECTED
 
-    told = set()
+    reported = set()
     for schedule in schedules:
-        fates = {REJECTED: f"can never run on {schedule.cluster.name} and were rejected", CANCELLED: "wait in vain and were cancelled"}
+        fates = {
+            REJECTED: f"can never run on {schedule.cluster.name} and were rejected",
+            CANCELLED: "depend on jobs that cannot succeed and were cancelled",
+        }
         for status, why in fates.items():
             ids = tuple(schedule.workload.job_id[schedule.status == status].tolist())
-            if ids and (ids, why) not in told:  # it seldom depends on the policy: told once
+            if ids and (ids, why) not in reported:  # it rarely depends on the policy
                 listed = ", ".join(str(job) for job in ids[:LISTED_IDS]) + (", …" if len(ids) > LISTED_IDS else "")
                 note(f"{len(ids):,} jobs {why}: {listed}")
-                told.add((ids, why))
+                reported.add((ids, why))
 
 
 def _print(loaded: Loaded, cluster: Cluster, summaries: list[dict[str, Any]]) -> None:

@@ -1,4 +1,4 @@
-"""`queuewise train`: train a policy for a workload on a cluster, and judge it on windows it has not seen."""
+"""`queuewise train`: train a policy for a workload on a cluster, and evaluate it on windows it has not seen."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Train:
-    """Train a policy. The best model on VAL is kept and judged on REPORT, beside heuristics, with intervals."""
+    """Train a policy. The best model on VAL is kept and compared with heuristics on REPORT, with confidence intervals."""
 
     settings: Annotated[TrainSettings, tyro.conf.arg(name="")]
     preset: Annotated[str | None, tyro.conf.arg(metavar="NAME")] = None
-    """Settings to start from: baseline_stable, d3qn, lsf, quick, rltune, sac, … Files in queuewise/agents/presets; flags go before them."""
+    """Settings to start from: baseline_stable, d3qn, lsf, quick, rltune, sac, … Flags override them. See queuewise/agents/presets."""
     config: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
-    """A TOML file of settings: a copy of a preset, or of the [settings] of a run's config.toml."""
+    """A TOML file with settings: a copy of a preset, or the [settings] table of a run's config.toml."""
     seeds: Annotated[str, tyro.conf.arg(metavar="S,T,…")] = "0"
-    """Train once for each seed; the best on VAL is kept."""
+    """Train once per seed; the best model on VAL is kept."""
     out: Annotated[Path | None, tyro.conf.arg(metavar="DIR")] = None
-    """The run folder. Default: runs/ALGO-NET-WORKLOAD-N."""
+    """Run folder to write. Default: runs/ALGO-NET-WORKLOAD-N."""
     resume: Annotated[Path | None, tyro.conf.arg(metavar="DIR")] = None
-    """Go on with the run in this folder, with its settings (flags change them), to the very weights it would have had."""
+    """Continue the run in this folder with its settings; flags override them. The weights are the same as without the interruption."""
     init_from: Annotated[Path | None, tyro.conf.arg(metavar="DIR|FILE")] = None
-    """Begin with the weights of this run or model."""
+    """Start with the weights of this run or model."""
     json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    """End with one JSON object: run, algo, frames, frames_per_s, val, report."""
+    """Print one JSON object at the end: run, algo, frames, frames_per_s, val, report."""
 
     @classmethod
     def parse(cls, arguments: Sequence[str], prog: str) -> Train:
-        """Presets, files and earlier runs are the defaults that the flags change, so they are read first."""
+        """Presets, files and earlier runs are the defaults for the flags, so they are read first."""
         early = {name: _value_of(f"--{name}", arguments) for name in ("preset", "config", "resume")}
         seeds = "0"
         if early["resume"]:
@@ -52,13 +52,16 @@ class Train:
         return tyro.cli(cls, prog=prog, args=arguments, default=cls(settings, seeds=seeds))
 
     def run(self) -> None:
-        os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")  # before torch is loaded: forks do not go with its threads for GPUs
-        from queuewise.agents.display import Display
-        from queuewise.agents.training import train
-        from queuewise.cli.console import note, tell_compiling
+        os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")  # before torch is imported: its GPU threads do not survive a fork
+        from queuewise.cli.console import announce_compilation, note
+        from queuewise.errors import optional_imports
+
+        with optional_imports():
+            from queuewise.agents.display import Display
+            from queuewise.agents.training import train
 
         run = self.resume or self.out or _new_folder(self.settings)
-        tell_compiling(playing=True)
+        announce_compilation(playing=True)
         with Display(self.settings) as display:
             outcome = train(self.settings, self._seeds(), run, display, resume=self.resume is not None, init_from=self.init_from)
         note(f"written to {run}")
@@ -73,14 +76,14 @@ class Train:
         try:
             seeds = [int(part) for part in self.seeds.split(",")]
         except ValueError:
-            raise InputError(f"--seeds {self.seeds!r} is not a list of numbers", hint="write for example --seeds 0,1,2") from None
+            raise InputError(f"--seeds {self.seeds!r} is not a list of numbers", hint="for example --seeds 0,1,2") from None
         if min(seeds) < 0 or len(set(seeds)) < len(seeds):
-            raise InputError(f"--seeds {self.seeds} holds a negative number or one twice", hint="write for example --seeds 0,1,2")
+            raise InputError(f"--seeds {self.seeds} contains a negative or repeated number", hint="for example --seeds 0,1,2")
         return seeds
 
 
 def _value_of(flag: str, arguments: Sequence[str]) -> Any:
-    """What follows a flag, in either of its spellings."""
+    """The value of a flag, written as `--flag value` or `--flag=value`."""
     for number, argument in enumerate(arguments):
         if argument == flag and number + 1 < len(arguments):
             return arguments[number + 1]

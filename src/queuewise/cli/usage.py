@@ -1,7 +1,7 @@
-"""What is wrong with a command's arguments, as one line with a hint instead of the parser's page.
+"""Errors in a command's arguments, as one line with a hint instead of tyro's full page.
 
-tyro tells of rejected arguments through a hook that it does not promise to keep (hence the bound on its version in pyproject.toml);
-this module is the only one that knows it. Kinds of rejection that it does not know keep tyro's own words.
+tyro reports rejected arguments through a private hook, which is why pyproject.toml bounds its version. Only this module uses the hook.
+Kinds of rejection that are not handled here keep tyro's message.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _VALUE = re.compile(r"\['?(.*?)'?\]|: '(.*)'$")
 
 @contextmanager
 def usage_errors(command: Any, prog: str, arguments: Sequence[str]) -> Iterator[None]:
-    """Turn what tyro rejects into InputErrors; `command` is what is being parsed: a dataclass or a union of subcommands."""
+    """Raise an InputError for arguments that tyro rejects. `command` is a dataclass or a union of subcommands."""
     subcommands = _subcommands(command)
     chosen = arguments[0] if arguments and arguments[0] in subcommands else None
     if chosen:
@@ -68,11 +68,11 @@ def _unrecognized(token: str, command: Any, prog: str, subcommands: list[str]) -
     if subcommands:
         hint = f"{did_you_mean(token, subcommands)}one of {', '.join(subcommands)}"
         return InputError(f"{prog} has no subcommand {token!r}", hint=hint)
-    return InputError(f"unexpected argument {token!r}", hint=f"options begin with --; see {prog} --help")
+    return InputError(f"unexpected argument {token!r}", hint=f"options start with --; see {prog} --help")
 
 
 def _bad_value(event: rejections.InstantiationFailure, hint: str) -> InputError:
-    if refused := _OUT_OF_RANGE.search(event.message):  # by a class of settings
+    if refused := _OUT_OF_RANGE.search(event.message):  # raised by a settings class
         expected = refused["expected"]
         return InputError(f"{refused['key']} = {refused['value']}: {expected[:1].lower()}{expected[1:]}", hint=hint)
     name = event.argument.display_name() if event.argument is not None else "an argument"
@@ -90,12 +90,12 @@ def _invocation(argument: Any) -> str:
 
 
 def _subcommands(command: Any) -> dict[str, Any]:
-    """The classes of a union of subcommands by name; nothing for a command without."""
+    """The classes of a union of subcommands by name; empty for a command without subcommands."""
     return {config.name: member.__origin__ for member in typing.get_args(command) for config in _markers(member) if hasattr(config, "name")}
 
 
 def _options(command: Any) -> Iterator[str]:
-    """Names of a command's options, without the dashes."""
+    """Names of a command's options, without dashes."""
     for name, hint in typing.get_type_hints(command, include_extras=True).items() if dataclasses.is_dataclass(command) else ():
         inner = typing.get_args(hint)[0] if _markers(hint) else hint
         if dataclasses.is_dataclass(inner):

@@ -1,4 +1,4 @@
-"""`queuewise workload`: look at logs, convert them, fetch public ones; draw workloads from models and fit models to logs."""
+"""`queuewise workload`: inspect, convert and download logs; generate workloads from models and fit models to logs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from queuewise.cli.inputs import tell_reading
+from queuewise.cli.inputs import report_reading
 from queuewise.reading import Reading
 
 if TYPE_CHECKING:
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Source:
-    """Where jobs come from and how they are read."""
+class WorkloadArguments:
+    """The log or model to use, and how to read it."""
 
     file: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="FILE|MODEL")]
     """A log (the format is detected) or the name of a workload model."""
     reading: Reading = field(default_factory=Reading)
     jobs: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
-    """Use the first N jobs of a log; make N jobs of a model."""
+    """Use the first N jobs of a log, or generate N jobs from a model."""
     seed: Annotated[int, tyro.conf.arg(metavar="S")] = 0
-    """Seed of a model."""
+    """Seed for a model."""
 
     def load(self) -> Loaded:
         return self.reading.load(self.file, self.jobs, self.seed)
@@ -34,15 +34,15 @@ class Source:
 
 @dataclass(frozen=True)
 class Info:
-    """Counts, span, load, quantiles of size and runtime, and the rhythm of arrivals."""
+    """Print counts, span, load, quantiles of size and runtime, and arrivals by hour and weekday."""
 
-    source: tyro.conf.OmitArgPrefixes[Source]
+    source: tyro.conf.OmitArgPrefixes[WorkloadArguments]
     cluster: Annotated[str | None, tyro.conf.arg(metavar="NAME|FILE")] = None
-    """Compute the offered load on this cluster instead of the one the log tells of."""
+    """Compute the offered load on this cluster instead of the one described in the log."""
     json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Print JSON."""
     plot: Annotated[str | None, tyro.conf.arg(metavar="OUT.png")] = None
-    """Draw arrivals, sizes and runtimes."""
+    """Plot arrivals, sizes and runtimes to this file."""
 
     def run(self) -> None:
         from queuewise.workload.info import describe
@@ -63,7 +63,7 @@ class Info:
     def _capacity(self) -> tuple[float, float] | None:
         if self.cluster is None:
             return None
-        from queuewise.cluster.load import load_cluster
+        from queuewise.cluster.cluster_loader import load_cluster
 
         cluster = load_cluster(self.cluster)
         return float(cluster.num_gpus), cluster.num_cores
@@ -71,20 +71,20 @@ class Info:
 
 @dataclass(frozen=True)
 class Convert:
-    """Read a log and write it as SWF, Parquet or generic CSV, by the name of the output."""
+    """Convert a log to SWF, Parquet or generic CSV, depending on the name of the output file."""
 
-    source: tyro.conf.OmitArgPrefixes[Source]
+    source: tyro.conf.OmitArgPrefixes[WorkloadArguments]
     out: Annotated[str, tyro.conf.arg(metavar="OUT")]
-    """The file to write: .swf, .parquet or .csv; with .gz behind it, compressed."""
+    """File to write: .swf, .parquet or .csv, optionally followed by .gz for compression."""
     to: Annotated[str | None, tyro.conf.arg(metavar="FORMAT")] = None
-    """swf, parquet or csv, where the name of the output does not tell."""
+    """swf, parquet or csv. Default: from the name of the output file."""
 
     def run(self) -> None:
         from queuewise.cli.console import note
         from queuewise.workload.writers import write_workload
 
         loaded = self.source.load()
-        tell_reading(loaded)
+        report_reading(loaded)
         for loss in write_workload(loaded.workload, self.out, format=self.to, cluster=loaded.cluster):
             note(loss)
         note(f"{len(loaded.workload):,} jobs written to {self.out}")
@@ -92,12 +92,12 @@ class Convert:
 
 @dataclass(frozen=True)
 class Download:
-    """Fetch a public trace, or list those that are known."""
+    """Download a public trace, or list the available ones."""
 
     name: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="NAME")] = None
-    """The trace; without it, all are listed with size, licence and citation."""
+    """Trace to download. Without it, all traces are listed with licence and citation."""
     dir: Annotated[str, tyro.conf.arg(metavar="DIR")] = "traces"
-    """The folder to put its files into."""
+    """Folder for the downloaded files."""
     json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Print JSON."""
 
@@ -112,16 +112,16 @@ class Download:
 
 @dataclass(frozen=True)
 class Generate:
-    """Draw a workload from a model and write it as SWF, Parquet or generic CSV."""
+    """Generate a workload from a model and write it as SWF, Parquet or generic CSV."""
 
     model: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL|FILE.toml")] = None
-    """The model, or a file written by fit; without it, all models are listed with their parameters."""
+    """A model, or a file written by queuewise workload fit. Without it, all models are listed with their parameters."""
     out: Annotated[str | None, tyro.conf.arg(metavar="OUT")] = None
-    """The file to write: .swf, .parquet or .csv; with .gz behind it, compressed."""
+    """File to write: .swf, .parquet or .csv, optionally followed by .gz for compression."""
     jobs: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
-    """How many jobs; the model's own number by default."""
+    """Number of jobs. Default: depends on the model."""
     seed: Annotated[int, tyro.conf.arg(metavar="S")] = 0
-    """The same seed gives the same jobs."""
+    """Random seed; the same seed gives the same jobs."""
     set: Annotated[tuple[str, ...], tyro.conf.arg(metavar="PARAMETER=VALUE")] = ()
     """Parameters of the model, e.g. load=0.9 sizes=1,2,4 size_weights=6,3,1."""
 
@@ -134,7 +134,7 @@ class Generate:
         if self.model is None:
             return _list_models()
         if self.out is None:
-            raise InputError("no output is given", hint="add --out jobs.parquet, or .swf or .csv")
+            raise InputError("no output file given", hint="add --out jobs.parquet (or .swf, .csv)")
         workload = generate(self.model, self.jobs, self.seed, **_parameters(self.set))
         for loss in write_workload(workload, self.out):
             note(loss)
@@ -143,11 +143,11 @@ class Generate:
 
 @dataclass(frozen=True)
 class Fit:
-    """Fit a model to a log, to be shared without it, and report how near the model's jobs are to the log's."""
+    """Fit a model to a log, so that it can be shared without the log, and report how well the model matches it."""
 
-    source: tyro.conf.OmitArgPrefixes[Source]
+    source: tyro.conf.OmitArgPrefixes[WorkloadArguments]
     out: Annotated[str, tyro.conf.arg(metavar="MODEL.toml")]
-    """The file to write; it can be given wherever a model's name can."""
+    """File to write. It can be used wherever a model name is accepted."""
     json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Print the report as JSON."""
 
@@ -161,9 +161,9 @@ class Fit:
         from queuewise.workload.models import generate
 
         if not self.out.endswith(".toml"):
-            raise InputError(f"--out {self.out} does not end in .toml", hint="models are known by that ending")
+            raise InputError(f"--out {self.out} does not end in .toml", hint="model files must end in .toml")
         loaded = self.source.load()
-        tell_reading(loaded)
+        report_reading(loaded)
         fit(loaded.workload, Path(self.out).stem).save(Path(self.out))
         report = compare_fit(loaded.workload, generate(self.out, len(loaded.workload), self.source.seed))
         note(f"written to {self.out}")
@@ -173,7 +173,7 @@ class Fit:
             _print_fit(report)
 
 
-Workload = (
+WorkloadCommand = (
     Annotated[Info, tyro.conf.subcommand("info")]
     | Annotated[Convert, tyro.conf.subcommand("convert")]
     | Annotated[Generate, tyro.conf.subcommand("generate")]
@@ -221,7 +221,7 @@ def _print_fit(report: FitReport) -> None:
 def _print_info(loaded: Loaded, figures: dict[str, Any]) -> None:
     from queuewise.cli.console import duration, figure, print_table
 
-    tell_reading(loaded)
+    report_reading(loaded)
     gpus, cores, runtime, wait = (figures[key] for key in ("gpus", "cores", "runtime_s", "recorded_wait_s"))
     rows = [
         ("format", figures["format"]),

@@ -1,6 +1,6 @@
-"""Who shares a cluster: accounts, their shares, and what each factor of a priority weighs. What they do: docs/simulator.md, "Fairness".
+"""Accounts that share a cluster, their shares, and the weights of priority factors. See docs/simulator.md, "Fairness".
 
-Names are matched with those of a log when a replay begins (`policies.fairness`); nothing here knows a particular log.
+Names are matched with those in a log when a replay starts (`policies.fairness`). This module does not depend on a log.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 class Account(Config):
-    """An account below another one, or below the root."""
+    """An account; its parent is another account or the root."""
 
     shares: Shares = 1
     parent: str | None = None  # None: the root
     priority: Amount = 0.0  # of `multifactor`
-    users: dict[str, Shares] = Field(default_factory=dict)  # shares of users; those not named have 1
+    users: dict[str, Shares] = Field(default_factory=dict)  # shares of users; 1 for users not listed
 
 
-class Weights(Config):
-    """What the factors of `multifactor` count. The defaults are those of the example in Slurm's documentation."""
+class PriorityWeights(Config):
+    """Weights of the factors of `multifactor`. The defaults are those of the example in Slurm's documentation."""
 
     age: Amount = 1000.0
     association: Amount = 0.0
@@ -42,18 +42,18 @@ class Weights(Config):
 
 
 class Fairness(Config):
-    """All that fair orders go by; by default everybody has one share."""
+    """Settings of the fair orders. By default everyone has one share."""
 
-    half_life_s: Amount = WEEK_S  # of usage; 0: it never fades
-    max_age_s: float = Field(default=WEEK_S, gt=0, allow_inf_nan=False)  # the wait from which on age counts in full
-    favor_small: bool = False  # the size factor rewards small jobs instead of large ones
-    weights: Weights = Weights()
+    half_life_s: Amount = WEEK_S  # of usage; 0: no decay
+    max_age_s: float = Field(default=WEEK_S, gt=0, allow_inf_nan=False)  # wait after which the age factor is 1
+    favor_small: bool = False  # the size factor favours small jobs instead of large ones
+    weights: PriorityWeights = PriorityWeights()
     accounts: dict[str, Account] = Field(default_factory=dict)
-    partition_priority: dict[str, Amount] = Field(default_factory=dict)  # 1 where a partition is not named
-    qos_priority: dict[str, Amount] = Field(default_factory=dict)  # 0 where a quality of service is not named
+    partition_priority: dict[str, Amount] = Field(default_factory=dict)  # 1 for partitions not listed
+    qos_priority: dict[str, Amount] = Field(default_factory=dict)  # 0 for qualities of service not listed
 
     def parents(self, logged: Iterable[str]) -> dict[str, str | None]:
-        """The parent of every account of the log and of this table; one that is nowhere named, or a circle, is refused."""
+        """The parent of every account in the log and in this table. Raises an error for an unknown parent or a cycle."""
         above: dict[str, str | None] = dict.fromkeys(logged) | {name: account.parent for name, account in self.accounts.items()}
         for name in self.accounts:
             line = [name]
@@ -61,7 +61,7 @@ class Fairness(Config):
                 if parent not in above:
                     raise unknown_name(f"parent of account {line[-1]!r}:", parent, above)
                 if parent in line:
-                    circle = " below ".join([*line[line.index(parent) :], parent])
-                    raise InputError(f"accounts lie in a circle: {circle}", hint="let one of them have no parent")
+                    cycle = " below ".join([*line[line.index(parent) :], parent])
+                    raise InputError(f"accounts form a cycle: {cycle}", hint="remove the parent of one of them")
                 line.append(parent)
         return above

@@ -1,9 +1,9 @@
-"""The catalogue of GPU kinds: what a GPU of each kind holds, computes and draws, and where the figures come from.
+"""The catalogue of GPU kinds: memory, speed and power of each kind, and the source of these values.
 
-A kind has one name here and any number of spellings in logs; `gpu_kind` resolves all of them. Figures are per GPU
-as a scheduler sees it (a K80 board is two; an MI250 module is given as one). `fp16_tflops` is the dense half-precision peak with fp32
-accumulation on the matrix units where there are any, and the fp32 peak on cards whose half precision is not faster.
-Adding a kind is one line in `CATALOGUE` (and one in docs/clusters.md; a test compares them).
+A kind has one name here and may have several spellings in logs; `gpu_kind` resolves all of them. Values are per GPU as seen by a scheduler
+(a K80 board counts as two, an MI250 module as one). `fp16_tflops` is the dense half-precision peak with fp32 accumulation on matrix units,
+or the fp32 peak if half precision is not faster. To add a kind, add one line to `CATALOGUE` and one to docs/clusters.md (a test compares
+them).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class GpuKind:
 
 
 def _kind(name: str, memory_gib: float, fp16_tflops: float, fp32_tflops: float, peak_watts: float, source: str) -> GpuKind:
-    """Data sheets give peak power only: idle power is taken to be a tenth of it, for every kind."""
+    """Data sheets state only the peak power. The idle power is assumed to be a tenth of it."""
     return GpuKind(name, memory_gib, fp16_tflops, fp32_tflops, round(peak_watts / 10, 1), peak_watts, source)
 
 
@@ -75,7 +75,7 @@ _ALIASES: dict[str, str] = {
 
 
 def gpu_kind(name: str) -> GpuKind:
-    """The kind of this name, in any spelling that logs use."""
+    """The kind with this name, in any spelling used in logs."""
     found = _BY_SPELLING.get(_squash(name))
     if found is None:
         raise unknown_name("GPU kind", name, (kind.name for kind in CATALOGUE))

@@ -1,6 +1,6 @@
-"""Reservations: nodes that are kept for some users or accounts for a while. What they do: docs/simulator.md, "Reservations".
+"""Reservations: nodes that only certain users or accounts may use for a time. See docs/simulator.md, "Reservations".
 
-A `Reservation` is as the conditions' file has it; `held_on` checks all of them against a cluster and says which nodes each one holds.
+A `Reservation` is an entry of a conditions file. `held_on` checks all of them against a cluster and finds their nodes.
 """
 
 from __future__ import annotations
@@ -17,28 +17,28 @@ from queuewise.errors import InputError, did_you_mean, unknown_name
 
 
 class Reservation(Config):
-    """Nodes that take nobody's jobs but the members' from `start` until `end`."""
+    """Nodes that run only the jobs of members from `start` until `end`."""
 
-    name: str = ""  # for messages
-    nodes: tuple[int | str, ...] = ()  # numbers, names, or names of groups of nodes; none: all of the cluster or the partition
-    partition: str | None = None  # only its nodes
-    count: int | None = Field(default=None, ge=1)  # only the first so many of these
+    name: str = ""  # for error messages
+    nodes: tuple[int | str, ...] = ()  # numbers, names, or names of node groups; empty: all nodes of the cluster or partition
+    partition: str | None = None  # only nodes of this partition
+    count: int | None = Field(default=None, ge=1)  # only the first `count` of these nodes
     start: float = Field(allow_inf_nan=False)
-    end: float | None = None  # inf: for ever
-    duration_s: float | None = Field(default=None, gt=0)  # in place of `end`
+    end: float | None = None  # inf: no end
+    duration_s: float | None = Field(default=None, gt=0)  # instead of `end`
     users: tuple[str, ...] = ()
-    accounts: tuple[str, ...] = ()  # with the accounts below them
+    accounts: tuple[str, ...] = ()  # including the accounts below them
 
     @model_validator(mode="after")
     def _is_one(self) -> Reservation:
         if (self.end is None) == (self.duration_s is None):
             raise ValueError(f"{self.title} needs either end or duration_s")
         if not self.until > self.start:
-            raise ValueError(f"{self.title} ends at {self.until:g}, not after its start at {self.start:g}")
+            raise ValueError(f"{self.title} must end after its start at {self.start:g}, not at {self.until:g}")
         if not self.users and not self.accounts:
-            raise ValueError(f"{self.title} is for nobody: name users or accounts, or use [[maintenance]]")
+            raise ValueError(f"{self.title} has no members: add users or accounts, or use [[maintenance]]")
         if not self.nodes and self.partition is None and self.count is None:
-            raise ValueError(f"{self.title} says of no nodes: give nodes, a partition or a count")
+            raise ValueError(f"{self.title} has no nodes: add nodes, a partition or a count")
         return self
 
     @property
@@ -50,7 +50,7 @@ class Reservation(Config):
         return self.end if self.end is not None else self.start + (self.duration_s or 0.0)
 
     def nodes_on(self, cluster: Cluster) -> tuple[int, ...]:
-        """The nodes of the cluster that it holds, ascending."""
+        """The reserved nodes of the cluster, ascending."""
         chosen = {n for entry in self.nodes for n in self._named(entry, cluster)} if self.nodes else set(range(cluster.num_nodes))
         if self.partition is not None:
             names = [partition.name for partition in cluster.partitions]
@@ -60,8 +60,8 @@ class Reservation(Config):
             chosen = {n for n in chosen if inside[n]}
         if not chosen or (self.count or 0) > len(chosen):
             raise InputError(
-                f"{self.title} asks for {self.count or 'some'} nodes, {cluster.name} has {len(chosen)} such",
-                hint="lower count, or name other nodes or another partition",
+                f"{self.title} needs {self.count or 'some'} nodes, but {cluster.name} has {len(chosen)} that match",
+                hint="reduce count, or choose other nodes or another partition",
             )
         return tuple(sorted(chosen)[: self.count])
 
@@ -69,26 +69,26 @@ class Reservation(Config):
         if isinstance(entry, int):
             if not 0 <= entry < cluster.num_nodes:
                 hint = f"nodes are numbered 0 to {cluster.num_nodes - 1}"
-                raise InputError(f"{self.title} is of node {entry}, but {cluster.name} has {cluster.num_nodes} nodes", hint=hint)
+                raise InputError(f"{self.title} names node {entry}, but {cluster.name} has {cluster.num_nodes} nodes", hint=hint)
             return [entry]
         found = [n for n, name in enumerate(cluster.node_names) if entry in (name, name.rsplit("-", 2)[0])]
         if not found:
             groups = dict.fromkeys(name.rsplit("-", 2)[0] for name in cluster.node_names)
             near = did_you_mean(entry, [*groups, *cluster.node_names])
             raise InputError(
-                f"{self.title} is of node {entry!r}, which {cluster.name} does not have",
-                hint=f"{near}nodes are called {cluster.node_names[0]}, …; groups: {', '.join(groups)}",
+                f"{self.title} names node {entry!r}, which {cluster.name} does not have",
+                hint=f"{near}node names are {cluster.node_names[0]}, …; groups: {', '.join(groups)}",
             )
         return found
 
     def has_member(self, user: str | None, accounts: Iterable[str]) -> bool:
-        """Whether a job of this user and of this account is a member's; `accounts`: the account and those above it."""
+        """Whether a job of this user and account belongs to a member. `accounts` are the account and those above it."""
         return user in self.users or any(account in self.accounts for account in accounts)
 
 
 @dataclass(frozen=True)
 class Held:
-    """A reservation on a cluster."""
+    """A reservation with its nodes on a cluster."""
 
     reservation: Reservation
     nodes: tuple[int, ...]
@@ -103,13 +103,13 @@ class Held:
 
 
 def held_on(reservations: Sequence[Reservation], cluster: Cluster) -> tuple[Held, ...]:
-    """All reservations with their nodes, in the order of the file; a node is held by one at a time."""
+    """All reservations with their nodes, in the order of the file. Raises an error if two overlap on a node."""
     held = tuple(Held(reservation, reservation.nodes_on(cluster)) for reservation in reservations)
     by_node = sorted(((n, one.start, one.end, one.reservation.title) for one in held for n in one.nodes), key=lambda row: row[:2])
     for (n, _, end, title), (next_n, start, _, next_title) in pairwise(by_node):
         if n == next_n and start < end:
             raise InputError(
                 f"node {n}: {title} ends at {end:g}, {next_title} begins at {start:g}",
-                hint="reservations of a node must not overlap: name all members in one, or let the second begin where the first ends",
+                hint="reservations of a node must not overlap: list all members in one, or start the second when the first ends",
             )
     return held

@@ -1,8 +1,7 @@
-"""What a cluster is: nodes and what they hold. Pure data; no state of a running simulation.
+"""A cluster: its nodes and their resources. Pure data, without the state of a running simulation.
 
-Clusters are built by `build` from groups of equal nodes (as TOML files and presets list them) or directly from
-arrays. All arrays are indexed by node, in the order in which the groups were given: "lowest host first" means
-lowest index here.
+`build` makes a cluster from groups of equal nodes, as listed in TOML files and presets. All arrays are indexed by node, in the order of the
+groups: "lowest host first" means lowest index here.
 """
 
 from __future__ import annotations
@@ -20,28 +19,28 @@ from queuewise.errors import InputError, unknown_name
 NO_GPU = -1  # kind of a node without GPUs
 MAX_GPUS_PER_NODE = 63  # GPUs of a node are bits of one signed 64-bit word
 Number = TypeVar("Number", bound=np.generic)
-UNLIMITED = 1 << 40  # milli cores or MiB of a node whose CPU or memory the spec leaves open: never the bottleneck
+UNLIMITED = 1 << 40  # milli cores or MiB of a node without a stated limit: never the bottleneck
 
 
 @dataclass(frozen=True)
 class NodeGroup:
-    """`count` equal nodes, as a cluster file lists them."""
+    """`count` equal nodes, as listed in a cluster file."""
 
     count: int
     gpus: int = 0
     kind: str = ""  # GPU kind, required when gpus > 0
-    cpus: float = float("inf")  # cores; inf: not modelled, never the bottleneck
+    cpus: float = float("inf")  # cores; inf: unlimited, never the bottleneck
     mem_gib: float = float("inf")  # the same
     partition: str = "default"
-    nodes_per_rack: int = 0  # 0: the whole group stands in one rack of its own
-    idle_watts: float = 0.0  # of the node without its GPUs
+    nodes_per_rack: int = 0  # 0: the whole group is in one rack
+    idle_watts: float = 0.0  # of the node, without its GPUs
     core_watts: float = 0.0  # additional, per core in use
-    name: str = ""  # nodes are called <name>-<group>-<number>
+    name: str = ""  # node names are <name>-<group>-<number>
 
 
 @dataclass(frozen=True)
 class Partition:
-    """A set of nodes with a queue of its own."""
+    """A set of nodes with its own queue."""
 
     name: str
 
@@ -52,7 +51,7 @@ class VirtualCluster:
 
     name: str
     guaranteed_gpus: float
-    max_gpus: float = float("inf")  # guaranteed plus what may be borrowed
+    max_gpus: float = float("inf")  # guaranteed GPUs plus those it may borrow
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,7 +70,7 @@ class Cluster:
     node_names: tuple[str, ...]
     partitions: tuple[Partition, ...]
     virtual_clusters: tuple[VirtualCluster, ...] = ()
-    node_penalty: float = 0.0  # added to the runtime factor when a gang spans more nodes than it must
+    node_penalty: float = 0.0  # added to the runtime factor if a gang uses more nodes than necessary
     rack_penalty: float = 0.0  # the same for racks
     notes: str = ""
 
@@ -85,19 +84,19 @@ class Cluster:
 
     @property
     def idle_draw(self) -> NDArray[np.float64]:
-        """[N] watts of each node with its GPUs, awake and with no job on it."""
+        """[N] watts of each node with its GPUs, awake and idle."""
         per_gpu = np.array([kind.idle_watts for kind in self.kinds] + [0.0])[self.node_kind]  # NO_GPU is the last
         draw: NDArray[np.float64] = self.node_idle_watts + self.node_gpus * per_gpu
         return draw
 
     @property
     def num_cores(self) -> float:
-        """Cores of all nodes, inf where a node leaves its CPU open."""
+        """Cores of all nodes; inf if a node has no limit."""
         return float("inf") if (self.node_cpu_milli == UNLIMITED).any() else float(self.node_cpu_milli.sum()) / 1000
 
     @property
     def mem_gib(self) -> float:
-        """Memory of all nodes, inf where a node leaves it open."""
+        """Memory of all nodes; inf if a node has no limit."""
         return float("inf") if (self.node_mem_mib == UNLIMITED).any() else float(self.node_mem_mib.sum()) / 1024
 
 
@@ -111,13 +110,15 @@ def build(
     rack_penalty: float = 0.0,
     notes: str = "",
 ) -> Cluster:
-    """Lay the groups out as arrays, in their order. `speeds` maps kind names to relative speeds (1.0 where absent)."""
+    """A cluster with these groups of nodes, in order. `speeds` maps kind names to relative speeds (default: 1.0)."""
     if sum(group.count for group in groups) == 0:
-        raise InputError(f"cluster {name!r} has no nodes", hint="give at least one node group with count >= 1")
+        raise InputError(f"cluster {name!r} has no nodes", hint="add at least one node group with count >= 1")
     for group in groups:
         check_group(name, group)
     if not (node_penalty >= 0 and rack_penalty >= 0):
-        raise InputError(f"cluster {name!r}: penalties must be 0 or more", hint="0.1 makes a spread gang run 10 % longer")
+        raise InputError(
+            f"cluster {name!r}: penalties must not be negative", hint="for example 0.1, with which a spread gang runs 10 % longer"
+        )
     kind_names = list(dict.fromkeys(gpu_kind(group.kind).name for group in groups if group.gpus and group.count))
     speed_of = {gpu_kind(kind).name: speed for kind, speed in (speeds or {}).items()}
     unknown_speeds = set(speed_of) - set(kind_names)
@@ -149,7 +150,7 @@ def build(
         notes=notes,
     )
     if not (np.isfinite(cluster.speed) & (cluster.speed > 0)).all():
-        raise InputError(f"cluster {name!r}: speeds must be positive numbers", hint="1.0 is the reference kind")
+        raise InputError(f"cluster {name!r}: speeds must be positive numbers", hint="the speed of the reference kind is 1.0")
     return cluster
 
 
@@ -158,19 +159,19 @@ def _amount(value: float, per_unit: int) -> int:
 
 
 def check_group(cluster: str, group: NodeGroup) -> None:
-    """Refuse nodes that cannot be."""
-    where = f"cluster {cluster!r}, node group {group.name or group.kind or 'without name'!r}"
+    """Raise an error for an invalid group."""
+    where = f"cluster {cluster!r}, node group {group.name or group.kind or 'without a name'!r}"
     sizes = (group.count, group.gpus, group.cpus, group.mem_gib, group.nodes_per_rack, group.idle_watts, group.core_watts)
     if not all(size >= 0 for size in sizes):
-        raise InputError(f"{where}: a count, size or power is negative or not a number", hint="give 0 or more")
+        raise InputError(f"{where}: a count, size or power is negative or not a number", hint="use 0 or more")
     if group.gpus > MAX_GPUS_PER_NODE:
-        raise InputError(f"{where}: {group.gpus} GPUs in a node", hint=f"at most {MAX_GPUS_PER_NODE} are supported")
+        raise InputError(f"{where}: {group.gpus} GPUs per node are too many", hint=f"at most {MAX_GPUS_PER_NODE} are supported")
     if group.gpus and not group.kind:
         raise InputError(f"{where}: nodes with GPUs need a kind", hint='for example kind = "V100-16"')
     if group.gpus:
         gpu_kind(group.kind)
     elif not (0 < group.cpus < float("inf") or 0 < group.mem_gib < float("inf")):
-        raise InputError(f"{where}: it does not say what the nodes hold", hint="give gpus and kind, or cpus, or mem_gib")
+        raise InputError(f"{where}: the nodes have no resources", hint="add gpus and kind, or cpus, or mem_gib")
 
 
 def _racks(groups: Sequence[NodeGroup]) -> NDArray[np.int64]:

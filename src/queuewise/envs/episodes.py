@@ -15,7 +15,7 @@ from queuewise.envs.columns import EpisodeState, Scale, Task, TaskConfig
 from queuewise.envs.features import LONGEST_S, LOOKAHEADS, NUM_CLASS_LIVE, NUM_JOB_FIXED, VIEWS, ObservationLayout
 from queuewise.envs.task_settings import TaskSettings
 from queuewise.errors import InputError
-from queuewise.evaluation import energy, measure, usage
+from queuewise.evaluation import energy, measure, utilisation
 from queuewise.policies.backfill import BACKFILLS
 from queuewise.policies.ordering import Jobs, order_rule
 from queuewise.policies.placing import parse_placement
@@ -37,7 +37,7 @@ METRICS: dict[str, tuple[int, Callable[[measure.Measurement], float]]] = {
     "jct": (columns.JCT_MEAN, lambda m: float(measure.jct(m).mean())),
     "slowdown": (columns.SLOWDOWN_MEAN, lambda m: float(measure.slowdown(m).sum() / max(m.rows.size, 1))),
     "bounded_slowdown": (columns.BOUNDED_SLOWDOWN_MEAN, lambda m: float(measure.bounded_slowdown(m).mean())),
-    "utilisation": (columns.UTILISATION_MEAN, lambda m: -float(usage.gpu_utilisation(m) or usage.cpu_utilisation(m) or 0.0)),
+    "utilisation": (columns.UTILISATION_MEAN, lambda m: -float(utilisation.gpu_utilisation(m) or utilisation.cpu_utilisation(m) or 0.0)),
 }
 
 
@@ -140,7 +140,7 @@ def _task(workload: Workload, cluster: Cluster, settings: TaskSettings, layout: 
         "jobs": float(can_run.sum()), "work": float(work[can_run].sum()), "span": horizon - first,
         "priority": float(workload.priority[can_run].sum()), "time_scale": settings.time_scale_s,
     }  # fmt: skip
-    flops = usage.node_tflops(cluster)
+    flops = utilisation.node_tflops(cluster)
     units = cluster.node_gpus if cluster.num_gpus else np.ones(cluster.num_nodes, np.int64)
     score, score_kind, facts = _scores(workload, settings, estimate)
     weight = rewards.weights(settings.reward, divisors)
@@ -314,6 +314,6 @@ def _host_tokens(cluster: Cluster) -> F32:
         ),
         "mem_norm": np.where(cluster.node_mem_mib == UNLIMITED, 0.0, _share(cluster.node_mem_mib, _limited_max(cluster.node_mem_mib))),
         "kind": (cluster.node_kind + 1) / max(len(cluster.kinds), 1),
-        "speed": usage.per_node(cluster, list(cluster.speed)) / max(float(cluster.speed.max(initial=0.0)), 1e-9),
+        "speed": utilisation.per_node(cluster, list(cluster.speed)) / max(float(cluster.speed.max(initial=0.0)), 1e-9),
     }
     return np.ascontiguousarray(np.column_stack(list(features.values())), np.float32).ravel()

@@ -1,1 +1,1 @@
-"""From schedules to numbers: metrics, protocols, statistics, bounds, experiments and the folders they are kept in."""
+"""Evaluation of schedules: metrics, protocols, statistics, lower bounds, experiments, and their files."""

@@ -1,12 +1,12 @@
-"""Lower bounds, for context: what no policy can beat, so that a reader sees how much is left to gain.
+"""Lower bounds that no policy can beat. They show how much improvement is still possible.
 
-The cluster is relaxed to one fast machine that works on any jobs in any shares, interrupting for free: work is GPU-seconds
-(core-seconds where no job wants a GPU), capacity the sum over GPUs of their speeds. On it
+The cluster is relaxed to one fast machine that can work on any jobs in any shares and preempt them at no cost. Work is measured in
+GPU-seconds (core-seconds if no job needs a GPU), and the capacity is the sum of the speeds of all GPUs. On this machine
 - shortest remaining work first gives the least total completion time (Schrage, 1968), and
 - serving by weight ÷ work gives the least Σ wⱼ·Mⱼ, Mⱼ being the mean time at which the job's work is done (Goemans, 1997); a job that
   needs pⱼ seconds even alone ends no earlier than Mⱼ + pⱼ/2.
-The greater of the two, and of running every job alone, bounds the mean JCT; the second with wⱼ = 1 / max(pⱼ, 10 s) bounds the bounded
-slowdown. Bounds hold for replays in which preempted work is not repeated; they are usually not attainable.
+The mean JCT is bounded by the maximum of the two and of running every job alone. The second one with wⱼ = 1 / max(pⱼ, 10 s) bounds the
+bounded slowdown. The bounds hold for replays that do not repeat preempted work. They are usually not attainable.
 """
 
 from __future__ import annotations
@@ -23,28 +23,28 @@ from queuewise.workload.jobs import Workload
 
 @dataclass(frozen=True)
 class Bounds:
-    """None where the relaxation says nothing."""
+    """Lower bounds; None if the relaxation gives none."""
 
     jct: float | None
     bsld: float | None
-    wait: float | None  # only where every GPU runs at the same speed and nothing slows a gang down: runtimes are then fixed
+    wait: float | None  # only if all GPUs have the same speed and there is no spread penalty: runtimes are then fixed
     makespan_s: float | None
 
     def for_score(self, name: str) -> float | None:
-        """The bound of a score of `scores`, None where there is none."""
+        """The bound of a score in `scores`, or None."""
         value = getattr(self, name, None)
         return value if isinstance(value, float) else None
 
 
 def lower_bounds(workload: Workload, cluster: Cluster, jobs: NDArray[np.bool_] | slice = slice(None)) -> Bounds:
-    """Bounds on the means over `jobs` (those that finish; others only make the true schedules worse)."""
+    """Bounds on the means over `jobs`, which should be the finished ones. Other jobs can only make a real schedule worse."""
     subset = workload.take(jobs)
-    if not len(subset) or subset.is_elastic.any():  # an elastic job's work depends on the size it is started in
+    if not len(subset) or subset.is_elastic.any():  # the work of an elastic job depends on its number of tasks
         return Bounds(None, None, None, None)
     size, capacity, alone = _relaxed(subset, cluster)
     if not 0 < capacity < np.inf:
         return Bounds(None, None, None, None)
-    from queuewise.evaluation.fluid import serve  # compiled: imported when needed
+    from queuewise.evaluation.fluid import serve  # compiled: imported only when needed
 
     work = size * subset.runtime / capacity
     ends, _ = serve(subset.submit, work, work, True)
@@ -57,7 +57,7 @@ def lower_bounds(workload: Workload, cluster: Cluster, jobs: NDArray[np.bool_] |
 
 
 def _weighted_flow(workload: Workload, work: Floats, alone: Floats, weight: Floats) -> float:
-    """Mean over jobs of weight × least (mean busy time + half the time alone − submission)."""
+    """Mean over jobs of weight × minimum of (mean busy time + half the time alone − submission)."""
     from queuewise.evaluation.fluid import serve
 
     _, mean_busy = serve(workload.submit, work, work / weight, False)
@@ -66,7 +66,7 @@ def _weighted_flow(workload: Workload, work: Floats, alone: Floats, weight: Floa
 
 
 def _relaxed(workload: Workload, cluster: Cluster) -> tuple[Floats, float, Floats]:
-    """Size of each job in the resource that counts, capacity of the relaxed machine, and seconds each job needs alone at best."""
+    """Size of each job in the relevant resource, capacity of the relaxed machine, and the shortest time each job needs alone."""
     wants_gpu = workload.gpu_milli > 0
     if not wants_gpu.any():
         return workload.cores, cluster.num_cores, workload.runtime.copy()
@@ -77,7 +77,7 @@ def _relaxed(workload: Workload, cluster: Cluster) -> tuple[Floats, float, Float
 
 
 def _speeds(cluster: Cluster) -> Floats:
-    """[N] relative speed of the node's GPUs, 1 without GPUs."""
+    """[N] relative speed of the node's GPUs; 1 for nodes without GPUs."""
     if not len(cluster.speed):
         return np.ones(cluster.num_nodes)
     return np.where(cluster.node_kind == NO_GPU, 1.0, cluster.speed[cluster.node_kind])

@@ -1,4 +1,4 @@
-"""Tables of the same figures by priority, user, group (account or virtual cluster), size and partition."""
+"""The same metrics by priority, user, group (account or virtual cluster), size or partition."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Labels = Callable[[Any], str]
 
 @dataclass(frozen=True)
 class GroupRow:
-    """Figures of the finished jobs of one class."""
+    """Metrics of the finished jobs in one class."""
 
     key: str
     jobs: int
@@ -56,7 +56,7 @@ KEYS: dict[str, Callable[[Workload], tuple[NDArray[Any], Labels]]] = {
 
 
 def breakdown(m: Measurement, key: str) -> list[GroupRow]:
-    """One row a class, in order of the class; empty when no job finished."""
+    """One row per class, in order; empty if no job finished."""
     if key not in KEYS:
         raise unknown_name("breakdown", key, KEYS)
     column, label = KEYS[key](m.schedule.workload)
@@ -80,7 +80,7 @@ def breakdown(m: Measurement, key: str) -> list[GroupRow]:
 
 
 def _task_seconds(m: Measurement) -> Floats:
-    """Of each finished job: tasks × seconds on the machine."""
+    """Tasks × seconds on the machine, for each finished job."""
     schedule = m.schedule
     if not schedule.workload.is_elastic.any():
         return service(m) * schedule.workload.num_tasks[m.rows]
@@ -91,7 +91,7 @@ def _task_seconds(m: Measurement) -> Floats:
 
 
 def _quantiles(x: Floats, code: Codes, count: Codes, points: tuple[float, ...]) -> list[Floats]:
-    """Quantiles of each class, linear between order statistics as NumPy's default."""
+    """Quantiles of each class, interpolated linearly as in NumPy's default."""
     if not x.size:
         return [np.empty(0) for _ in points]
     ordered = x[np.lexsort((x, code))]

@@ -1,8 +1,8 @@
-"""Policies × windows: measure every policy on every window of a plan, on all cores, resuming what was done before.
+"""Policies × windows: measure every policy on every window of a plan in parallel, and resume an interrupted run.
 
-Each cell (one policy on one window) is kept as soon as it is finished. The conditions of an experiment (jobs, cluster, windows and
-rules) are written first; a folder made under other conditions is refused, one with cells of a policy whose file has changed since, too,
-and a comparison of cells that did not finish the same jobs.
+A cell is one policy on one window. Each cell is written as soon as it is finished. The fingerprint of the experiment (jobs, cluster,
+windows and settings) is written first. These are refused: a folder with another fingerprint, a folder with cells of a policy whose file
+has changed since, and a comparison of cells that did not finish the same jobs.
 """
 
 from __future__ import annotations
@@ -21,23 +21,25 @@ from queuewise.cluster.spec import Cluster
 from queuewise.config import parse_toml, to_toml
 from queuewise.errors import InputError
 from queuewise.evaluation.bounds import lower_bounds
-from queuewise.evaluation.compare import Standing, ranking
 from queuewise.evaluation.identity import RULE, digest, digest_cluster, digest_policy, digest_workload
 from queuewise.evaluation.measure import measure
 from queuewise.evaluation.metrics import all_metrics
 from queuewise.evaluation.packing import arrive_and_stay, packing_curve
 from queuewise.evaluation.protocol import Plan, Window
-from queuewise.evaluation.runfolder import CONFIG_FILE, is_replay, read_facts, write_cluster, write_replay
+from queuewise.evaluation.replay_files import CONFIG_FILE, is_replay, read_facts, write_cluster, write_replay
 from queuewise.evaluation.scores import Score, score_values
+from queuewise.evaluation.statistics import Standing, ranking
 from queuewise.runs import file_name, write_text
 from queuewise.sim.core.schedule import Schedule
 from queuewise.workload.jobs import Workload
 
 Simulator = Callable[..., Schedule]  # queuewise.policies.simulate, or a stand-in with its signature
 
+WORLD = "world"  # key of the conditions in a stored fingerprint
+
 
 @dataclass(frozen=True)
-class Rules:
+class ReplaySettings:
     """How every window is replayed and measured."""
 
     dispatch: str = "reorder"
@@ -46,7 +48,7 @@ class Rules:
     seed: int = 0
     warmup: float = 0.0
     cooldown: float = 0.0
-    world: Conditions = PERFECT  # outages, costs of preemption and so on
+    conditions: Conditions = PERFECT  # outages, costs of preemption, …
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,19 +56,22 @@ class Experiment:
     workload: Workload
     cluster: Cluster
     plan: Plan
-    rules: Rules
-    draw: Callable[[int, int], Workload] | None = None  # (jobs, seed) -> workload, where windows are drawn from a model
+    settings: ReplaySettings
+    draw: Callable[[int, int], Workload] | None = None  # (jobs, seed) -> workload, if the windows come from a model
 
     def jobs_of(self, window: Window) -> Workload:
-        """The jobs every policy gets in this window."""
+        """The jobs of this window, the same for every policy."""
         if self.plan.protocol == "packing":
             return arrive_and_stay(self.workload, self.cluster, window.seed or 0)
         if window.seed is not None and self.draw is not None:
             return self.draw(window.stop, window.seed)
         return self.workload.take(slice(window.start, window.stop))
 
-    def conditions(self) -> dict[str, Any]:
-        """Everything but the policies that the figures depend on; two runs are comparable when these are equal."""
+    def fingerprint(self) -> dict[str, Any]:
+        """Everything except the policies that the results depend on. Runs with equal fingerprints are comparable.
+
+        It is stored as `[conditions]` in config.toml.
+        """
         return {
             "workload": self.workload.name,
             "workload_digest": digest_workload(self.workload),
@@ -74,8 +79,8 @@ class Experiment:
             "cluster_digest": digest_cluster(self.cluster),
             "protocol": self.plan.protocol,
             "windows": [[w.start, w.stop] if w.seed is None else [w.start, w.stop, w.seed] for w in self.plan.windows],
-            **{field.name: getattr(self.rules, field.name) for field in fields(self.rules) if field.name != "world"},
-            "world": self.rules.world.model_dump_json(exclude_defaults=True),
+            **{field.name: getattr(self.settings, field.name) for field in fields(self.settings) if field.name != "conditions"},
+            WORLD: self.settings.conditions.model_dump_json(exclude_defaults=True),
         }
 
 
@@ -86,9 +91,9 @@ class Cell:
     policy: str
     window: int
     scores: Mapping[str, float | None]
-    bounds: Mapping[str, float | None]  # lower bounds of the scores that have one
+    bounds: Mapping[str, float | None]  # lower bounds, for scores that have one
     metrics: Mapping[str, Any]
-    finished_digest: str  # of the set of counted jobs that finished
+    finished_digest: str  # of the counted jobs that finished
     packing: Mapping[str, Any] | None = None
 
     def renamed(self, label: str) -> Cell:
@@ -104,7 +109,7 @@ def run_experiment(
     on_cell: Callable[[Cell], None] = lambda cell: None,
     threads: int | None = None,
 ) -> list[Cell]:
-    """All cells, policy by policy; those already in the folder are read, not redone. `on_cell` hears of each as it is finished."""
+    """All cells, policy by policy. Cells that are already in the folder are read. `on_cell` is called for each finished cell."""
     identity = {policy: digest_policy(policy) for policy in policies} if folder is not None else {}
     todo = [(policy, index) for policy in dict.fromkeys(policies) for index in range(len(experiment.plan.windows))]
     if folder is not None:
@@ -130,7 +135,7 @@ def run_experiment(
         try:
             wait(futures, return_when=FIRST_EXCEPTION)
         finally:
-            for future in futures:  # after an error or Ctrl-C: what runs is finished and kept, the rest is not begun
+            for future in futures:  # after an error or Ctrl-C, finish and keep what is running, and start nothing else
                 future.cancel()
         return [future.result() for future in futures if not future.cancelled()]
 
@@ -141,33 +146,33 @@ def cell_folder(run: Path, plan: Plan, policy: str, index: int) -> Path:
 
 
 def _check_unchanged(run: Path, plan: Plan, policy: str, identity: str) -> None:
-    """Refuse cells of what the policy's name stood for before its file was changed."""
+    """Raise an error if the folder has cells of a policy whose file has changed since."""
     homes = (cell_folder(run, plan, policy, index) for index in range(len(plan.windows)))
     if any(is_replay(home) and read_facts(home).get("policy_digest", RULE) != identity for home in homes):
         raise InputError(
-            f"holds results of {policy} as it was before it changed",
+            f"contains results of an earlier version of {policy}",
             where=str(run / file_name(policy)),
-            hint="give another --out folder, or remove this one",
+            hint="choose another --out folder or remove this one",
         )
 
 
 def _replay(experiment: Experiment, policy: str, index: int, simulator: Simulator) -> Schedule:
-    rules = experiment.rules
+    settings = experiment.settings
     return simulator(
         experiment.jobs_of(experiment.plan.windows[index]),
         experiment.cluster,
         policy,
-        dispatch=rules.dispatch,
-        estimates=rules.estimates,
-        seed=rules.seed,
-        kill_at_limit=rules.kill_at_limit,
-        conditions=rules.world,
+        dispatch=settings.dispatch,
+        estimates=settings.estimates,
+        seed=settings.seed,
+        kill_at_limit=settings.kill_at_limit,
+        conditions=settings.conditions,
     )
 
 
 def measure_cell(experiment: Experiment, policy: str, index: int, schedule: Schedule) -> Cell:
-    """What a policy did in one window, measured."""
-    m = measure(schedule, warmup=experiment.rules.warmup, cooldown=experiment.rules.cooldown)
+    """Measure the schedule of a policy in one window."""
+    m = measure(schedule, warmup=experiment.settings.warmup, cooldown=experiment.settings.cooldown)
     counted = np.zeros(len(schedule.workload), dtype=bool)
     counted[m.rows] = True
     bounds = lower_bounds(schedule.workload, schedule.cluster, counted)
@@ -190,32 +195,33 @@ def read_cell(home: Path) -> Cell:
         return Cell(**{field.name: facts[field.name] for field in fields(Cell)})
     except KeyError as error:
         raise InputError(
-            f"replay.json lacks {error}", where=str(home), hint="this folder was not written by evaluate; give another --out"
+            f"replay.json has no {error}", where=str(home), hint="this folder was not written by evaluate; choose another --out"
         ) from None
 
 
 def open_folder(folder: Path, experiment: Experiment) -> None:
-    """Make the folder or check that it belongs to the same experiment."""
-    conditions = experiment.conditions()
+    """Create the folder, or check that it belongs to the same experiment."""
+    fingerprint = experiment.fingerprint()
     config = folder / CONFIG_FILE
     if config.exists():
-        differing = [key for key, value in conditions.items() if parse_toml(config).get("conditions", {}).get(key) != value]
+        stored = parse_toml(config).get("conditions", {})
+        differing = ["conditions" if key == WORLD else key for key, value in fingerprint.items() if stored.get(key) != value]
         if differing:
             raise InputError(
-                f"holds a run under other conditions: {', '.join(differing)} differ", where=str(folder), hint="give another --out folder"
+                f"contains a run with other settings: {', '.join(differing)} differ", where=str(folder), hint="choose another --out folder"
             )
         return
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InputError(f"cannot be made: {error.strerror}", where=str(folder), hint="give another --out folder") from None
+        raise InputError(f"cannot be created: {error.strerror}", where=str(folder), hint="choose another --out folder") from None
     write_cluster(folder, experiment.cluster)
-    write_text(config, to_toml({"command": "evaluate", "conditions": conditions}))
+    write_text(config, to_toml({"command": "evaluate", "conditions": fingerprint}))
 
 
 @dataclass(frozen=True, eq=False)
 class Result:
-    """The scores of every policy on every window, fit to be compared."""
+    """The scores of every policy on every window, with a ranking."""
 
     score: Score
     per_window: Mapping[str, Sequence[float]]  # policy -> [windows]
@@ -244,7 +250,7 @@ class Result:
 
 
 def judge(cells: Sequence[Cell], score: Score) -> Result:
-    """Scores, intervals and ranks, once it is sure that every policy finished the same jobs of the same windows."""
+    """Scores, intervals and ranks. Raises an error unless all policies finished the same jobs of the same windows."""
     check_equal_jobs(cells)
     policies = list(dict.fromkeys(cell.policy for cell in cells))
     ordered = sorted(cells, key=lambda cell: cell.window)
@@ -258,7 +264,7 @@ def judge(cells: Sequence[Cell], score: Score) -> Result:
 
 
 def is_baseline(policy: str) -> bool:
-    """A fixed rule, as against a trained model, a planner or a user's own function."""
+    """Whether a policy is a fixed rule, not a trained model, a planner or a user's function."""
     return not policy.startswith(("model:", "plan:")) and ".py" not in policy
 
 
@@ -269,12 +275,12 @@ def check_equal_jobs(cells: Sequence[Cell]) -> None:
         if cell.finished_digest != other.finished_digest:
             counts = " and ".join(f"{c.policy} {c.metrics['completed']} of {c.metrics['jobs']}" for c in (other, cell))
             raise InputError(
-                f"window {cell.window}: policies did not finish the same jobs ({counts}), so their means cannot be compared",
-                hint="leave out the policy that turns jobs away, or remove those jobs from the workload",
+                f"window {cell.window}: policies did not finish the same jobs ({counts}), so their means are not comparable",
+                hint="omit the policy that rejects jobs, or remove these jobs from the workload",
             )
     windows = {policy: {c.window for c in cells if c.policy == policy} for policy in {c.policy for c in cells}}
     if len({frozenset(w) for w in windows.values()}) > 1:
-        raise InputError("policies were not measured on the same windows", hint="run evaluate again: it resumes what is missing")
+        raise InputError("policies were not measured on the same windows", hint="run evaluate again to complete the missing windows")
 
 
 def _mean_bound(cells: Sequence[Cell], score: Score) -> float | None:

@@ -1,7 +1,7 @@
-"""How evenly users are served, and how often a job is overtaken.
+"""Fairness between users, and how often a job is overtaken.
 
-A user's figure is the mean bounded slowdown of the user's finished jobs; jobs whose user the log does not name are left out. All are
-None when no user is named.
+A user's value is the mean bounded slowdown of that user's finished jobs. Jobs without a user are excluded. The metrics are None if no job
+has a user.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from queuewise.workload.jobs import UNKNOWN
 
 
 def user_slowdowns(m: Measurement) -> Floats | None:
-    """[users with a finished job] mean bounded slowdown."""
+    """[users with a finished job] mean bounded slowdown, or None."""
     user = m.schedule.workload.user[m.rows]
     named = user != UNKNOWN
     if not named.any():
@@ -24,13 +24,13 @@ def user_slowdowns(m: Measurement) -> Floats | None:
 
 
 def jain_index(m: Measurement) -> float | None:
-    """(Σx)² ÷ (n·Σx²) over users' mean bounded slowdowns: 1 is even, 1/n is one user bearing all (Jain, Chiu, Hawe, 1984)."""
+    """(Σx)² ÷ (n·Σx²) over users' mean bounded slowdowns: 1 if all are equal, 1/n if one user has all of it (Jain, Chiu, Hawe, 1984)."""
     x = user_slowdowns(m)
     return None if x is None else float(x.sum() ** 2 / (len(x) * (x**2).sum()))
 
 
 def gini(m: Measurement) -> float | None:
-    """Gini coefficient of users' mean bounded slowdowns: 0 is even."""
+    """Gini coefficient of users' mean bounded slowdowns: 0 if all are equal."""
     x = user_slowdowns(m)
     if x is None:
         return None
@@ -39,15 +39,15 @@ def gini(m: Measurement) -> float | None:
 
 
 def max_over_mean_user_slowdown(m: Measurement) -> float | None:
-    """The worst-off user's mean bounded slowdown ÷ the mean over users."""
+    """Largest of the users' mean bounded slowdowns ÷ the mean over users."""
     x = user_slowdowns(m)
     return None if x is None else float(x.max() / x.mean())
 
 
 def unfair_starts(m: Measurement) -> int:
-    """Finished jobs that were overtaken by a job submitted later that is at least as large (`Workload.size`), of the same partition and
-    like them with or without GPUs: what the other took, this one could have used. Backfilling smaller jobs does not count."""
-    from queuewise.evaluation.overtaking import count_overtaken  # compiled: importing the metrics stays cheap
+    """Finished jobs that were overtaken by a later job of at least the same size (`Workload.size`), in the same partition, where both or
+    neither use GPUs. Such a job could have used the resources that the other one got. Backfilling a smaller job does not count."""
+    from queuewise.evaluation.overtaking import count_overtaken  # compiled: keeps importing the metrics fast
 
     schedule, workload = m.schedule, m.schedule.workload
     submit, start = workload.submit[m.rows], schedule.start[m.rows]

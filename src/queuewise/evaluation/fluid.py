@@ -1,4 +1,4 @@
-"""The compiled one-machine schedule behind `bounds`."""
+"""The compiled one-machine schedule that `bounds` uses."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from queuewise.sim.core.compilation import entry
 def serve(
     submit: NDArray[np.float64], work: NDArray[np.float64], key: NDArray[np.float64], by_remaining: bool
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """End and mean busy time of every job on one machine of speed 1 that always serves the least key, preempting; submit ascends.
+    """End and mean busy time of every job on one preemptive machine of speed 1 that always runs the job with the smallest key.
 
-    With `by_remaining` the key of a job is its remaining work (then `key` must be `work`). The mean busy time is the average of the
-    times at which the job is worked on. Jobs without work end when submitted.
+    `submit` must be ascending. With `by_remaining`, the key of a job is its remaining work (then `key` must be `work`). The mean busy time
+    is the average of the times at which the job runs. Jobs without work end when submitted.
     """
     num = len(submit)
     end, mean_busy = submit.copy(), submit.copy()

@@ -1,8 +1,8 @@
-"""The fragmentation measure of Weng et al. (FGD, USENIX ATC 2023): how much of the free GPU capacity a typical task cannot use.
+"""The fragmentation metric of Weng et al. (FGD, USENIX ATC 2023): how much of the free GPU capacity a typical task cannot use.
 
-For a task type m and a node n the fragment F(n, m) is all free GPU milli of the node if not one task of m fits on it (or m wants no
-GPU), and otherwise the free milli on GPUs that are too full for m. Types are the demands of the workload, weighted by how many tasks
-have them; docs/simulator.md defines the placement rule `fgd` by the same measure.
+For a task type m and a node n, the fragment F(n, m) is the free GPU milli of the whole node if no task of type m fits on it (or if m needs
+no GPU). Otherwise it is the free milli on GPUs that are too full for m. The types are the demands in the workload, weighted by their number
+of tasks. docs/simulator.md defines the placement rule `fgd` with the same metric.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from queuewise.evaluation.measure import Floats, Measurement
 from queuewise.sim.core.schedule import Schedule
 from queuewise.workload.jobs import WHOLE_GPU, Workload
 
-INSTANTS = 24  # times of the span at which a replay's fragmentation is taken
-MAX_TYPES = 64  # most frequent types used for a replay; a packing study uses all
+INSTANTS = 24  # times in the span at which the fragmentation of a replay is measured
+MAX_TYPES = 64  # most frequent types used for a replay; the packing protocol uses all
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,11 +31,11 @@ class TaskTypes:
 
 
 def task_types(workload: Workload, cluster: Cluster, *, most: int | None = None) -> TaskTypes:
-    """The distinct demands of the workload, the `most` frequent of them if given."""
+    """The distinct demands in the workload, or only the `most` frequent ones."""
     code = np.zeros(len(workload), dtype=np.int64)
     for column in (workload.gpu_milli, workload.cpu_milli, workload.mem_mib, workload.kind_set):
         values, rank = np.unique(column, return_inverse=True)
-        code = np.unique(code * len(values) + rank.ravel(), return_inverse=True)[1].ravel()  # ranks again, so it never overflows
+        code = np.unique(code * len(values) + rank.ravel(), return_inverse=True)[1].ravel()  # ranks again, which avoids an overflow
     tasks = np.bincount(code, weights=workload.num_tasks)
     example = np.unique(code, return_index=True)[1]
     keep = np.sort(np.argsort(-tasks, kind="stable")[:most])
@@ -48,9 +48,9 @@ def task_types(workload: Workload, cluster: Cluster, *, most: int | None = None)
 
 @dataclass(eq=False)
 class FreeState:
-    """What is free on every node. Changed in place by `take`."""
+    """Free resources of every node. `take` changes it in place."""
 
-    gpu_milli: NDArray[np.int64]  # [N, G] G = most GPUs of a node; GPUs a node does not have are 0
+    gpu_milli: NDArray[np.int64]  # [N, G] G = largest number of GPUs per node; 0 for GPUs that a node does not have
     cpu_milli: NDArray[np.int64]  # [N]
     mem_mib: NDArray[np.int64]  # [N]
 
@@ -60,7 +60,7 @@ class FreeState:
         return cls(np.where(has, WHOLE_GPU, 0).astype(np.int64), cluster.node_cpu_milli.copy(), cluster.node_mem_mib.copy())
 
     def take(self, schedule: Schedule, pieces: NDArray[np.int64]) -> None:
-        """Subtract what these pieces hold."""
+        """Subtract the resources of these pieces."""
         job, node, tasks = schedule.piece_job[pieces], schedule.piece_node[pieces], schedule.piece_tasks[pieces].astype(np.int64)
         workload, width = schedule.workload, self.gpu_milli.shape[1]
         np.subtract.at(self.cpu_milli, node, tasks * workload.cpu_milli[job])
@@ -71,14 +71,14 @@ class FreeState:
 
 
 def state_at(schedule: Schedule, time: float) -> FreeState:
-    """What is free just after `time`."""
+    """Free resources just after `time`."""
     state = FreeState.of_empty(schedule.cluster)
     state.take(schedule, np.flatnonzero((schedule.piece_start <= time) & (schedule.piece_end > time)))
     return state
 
 
 def fragments(free: FreeState, kind: NDArray[np.int64], types: TaskTypes) -> Floats:
-    """[n] Σ over types of weight × F(n, type), in GPU milli, for nodes given by what is free on them and by their GPU kind."""
+    """[n] Σ over types of weight × F(n, type), in GPU milli, for nodes with these free resources and GPU kinds."""
     gpu_free, cpu, mem = free.gpu_milli, free.cpu_milli, free.mem_mib
     per_gpu = np.minimum(types.gpu_milli, WHOLE_GPU)
     usable = gpu_free[:, None, :] >= per_gpu[None, :, None]  # [n, M, G]
@@ -91,7 +91,7 @@ def fragments(free: FreeState, kind: NDArray[np.int64], types: TaskTypes) -> Flo
 
 
 def fragmented_share(cluster: Cluster, state: FreeState, types: TaskTypes) -> float | None:
-    """Expected share of the free GPU milli that a task drawn from the workload cannot use; None when nothing is free."""
+    """Expected share of the free GPU milli that a random task of the workload cannot use. None if nothing is free."""
     rows = np.flatnonzero(state.gpu_milli.sum(axis=1) > 0)
     if not rows.size:
         return None
@@ -103,7 +103,7 @@ def fragmented_share(cluster: Cluster, state: FreeState, types: TaskTypes) -> fl
 
 
 def fragmentation(m: Measurement) -> float | None:
-    """Mean over evenly spaced instants of the span of the share of free GPU capacity that a typical task cannot use."""
+    """Share of the free GPU capacity that a typical task cannot use: the mean over evenly spaced times in the span."""
     workload, cluster = m.schedule.workload, m.schedule.cluster
     if cluster.num_gpus == 0 or not m.span > 0 or not (workload.gpu_milli > 0).any():
         return None

@@ -1,6 +1,6 @@
-"""Fingerprints of what the figures of a run depend on: jobs, cluster, and what a policy's name stands for.
+"""Digests of what the results of a run depend on: the jobs, the cluster, and the files behind a policy name.
 
-They are of contents, not of names: a log, a policy's file or a model that has changed since is another one.
+They depend on contents, not on names: a log, a policy file or a model that has changed has another digest.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from queuewise.workload.jobs import COLUMNS, Workload
 
 DIGEST_BYTES = 12
 MODEL = "model:"
-RULE = ""  # the fingerprint of a policy whose name says all
+RULE = ""  # the digest of a policy that is fully defined by its name
 
 
 def digest_workload(workload: Workload) -> str:
@@ -39,7 +39,7 @@ def digest_cluster(cluster: Cluster) -> str:
 
 
 def digest_policy(policy: str) -> str:
-    """Of the files that a policy's name stands for: a trained model, or the user's own with those beside it that they import."""
+    """Digest of the files behind a policy name: a trained model, or the user's file and the modules in its folder that it imports."""
     if policy.startswith(MODEL):
         files = [find_model(policy.removeprefix(MODEL))]
     elif is_reference(policy):
@@ -50,7 +50,7 @@ def digest_policy(policy: str) -> str:
 
 
 def digest(*arrays: np.ndarray[Any, Any]) -> str:
-    """A short fingerprint of the values."""
+    """A short digest of the values."""
     state = hashlib.blake2b(digest_size=DIGEST_BYTES)
     for array in arrays:
         if array.dtype == object:
@@ -65,7 +65,7 @@ def _as_bytes(facts: object) -> np.ndarray[Any, Any]:
 
 
 def _with_neighbours(path: Path, seen: frozenset[Path] = frozenset()) -> Iterator[Path]:
-    """A Python file and, of the modules it imports, those that lie in its folder."""
+    """A Python file and the modules in its folder that it imports."""
     if path in seen:
         return
     yield path

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from queuewise.errors import InputError
-from queuewise.evaluation.sleeping import Sleeps, node_sleeps
+from queuewise.evaluation.node_sleep import SleepPeriods, node_sleeps
 from queuewise.sim.core.schedule import Schedule
 
 Floats = NDArray[np.float64]
@@ -43,7 +43,7 @@ class Measurement:
         return np.flatnonzero(self.schedule.finished[self.jobs]) + int(self.jobs.start)
 
     @cached_property
-    def sleeps(self) -> Sleeps:
+    def sleeps(self) -> SleepPeriods:
         """When nodes slept, in the whole replay."""
         return node_sleeps(self.schedule)
 

@@ -1,4 +1,4 @@
-"""The figures of a replay by name. Formulas live in `measure`, `usage`, `energy`, `timeline` and `fairness`, one function each;
+"""The figures of a replay by name. Formulas live in `measure`, `utilisation`, `energy`, `timeline` and `fairness`, one function each;
 docs/metrics.md states every one with its unit and source.
 
 A figure that is undefined (no finished job, no GPU in the cluster, no watts stated) is None, never 0 or NaN.
@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from queuewise.evaluation import energy, fairness, fragmentation, measure, timeline, usage
+from queuewise.evaluation import energy, fairness, fragmentation, measure, timeline, utilisation
 from queuewise.evaluation.measure import Floats, Measurement
 from queuewise.sim.core.schedule import CANCELLED, KILLED, REJECTED, Schedule
 
@@ -123,11 +123,11 @@ METRICS: dict[str, Metric] = {
     "completion_rate": Metric(completion_rate, "1", "higher"),
     "makespan_s": Metric(makespan, "s", "lower"),
     "throughput_per_h": Metric(throughput, "jobs/h", "higher"),
-    "gpu_utilisation": Metric(usage.gpu_utilisation, "1", "higher"),
-    "flops_utilisation": Metric(usage.flops_utilisation, "1", "higher"),
-    "cpu_utilisation": Metric(usage.cpu_utilisation, "1", "higher"),
-    "memory_utilisation": Metric(usage.memory_utilisation, "1", "higher"),
-    "load_imbalance": Metric(usage.load_imbalance, "1", "lower"),
+    "gpu_utilisation": Metric(utilisation.gpu_utilisation, "1", "higher"),
+    "flops_utilisation": Metric(utilisation.flops_utilisation, "1", "higher"),
+    "cpu_utilisation": Metric(utilisation.cpu_utilisation, "1", "higher"),
+    "memory_utilisation": Metric(utilisation.memory_utilisation, "1", "higher"),
+    "load_imbalance": Metric(utilisation.load_imbalance, "1", "lower"),
     "stranded_gpus": Metric(timeline.stranded_gpus, "GPUs", "lower"),
     "fragmentation": Metric(fragmentation.fragmentation, "1", "lower"),
     "queue_length_mean": Metric(timeline.queue_length_mean, "jobs", "lower"),
@@ -171,8 +171,8 @@ def summarise(schedule: Schedule, *, warmup: float = 0.0, cooldown: float = 0.0)
         "jct_s": distribution(measure.jct(m), shown),
         "slowdown": distribution(measure.slowdown(m), shown),
         "bounded_slowdown": distribution(measure.bounded_slowdown(m), shown),
-        "gpu_utilisation": usage.gpu_utilisation(m),
-        "cpu_utilisation": usage.cpu_utilisation(m),
+        "gpu_utilisation": utilisation.gpu_utilisation(m),
+        "cpu_utilisation": utilisation.cpu_utilisation(m),
         "energy_kwh": energy.energy_kwh(m),
         "engine_s": schedule.engine_s,
         "jobs_per_s": len(schedule.workload) / schedule.engine_s if schedule.engine_s > 0 else None,

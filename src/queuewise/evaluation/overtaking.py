@@ -1,4 +1,4 @@
-"""The compiled count of overtaken jobs that `fairness.unfair_starts` uses: n log n where the plain definition is quadratic."""
+"""The compiled count of overtaken jobs for `fairness.unfair_starts`, in n log n instead of quadratic time."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from queuewise.sim.core.compilation import entry
 
 @entry
 def count_overtaken(submit: NDArray[np.float64], start: NDArray[np.float64], size_rank: NDArray[np.int64]) -> int:
-    """Jobs j for which some k has submit[k] > submit[j], size_rank[k] >= size_rank[j] and start[k] < start[j]; submit ascends.
+    """Jobs j for which some k has submit[k] > submit[j], size_rank[k] >= size_rank[j] and start[k] < start[j].
 
-    Goes from the last submission backwards. `earliest` is a Fenwick tree over sizes, largest first, of the earliest start among
-    later submissions; jobs submitted at one instant do not overtake each other, so they enter it together.
+    `submit` must be ascending. The loop runs from the last submission backwards. `earliest` is a Fenwick tree over sizes, largest first,
+    of the earliest start among later submissions. Jobs submitted at the same time do not overtake each other, so they are added together.
     """
     sizes = (size_rank.max() + 1) if len(submit) else 0
     earliest = np.full(sizes + 1, np.inf)

@@ -1,7 +1,7 @@
-"""The packing study of Weng et al. (USENIX ATC 2023): jobs arrive one after the other and stay, until the cluster is full.
+"""The packing protocol of Weng et al. (USENIX ATC 2023): jobs arrive one after the other and never leave, until the cluster is full.
 
-`arrive_and_stay` turns a list of jobs into such a workload, which the ordinary engine replays: arrival i at second i, runtimes that
-outlast all arrivals. A job that does not start at its arrival has failed to be placed.
+`arrive_and_stay` turns a list of jobs into such a workload, which the engine replays as usual: job i arrives at second i and runs beyond
+the last arrival. A job that does not start on arrival counts as a placement failure.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from queuewise.evaluation.measure import Floats, Measurement
 from queuewise.sim.core.schedule import REJECTED, Schedule
 from queuewise.workload.jobs import COLUMNS, WHOLE_GPU, Workload
 
-OVERFILL = 1.3  # GPUs asked for in all ÷ GPUs of the cluster: arrivals go on beyond a full cluster
+OVERFILL = 1.3  # total requested GPUs ÷ GPUs of the cluster: arrivals continue beyond a full cluster
 CURVE_POINTS = 200
 
 
 def arrive_and_stay(workload: Workload, cluster: Cluster, seed: int) -> Workload:
-    """The jobs in order of submission (seed 0) or shuffled, then further draws from them until they ask for 1.3 × the cluster's GPUs."""
+    """The jobs in order of submission (seed 0) or shuffled, followed by random repeats until they request 1.3 × the cluster's GPUs."""
     if cluster.num_gpus == 0 or not (workload.gpu_milli > 0).any():
-        raise InputError("packing needs a cluster with GPUs and jobs that want them", hint="use --protocol windows")
+        raise InputError("the packing protocol needs a cluster with GPUs and jobs that use them", hint="use --protocol windows")
     rng = np.random.default_rng(seed)
     order = np.arange(len(workload)) if seed == 0 else rng.permutation(len(workload))
     missing = OVERFILL * cluster.num_gpus - float(workload.gpus.sum())
@@ -39,19 +39,19 @@ def arrive_and_stay(workload: Workload, cluster: Cluster, seed: int) -> Workload
     columns = {column: getattr(workload, column)[order] for column in COLUMNS}
     columns["submit"] = np.arange(num, dtype=np.float64)
     columns["runtime"] = columns["requested"] = np.full(num, 4.0 * num)
-    columns["deadline"] = columns["recorded_wait"] = np.full(num, np.nan)  # of the recorded times nothing is left
+    columns["deadline"] = columns["recorded_wait"] = np.full(num, np.nan)  # recorded times no longer apply
     return workload.replace(**columns, epoch=0.0)
 
 
 def _placed(schedule: Schedule) -> tuple[NDArray[np.bool_], int]:
-    """[J] started at arrival; and the first job that did not though it could run on the empty cluster (J if none)."""
+    """[J] whether the job started on arrival; and the first job that did not although the empty cluster could run it (J if none)."""
     placed = schedule.start == schedule.workload.submit
     failed = np.flatnonzero(~placed & (schedule.status != REJECTED))
     return placed, int(failed[0]) if failed.size else len(placed)
 
 
 def allocated_at_first_failure(m: Measurement) -> float | None:
-    """Share of the cluster's GPUs in use when the first job had to wait; None when none had to or the cluster has no GPUs."""
+    """Share of the cluster's GPUs in use when the first job had to wait. None if no job had to, or without GPUs."""
     schedule = m.schedule
     _, first = _placed(schedule)
     if schedule.cluster.num_gpus == 0 or first == len(schedule.workload):
@@ -66,14 +66,14 @@ def allocated_at_first_failure(m: Measurement) -> float | None:
 class PackingCurve:
     """State after arrivals 1, 2, ..., J; shares of the cluster's GPUs."""
 
-    arrived: Floats  # GPUs asked for so far
+    arrived: Floats  # GPUs requested so far
     allocated: Floats  # in use
-    fragmented: Floats  # free, but of no use to a task drawn from the workload
-    first_failure: int  # arrival at which a job first could not be placed, J if none
+    fragmented: Floats  # free, but not usable by a random task of the workload
+    first_failure: int  # first arrival that could not be placed, J if none
     failures: int
 
     def as_dict(self, points: int = CURVE_POINTS) -> dict[str, Any]:
-        """For JSON: the curve at `points` arrivals, the first failure and the last arrival among them."""
+        """For JSON: the curve at `points` arrivals, which include the first failure and the last arrival."""
         last = len(self.arrived) - 1
         rows = np.unique(np.concatenate((np.linspace(0, last, points).astype(np.int64), [min(self.first_failure, last), last])))
         return {
@@ -86,7 +86,7 @@ class PackingCurve:
 
 
 def packing_curve(schedule: Schedule) -> PackingCurve:
-    """Replay the placements arrival by arrival; only the nodes a job lands on change, so each step is short."""
+    """Follow the placements arrival by arrival. Only the nodes of the new job change, so each step is fast."""
     workload, cluster = schedule.workload, schedule.cluster
     placed, first_failure = _placed(schedule)
     types = task_types(workload, cluster)

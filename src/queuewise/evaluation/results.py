@@ -1,4 +1,4 @@
-"""The results of an evaluation on disk: written by `evaluate`, read and joined by `compare` and by reports."""
+"""Result files of an evaluation: written by `evaluate`, read by `compare` and by reports."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ import numpy as np
 
 from queuewise.errors import InputError
 from queuewise.evaluation.experiment import Cell, Result, read_cell
-from queuewise.evaluation.runfolder import check_run, find_replays, to_json
+from queuewise.evaluation.replay_files import check_run, find_replays, to_json
 from queuewise.runs import LAST_FILE, write_text
 
-SAME = ("workload_digest", "cluster_digest", "protocol", "windows", "warmup", "cooldown")  # what makes two runs comparable
-MAY_DIFFER = ("dispatch", "estimates", "kill_at_limit", "seed")  # rules under study: they become part of the policy's label
+SAME = ("workload_digest", "cluster_digest", "protocol", "windows", "warmup", "cooldown")  # must be equal for runs to be comparable
+MAY_DIFFER = ("dispatch", "estimates", "kill_at_limit", "seed")  # settings under study, which become part of the policy's label
 
 
 def write_results(folder: Path, cells: Sequence[Cell], result: Result) -> None:
-    """metrics.jsonl (one line a cell), summary.csv (one row a policy) and, last, summary.json."""
+    """Write metrics.jsonl (one line per cell), summary.csv (one row per policy) and, last, summary.json."""
     lines = [json.dumps({"policy": c.policy, "window": c.window, **flatten(c.metrics)}, allow_nan=False) for c in cells]
     write_text(folder / "metrics.jsonl", "\n".join(lines) + "\n")
     write_text(folder / "summary.csv", to_csv(mean_metrics(cells)))
@@ -29,7 +29,7 @@ def write_results(folder: Path, cells: Sequence[Cell], result: Result) -> None:
 
 
 def mean_metrics(cells: Sequence[Cell]) -> list[dict[str, Any]]:
-    """One row a policy: every metric averaged over the windows, None where any window leaves it undefined."""
+    """One row per policy: the mean of every metric over the windows, or None if it is undefined in a window."""
     rows = []
     for policy in dict.fromkeys(cell.policy for cell in cells):
         mine = [flatten(cell.metrics) for cell in cells if cell.policy == policy]
@@ -67,9 +67,9 @@ def read_cells(run: Path) -> list[Cell]:
 
 
 def join_runs(runs: Sequence[Path]) -> list[Cell]:
-    """The cells of several runs as one table. Refused unless all were measured on the same windows of the same jobs and cluster.
+    """The cells of several runs in one list. Raises an error unless all use the same windows of the same jobs on the same cluster.
 
-    A policy that occurs in several runs is labelled by what differs between them: dispatch, estimates, seed, or the folder.
+    A policy that occurs in several runs is labelled with what differs between them: dispatch, estimates, seed, or the folder.
     """
     conditions = {run: check_run(run).get("conditions", {}) for run in runs}
     cells = {run: read_cells(run) for run in runs}
@@ -80,7 +80,7 @@ def join_runs(runs: Sequence[Path]) -> list[Cell]:
             raise InputError(
                 f"was not measured on the same windows as {first}: {', '.join(differing)} differ",
                 where=str(run),
-                hint="evaluate both with the same workload, cluster, protocol, windows and trimming",
+                hint="evaluate both with the same workload, cluster, protocol, windows, --warmup and --cooldown",
             )
     varying = [key for key in MAY_DIFFER if len({json.dumps(conditions[run].get(key)) for run in runs}) > 1]
     joined: dict[tuple[str, int], Cell] = {}

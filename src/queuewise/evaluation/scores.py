@@ -1,7 +1,7 @@
 """Scores: one number to optimise, by name or as a weighted sum such as `bsld+0.001*wait`.
 
-A single score is reported as it is (`util` is better when higher). In a weighted sum every term counts as a cost, so that
-weights are positive: `util` becomes the idle share 1 − util and `fairness` the unfairness 1 − Jain index; lower is then better.
+A single score is reported unchanged (for `util`, higher is better). In a weighted sum every term is a cost, so weights are positive and
+lower is better: `util` becomes the idle share 1 − util, and `fairness` becomes 1 − Jain index.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from queuewise.errors import InputError, unknown_name
-from queuewise.evaluation import energy, fairness, measure, packing, usage
+from queuewise.evaluation import energy, fairness, measure, packing, utilisation
 from queuewise.evaluation.measure import Floats, Measurement
 
 
@@ -22,16 +22,16 @@ def _mean(values: Callable[[Measurement], Floats]) -> Callable[[Measurement], fl
     return mean
 
 
-def utilisation(m: Measurement) -> float | None:
-    """Of the GPUs, or of the cores on a cluster without GPUs."""
-    return usage.gpu_utilisation(m) if m.schedule.cluster.num_gpus else usage.cpu_utilisation(m)
+def machine_utilisation(m: Measurement) -> float | None:
+    """Utilisation of the GPUs, or of the cores if the cluster has no GPUs."""
+    return utilisation.gpu_utilisation(m) if m.schedule.cluster.num_gpus else utilisation.cpu_utilisation(m)
 
 
 @dataclass(frozen=True)
 class ScoreTerm:
     of: Callable[[Measurement], float | None]
     higher_is_better: bool  # such scores are shares of 1
-    undefined: str  # why it may have no value
+    undefined: str  # why it can be undefined
 
 
 SCORES: dict[str, ScoreTerm] = {
@@ -39,10 +39,10 @@ SCORES: dict[str, ScoreTerm] = {
     "wait": ScoreTerm(_mean(measure.wait), False, "no job finished"),
     "jct": ScoreTerm(_mean(measure.jct), False, "no job finished"),
     "slowdown": ScoreTerm(_mean(measure.slowdown), False, "no job with a runtime above zero finished"),
-    "util": ScoreTerm(utilisation, True, "the cluster limits neither GPUs nor cores, or nothing ran"),
+    "util": ScoreTerm(machine_utilisation, True, "the cluster has neither GPUs nor a limited number of cores, or nothing ran"),
     "energy": ScoreTerm(energy.energy_kwh, False, "the cluster states no watts"),
     "fairness": ScoreTerm(fairness.jain_index, True, "the log names no users"),
-    "packed": ScoreTerm(packing.allocated_at_first_failure, True, "the cluster has no GPU, or every job started at once"),
+    "packed": ScoreTerm(packing.allocated_at_first_failure, True, "the cluster has no GPU, or every job started immediately"),
 }
 
 
@@ -56,7 +56,7 @@ class Score:
         return len(self.terms) == 1 and SCORES[self.terms[0][1]].higher_is_better
 
     def of(self, values: Mapping[str, float | None], where: str) -> float:
-        """The score from the values of `score_values`; an InputError says why where it is undefined."""
+        """The score, from the values of `score_values`. Raises an InputError if it is undefined."""
         if len(self.terms) == 1:
             weight, name = self.terms[0]
             return weight * _defined(name, values, where)
@@ -64,7 +64,7 @@ class Score:
 
 
 def score_values(m: Measurement) -> dict[str, float | None]:
-    """Every score of one replay by name, None where undefined."""
+    """Every score of one replay by name; None if undefined."""
     return {name: term.of(m) for name, term in SCORES.items()}
 
 
@@ -78,7 +78,7 @@ def _defined(name: str, values: Mapping[str, float | None], where: str) -> float
     if value is None:
         raise InputError(
             f"{where}: score {name!r} is undefined: {SCORES[name].undefined}",
-            hint="choose another --score, or a workload and cluster that define it",
+            hint="choose another --score, or a workload and cluster for which it is defined",
         )
     return value
 
@@ -93,7 +93,7 @@ def parse_score(text: str) -> Score:
         try:
             terms.append((float(weight) if star else 1.0, name))
         except ValueError:
-            raise InputError(f"score {text!r}: {weight!r} is not a weight", hint="write for example 0.7*bsld+0.3*wait") from None
+            raise InputError(f"score {text!r}: {weight!r} is not a weight", hint="for example 0.7*bsld+0.3*wait") from None
     if any(not 0 < weight < float("inf") for weight, _ in terms):
-        raise InputError(f"score {text!r}: weights must be positive", hint="util and fairness already count as costs in a sum")
+        raise InputError(f"score {text!r}: weights must be positive", hint="in a sum, util and fairness already count as costs")
     return Score(text, tuple(terms))

@@ -1,7 +1,7 @@
-"""Quantities over time: GPUs and cores in use, jobs waiting, watts drawn; as means per bin, means and maxima.
+"""Quantities over time: GPUs and cores in use, waiting jobs and power, as means per bin, overall means and maxima.
 
-Bins hold exact means of the step functions (no sampling), in time linear in jobs plus bins, so a year of a large
-cluster plots at once. Times are the log's own.
+Bins contain exact means of step functions, without sampling. The time is linear in jobs plus bins, so a year of a large cluster is plotted
+quickly. Times are on the log's clock.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from queuewise.evaluation.energy import gpu_extra_watts, has_power_figures, idle_watts, resting_spells
+from queuewise.evaluation.energy import gpu_extra_watts, has_power_figures, idle_watts, sleep_and_wake_periods
 from queuewise.evaluation.measure import Floats, Measurement, job_runs
-from queuewise.evaluation.usage import BLOCK
+from queuewise.evaluation.utilisation import BLOCK
 from queuewise.sim.core.schedule import CANCELLED, REJECTED
 
 
@@ -21,10 +21,10 @@ def bin_edges(m: Measurement, bins: int) -> Floats:
 
 
 def binned_mean(begin: Floats, end: Floats, weight: Floats | float, edges: Floats) -> Floats:
-    """[bins] mean of Σ weight over the intervals [begin, end) that are open at a time, within each bin.
+    """[bins] mean of Σ weight over the intervals [begin, end) that contain a time, within each bin.
 
-    Up to an edge e an interval has lasted (e − begin)⁺ − (e − end)⁺; summed over intervals that is e·W − S with W and S the
-    weight and weight × time of what began (ended) before e, which two histograms give.
+    Up to an edge e, an interval has lasted (e − begin)⁺ − (e − end)⁺. The sum over intervals is e·W − S, where W and S are the weight and
+    weight × time of everything that began (ended) before e. Two histograms give both.
     """
     lasted = np.zeros(len(edges))
     for low in range(0, len(begin), BLOCK):
@@ -56,7 +56,7 @@ def mean_busy_cores(m: Measurement, edges: Floats) -> Floats:
 
 
 def mean_watts(m: Measurement, edges: Floats) -> Floats:
-    """[bins] watts drawn by the whole cluster."""
+    """[bins] power of the whole cluster in watts."""
     watts: Floats = np.full(len(edges) - 1, idle_watts(m.schedule.cluster))
     for begin, end, more, less in _draws(m):
         watts += binned_mean(begin, end, more, edges) - binned_mean(begin, end, less, edges)
@@ -64,15 +64,15 @@ def mean_watts(m: Measurement, edges: Floats) -> Floats:
 
 
 def _draws(m: Measurement) -> list[tuple[Floats, Floats, Floats, Floats]]:
-    """Begins and ends of all times at which something draws other than when it is idle, and by how many watts more and less."""
+    """Starts and ends of all periods in which the power differs from idle, and the watts added and removed."""
     cluster, workload = m.schedule.cluster, m.schedule.workload
     extra = _per_piece(m, workload.gpu_milli, gpu_extra_watts(cluster)) + _per_piece(m, workload.cpu_milli, cluster.node_core_watts)
     use = (m.sleeps.piece_ready, m.schedule.piece_end, extra, np.zeros(len(extra)))
-    return [use, *((begin, end, instead, cluster.idle_draw[m.sleeps.node]) for begin, end, instead in resting_spells(m))]
+    return [use, *((begin, end, instead, cluster.idle_draw[m.sleeps.node]) for begin, end, instead in sleep_and_wake_periods(m))]
 
 
 def peak_watts(m: Measurement) -> float | None:
-    """The greatest draw of the whole cluster at any time of the span. None where no watts are stated."""
+    """The highest power of the whole cluster at any time in the span. None if the cluster states no watts."""
     if not has_power_figures(m.schedule.cluster) or not m.span >= 0:
         return None
     times, changes = [np.array([m.begin])], [np.zeros(1)]
@@ -85,7 +85,7 @@ def peak_watts(m: Measurement) -> float | None:
 
 
 def waiting_intervals(m: Measurement, jobs: NDArray[np.bool_] | None = None) -> tuple[Floats, Floats]:
-    """Begins and ends of all times a job (of `jobs` [J]) was in the queue: before its first start, and while it was preempted."""
+    """Starts and ends of all periods in which a job (of `jobs` [J]) was queued: before its first start, and while preempted."""
     schedule = m.schedule
     waits = (schedule.status != REJECTED) & (schedule.status != CANCELLED) & (schedule.start > schedule.workload.submit)
     if jobs is not None:
@@ -109,7 +109,7 @@ def queue_length_mean(m: Measurement) -> float | None:
 
 
 def queue_length_max(m: Measurement) -> int | None:
-    """The largest number of jobs that waited at one time of the span (jobs that start at once never wait)."""
+    """The largest number of jobs waiting at the same time in the span. Jobs that start immediately never wait."""
     if not m.span >= 0:
         return None
     begin, end = waiting_intervals(m)
@@ -119,7 +119,7 @@ def queue_length_max(m: Measurement) -> int | None:
 
 
 def stranded_gpus(m: Measurement) -> float | None:
-    """Time average of the GPUs that were free while some job that wants GPUs was waiting: capacity there was demand for."""
+    """Time average of the GPUs that were free while a job that needs GPUs was waiting."""
     cluster, workload = m.schedule.cluster, m.schedule.workload
     if cluster.num_gpus == 0 or not m.span > 0:
         return None
@@ -134,7 +134,7 @@ def stranded_gpus(m: Measurement) -> float | None:
 
 
 def _time_covered(begin: Floats, end: Floats, low: float, high: float) -> tuple[Floats, Floats]:
-    """Knots of the piecewise linear function of t: seconds of [low, t] covered by at least one interval."""
+    """Knots of a piecewise linear function of t: the seconds of [low, t] covered by at least one interval."""
     begin, end = np.clip(begin, low, high), np.clip(end, low, high)
     order = np.argsort(begin, kind="stable")
     begin, end = begin[order], np.maximum.accumulate(end[order])

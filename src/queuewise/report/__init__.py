@@ -1,1 +1,1 @@
-"""Pictures, tables and exports of the replays in a run folder."""
+"""Figures, tables and exports of the replays in a run folder."""

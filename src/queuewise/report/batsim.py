@@ -1,7 +1,7 @@
-"""A replay as the `jobs.csv` that Batsim writes, so that its users' scripts run on our results.
+"""A replay in the format of Batsim's `jobs.csv`, so that existing analysis scripts can be used.
 
-Columns and their meaning follow Batsim's output documentation (batsim.readthedocs.io, "Output files: jobs"). Resources are the
-cluster's GPUs, numbered through all nodes; on a cluster without GPUs they are the nodes.
+The columns follow Batsim's output documentation (batsim.readthedocs.io, "Output files: jobs"). The resources are the cluster's GPUs,
+numbered consecutively over all nodes. On a cluster without GPUs they are the nodes.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def write_batsim_jobs(schedule: Schedule, path: Path) -> None:
             "turnaround_time": jct,
             "stretch": stretch,
             "allocated_resources": _resources(schedule),
-            "consumed_energy": pl.repeat(-1, len(workload), eager=True),  # Batsim's way to say: not measured per job
+            "consumed_energy": pl.repeat(-1, len(workload), eager=True),  # Batsim's value for "not measured per job"
         }
     )
     with replacing(path) as temporary:
@@ -63,18 +63,21 @@ def write_batsim_jobs(schedule: Schedule, path: Path) -> None:
 
 
 def _resources(schedule: Schedule) -> list[str]:
-    """[J] intervals of resource numbers such as `0-3 8`. Equal places are spelled once, since most jobs stand on few different ones."""
+    """[J] intervals of resource numbers such as `0-3 8`. Each distinct set of GPUs is formatted once, because there are few of them."""
     import polars as pl
 
     cluster = schedule.cluster
     first_gpu = np.concatenate(([0], np.cumsum(cluster.node_gpus)))
     places = pl.DataFrame({"job": schedule.piece_job, "node": schedule.piece_node, "gpus": schedule.piece_gpus})
-    spelled = places.select("node", "gpus").unique(maintain_order=True)
+    distinct = places.select("node", "gpus").unique(maintain_order=True)
     names = [
-        _intervals(mask, int(first_gpu[node])) if cluster.num_gpus else str(node) for node, mask in zip(*spelled.get_columns(), strict=True)
+        _intervals(mask, int(first_gpu[node])) if cluster.num_gpus else str(node)
+        for node, mask in zip(*distinct.get_columns(), strict=True)
     ]
     joined = (
-        places.join(spelled.with_columns(pl.Series("name", names, dtype=pl.String)), on=["node", "gpus"], how="left", maintain_order="left")
+        places.join(
+            distinct.with_columns(pl.Series("name", names, dtype=pl.String)), on=["node", "gpus"], how="left", maintain_order="left"
+        )
         .unique(["job", "name"], maintain_order=True)
         .filter(pl.col("name") != "")
         .group_by("job", maintain_order=True)
@@ -87,7 +90,7 @@ def _resources(schedule: Schedule) -> list[str]:
 
 
 def _intervals(mask: int, offset: int) -> str:
-    """Bits of a mask as intervals: 0b1011 from 8 on is `8-9 11`."""
+    """The bits of a mask as intervals: 0b1011 with offset 8 is `8-9 11`."""
     parts, gpu = [], 0
     while mask >> gpu:
         if (mask >> gpu) & 1:

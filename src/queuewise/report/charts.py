@@ -1,6 +1,6 @@
-"""What a report shows, as plain data: each chart is made once here and drawn twice, by `figures` for paper and by `html` for the screen.
+"""The charts of a report as plain data. `figures` draws them for papers, and `html` for the page.
 
-A chart that has nothing to show (no priorities in the log, no watts in the cluster) is not made; `make_charts` says why instead.
+A chart without data (no priorities in the log, no watts in the cluster) is omitted, and `make_charts` returns the reason.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ CDF_POINTS = 300
 TIME_BINS = 240
 DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 MAX_HEATMAPS = 3
-MAX_CLASSES = 24  # bars of a breakdown; the others are too thin to read
+MAX_CLASSES = 24  # more bars in a breakdown would be too thin to read
 
 
 @dataclass(frozen=True)
@@ -28,13 +28,13 @@ class Series:
     name: str
     x: Sequence[float | str]
     y: Sequence[float]
-    low: Sequence[float] | None = None  # ends of an interval around y
+    low: Sequence[float] | None = None  # interval around y
     high: Sequence[float] | None = None
 
 
 @dataclass(frozen=True)
 class Chart:
-    key: str  # name of its files and of its place in the page
+    key: str  # name of its files and of its element in the page
     title: str
     caption: str
     kind: Literal["line", "bars", "points", "intervals", "heatmap"]
@@ -43,28 +43,28 @@ class Chart:
     series: tuple[Series, ...] = ()
     log_x: bool = False
     log_y: bool = False
-    z: Sequence[Sequence[float | None]] = ()  # heat map: one row a y
+    z: Sequence[Sequence[float | None]] = ()  # heat map: one row per y
     z_label: str = ""
     rows: Sequence[str] = ()
     columns: Sequence[str] = ()
 
 
-Made = Chart | str  # a chart, or why there is none
+ChartOrReason = Chart | str  # a chart, or the reason why there is none
 
 
 def make_charts(replays: Sequence[Measurement], result: Result | None = None) -> tuple[list[Chart], list[str]]:
-    """All charts of replays of the same jobs under several policies, and the reasons for those that are left out."""
-    made: list[Made] = [intervals(result)] if result is not None else []
+    """All charts for replays of the same jobs under several policies, and the reasons for omitted ones."""
+    made: list[ChartOrReason] = [intervals(result)] if result is not None else []
     made += [make(replays) for make in CHARTS]
     made += [hours_heatmap(m, index) for index, m in enumerate(replays[:MAX_HEATMAPS])]
     return [chart for chart in made if isinstance(chart, Chart)], [reason for reason in made if isinstance(reason, str)]
 
 
-def intervals(result: Result) -> Made:
-    """Means with 95 % intervals, best on top."""
+def intervals(result: Result) -> ChartOrReason:
+    """Means with 95 % intervals, best first."""
     standings = result.standings
     if any(s.ci95 is None for s in standings):
-        return "Intervals need two or more windows."
+        return "Intervals need at least two windows."
     series = Series(
         result.score.name,
         x=[s.policy for s in standings],
@@ -73,7 +73,7 @@ def intervals(result: Result) -> Made:
         high=[s.ci95[1] for s in standings if s.ci95],
     )
     better = "higher" if result.score.higher_is_better else "lower"
-    bound = f" No policy can go below {result.lower_bound:,.2f}." if result.lower_bound is not None else ""
+    bound = f" Lower bound for any policy: {result.lower_bound:,.2f}." if result.lower_bound is not None else ""
     return Chart(
         "scores",
         "Scores",
@@ -86,8 +86,8 @@ def intervals(result: Result) -> Made:
     )
 
 
-def _cdf(key: str, title: str, what: str, values: Callable[[Measurement], Floats]) -> Callable[[Sequence[Measurement]], Made]:
-    def make(replays: Sequence[Measurement]) -> Made:
+def _cdf(key: str, title: str, what: str, values: Callable[[Measurement], Floats]) -> Callable[[Sequence[Measurement]], ChartOrReason]:
+    def make(replays: Sequence[Measurement]) -> ChartOrReason:
         share = np.linspace(0, 1, CDF_POINTS)
         series = []
         for m in replays:
@@ -95,14 +95,14 @@ def _cdf(key: str, title: str, what: str, values: Callable[[Measurement], Floats
             if not sample.size:
                 return f"{title}: no job finished under {m.schedule.policy}."
             series.append(Series(m.schedule.policy, _round(np.maximum(np.quantile(sample, share), 1.0)), _round(share)))
-        caption = f"Share of finished jobs with a {what} of at most so many seconds; less than 1 s is drawn at 1 s."
+        caption = f"Share of finished jobs with at most this {what}. Values below 1 s are drawn at 1 s."
         return Chart(key, title, caption, "line", f"{what} [s]", "share of jobs", tuple(series), log_x=True)
 
     return make
 
 
 def _clock(m: Measurement, edges: Floats) -> tuple[Floats, str]:
-    """Middles of bins since the first submission, in a fitting unit."""
+    """Centres of the bins since the first submission, in a suitable unit."""
     middles = (edges[:-1] + edges[1:]) / 2 - m.begin
     for unit, seconds in (("days", 86_400.0), ("hours", 3_600.0), ("minutes", 60.0)):
         if m.span >= 3 * seconds:
@@ -112,8 +112,8 @@ def _clock(m: Measurement, edges: Floats) -> tuple[Floats, str]:
 
 def _over_time(
     key: str, title: str, caption: str, y_label: str, values: Callable[[Measurement, Floats], Floats | None], missing: str
-) -> Callable[[Sequence[Measurement]], Made]:
-    def make(replays: Sequence[Measurement]) -> Made:
+) -> Callable[[Sequence[Measurement]], ChartOrReason]:
+    def make(replays: Sequence[Measurement]) -> ChartOrReason:
         longest = max(replays, key=lambda m: m.end if m.span > 0 else -np.inf)
         if not longest.span > 0:
             return f"{title}: nothing ran."
@@ -141,28 +141,28 @@ def _watts(m: Measurement, edges: Floats) -> Floats | None:
     return timeline.mean_watts(m, edges) / 1000 if energy.has_power_figures(m.schedule.cluster) else None
 
 
-def _by_class(key: str, by: str, title: str, figure: str, y_label: str, log_y: bool) -> Callable[[Sequence[Measurement]], Made]:
-    def make(replays: Sequence[Measurement]) -> Made:
+def _by_class(key: str, by: str, title: str, figure: str, y_label: str, log_y: bool) -> Callable[[Sequence[Measurement]], ChartOrReason]:
+    def make(replays: Sequence[Measurement]) -> ChartOrReason:
         rows = {m.schedule.policy: breakdown.breakdown(m, by) for m in replays}
         largest = max(rows.values(), key=len)
         if len(largest) < 2:
-            return f"{title}: all jobs are of one {by}."
+            return f"{title}: all jobs have the same {by}."
         classes = [row.key for row in largest]
         if len(classes) > MAX_CLASSES:
-            return f"{title}: {len(classes)} classes are too many to draw; see summary tables."
+            return f"{title}: {len(classes)} classes are too many to draw."
         series = tuple(
             Series(policy, [row.key for row in mine], _round(np.array([getattr(row, figure) for row in mine])))
             for policy, mine in rows.items()
         )
         size = "GPUs" if by == "size" and replays[0].schedule.cluster.num_gpus else "cores" if by == "size" else by
-        wide = max(max(s.y) for s in series) > 10  # a narrow range reads better on a plain axis
+        wide = max(max(s.y) for s in series) > 10  # a narrow range is easier to read on a linear axis
         return Chart(key, title, f"{title} of finished jobs.", "bars", size, y_label, series, log_y=log_y and wide, columns=classes)
 
     return make
 
 
-def fairness_scatter(replays: Sequence[Measurement]) -> Made:
-    """One point a user: how many jobs, how long they were slowed down."""
+def fairness_scatter(replays: Sequence[Measurement]) -> ChartOrReason:
+    """One point per user: number of jobs and mean slowdown."""
     series = []
     for m in replays:
         user = m.schedule.workload.user[m.rows]
@@ -173,23 +173,23 @@ def fairness_scatter(replays: Sequence[Measurement]) -> Made:
         total = np.bincount(user[known], weights=measure.bounded_slowdown(m)[known])
         some = count > 0
         series.append(Series(m.schedule.policy, count[some].tolist(), _round(total[some] / count[some])))
-    caption = "One point a user: a fair policy has them on one height. Slowdown is bounded at 10 s."
+    caption = "One point per user. With a fair policy all are at the same height. Runtimes below 10 s count as 10 s."
     return Chart(
         "fairness", "Fairness between users", caption, "points", "jobs of the user", "mean bounded slowdown", tuple(series), True, True
     )
 
 
-def energy_bars(replays: Sequence[Measurement]) -> Made:
+def energy_bars(replays: Sequence[Measurement]) -> ChartOrReason:
     values = [energy.energy_kwh(m) for m in replays]
     known = [value for value in values if value is not None]
     if len(known) < len(values):
         return "Energy: the cluster states no watts."
     names = [m.schedule.policy for m in replays]
-    return Chart("energy", "Energy", "Of the whole cluster, idle draw included, from the first submission to the last end.", "bars", "",
+    return Chart("energy", "Energy", "Energy of the whole cluster from first submission to last end, including idle power.", "bars", "",
                  "energy [kWh]", (Series("energy", names, _round(np.array(known))),), columns=names)  # fmt: skip
 
 
-def hours_heatmap(m: Measurement, index: int) -> Made:
+def hours_heatmap(m: Measurement, index: int) -> ChartOrReason:
     """Mean wait of the jobs submitted in each hour of the week."""
     policy, workload = m.schedule.policy, m.schedule.workload
     if m.span < 86_400 or not m.rows.size:
@@ -203,11 +203,11 @@ def hours_heatmap(m: Measurement, index: int) -> Made:
     total = np.bincount(cell, weights=measure.wait(m), minlength=168)
     mean = [float(f"{t / c / 60:.4g}") if c else None for t, c in zip(total, count, strict=True)]
     days = DAYS if workload.epoch else tuple(f"day {i}" for i in range(7))
-    clock = "of the log's local clock" if workload.epoch else "of the log's own clock, whose date is unknown"
+    clock = "on the local clock of the log" if workload.epoch else "on the clock of the log, whose date is unknown"
     return Chart(
         f"hours-{index}",
         f"Mean wait by hour of submission: {policy}",
-        f"Hours and days {clock}; empty where nothing was submitted.",
+        f"Hours and days {clock}. Empty cells have no submissions.",
         "heatmap",
         "hour of submission",
         "",
@@ -218,35 +218,37 @@ def hours_heatmap(m: Measurement, index: int) -> Made:
     )
 
 
-CHARTS: tuple[Callable[[Sequence[Measurement]], Made], ...] = (
+CHARTS: tuple[Callable[[Sequence[Measurement]], ChartOrReason], ...] = (
     _cdf("wait-cdf", "Waiting times", "wait", measure.wait),
     _cdf("jct-cdf", "Completion times", "completion time", measure.jct),
-    _over_time("utilisation", "Utilisation", "Share of the GPUs in use (of the cores on a cluster without GPUs).", "share in use",
-               _utilisation, "the cluster limits neither GPUs nor cores"),
-    _over_time("queue", "Queue", "Jobs waiting; the mean of each stretch of time.", "jobs waiting", timeline.mean_queue, ""),
+    _over_time("utilisation", "Utilisation", "Share of the GPUs in use, or of the cores on a cluster without GPUs.", "share in use",
+               _utilisation, "the cluster has neither GPUs nor a limited number of cores"),
+    _over_time("queue", "Queue", "Number of waiting jobs, averaged over each time bin.", "jobs waiting", timeline.mean_queue, ""),
     _by_class("size", "size", "Mean wait by size", "wait_mean_s", "mean wait [s]", False),
     _by_class("size-slowdown", "size", "Mean bounded slowdown by size", "bounded_slowdown_mean", "bounded slowdown", True),
     _by_class("priority", "priority", "Mean wait by priority", "wait_mean_s", "mean wait [s]", False),
     _by_class("group", "group", "Mean wait by group", "wait_mean_s", "mean wait [s]", False),
     fairness_scatter,
     energy_bars,
-    _over_time("power", "Power", "Draw of the whole cluster.", "power [kW]", _watts, "the cluster states no watts"),
+    _over_time("power", "Power", "Power of the whole cluster.", "power [kW]", _watts, "the cluster states no watts"),
 )  # fmt: skip
 
 
 def packing_charts(curves: dict[str, dict[str, list[float]]]) -> list[Chart]:
-    """Allocation and fragmentation while jobs arrive and stay; one curve a policy."""
+    """Allocation and fragmentation in the packing protocol; one curve per policy."""
 
     def chart(key: str, title: str, caption: str, what: str) -> Chart:
         series = tuple(Series(policy, _round(np.array(c["arrived"])), _round(np.array(c[what]))) for policy, c in curves.items())
-        return Chart(key, title, caption, "line", "GPUs asked for ÷ GPUs of the cluster", "share of the GPUs", series)
+        return Chart(key, title, caption, "line", "requested GPUs ÷ GPUs of the cluster", "share of the GPUs", series)
 
     return [
-        chart("allocated", "Allocated GPUs", "Share of the cluster's GPUs in use as more and more is asked for.", "allocated"),
-        chart("fragmented", "Fragmented GPUs", "Free GPUs that a task drawn from the workload cannot use (FGD's measure).", "fragmented"),
+        chart("allocated", "Allocated GPUs", "Share of the cluster's GPUs in use as requests increase.", "allocated"),
+        chart(
+            "fragmented", "Fragmented GPUs", "Free GPUs that a random task of the workload cannot use (the metric of FGD).", "fragmented"
+        ),
     ]
 
 
 def _round(values: Floats) -> list[float]:
-    """Six significant digits: no eye sees more, and the page stays small."""
+    """Round to six significant digits, which keeps the page small."""
     return [float(f"{value:.6g}") for value in values]

@@ -1,4 +1,4 @@
-"""A replay as a trace for ui.perfetto.dev or chrome://tracing: one process a node, one thread a GPU, one slice a job's stay."""
+"""A replay as a trace for ui.perfetto.dev or chrome://tracing: one process per node, one thread per GPU, one slice per run of a job."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from queuewise.report.lanes import NO_LANE_GPU, make_bars
 from queuewise.runs import replacing
 from queuewise.sim.core.schedule import Schedule
 
-SLOTS = 1000  # thread ids of one GPU: what shares it gets threads of its own, since slices of a thread must not overlap
+SLOTS = 1000  # thread ids per GPU: jobs that share a GPU get separate threads, because slices of a thread must not overlap
 
 
 def write_trace(schedule: Schedule, path: Path) -> None:
-    """Write `path` (gzipped JSON, which both viewers open)."""
+    """Write `path` as gzipped JSON, which both viewers can open."""
     with replacing(path) as temporary, gzip.open(temporary, "wb", compresslevel=5) as file:
         _write_events(schedule, file)
 

@@ -1,4 +1,4 @@
-"""Charts on paper: PNG, SVG and PDF by matplotlib."""
+"""Charts as PNG, SVG and PDF files, drawn with matplotlib."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from queuewise.errors import MissingExtraError
+from queuewise.errors import optional_imports
 from queuewise.report.charts import Chart
 from queuewise.runs import replacing
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FORMATS = ("png", "svg", "pdf")
-# Okabe and Ito's palette, which colour-blind readers can tell apart, black last; from the ninth policy on lines are dashed.
+# The palette of Okabe and Ito, which is readable with colour blindness, with black last. From the ninth policy on, lines are dashed.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#8C8C00", "#000000")
 DASHES = ("-", "--", ":")
 WIDTH, HEIGHT = 7.2, 4.0  # inches
@@ -29,23 +29,21 @@ STYLE: dict[Any, Any] = {
     "grid.color": "#dddddd",
     "grid.linewidth": 0.6,
     "axes.axisbelow": True,
-    "svg.hashsalt": "queuewise",  # equal data give equal files
+    "svg.hashsalt": "queuewise",  # makes files reproducible
 }
 
 
 def write_figures(charts: Iterable[Chart], folder: Path, formats: Iterable[str] = FORMATS) -> list[Path]:
-    """One file a chart and format; each is written whole or not at all."""
-    try:
+    """Write one file per chart and format."""
+    with optional_imports():
         import matplotlib as mpl
-    except ImportError:
-        raise MissingExtraError("matplotlib", "report") from None
     folder.mkdir(parents=True, exist_ok=True)
     written = []
     with mpl.rc_context(STYLE):
         for chart in charts:
             figure = draw(chart)
             figure.draw_without_rendering()
-            figure.set_layout_engine("none")  # laid out once, not for every format
+            figure.set_layout_engine("none")  # lay out once instead of for every format
             for extension in formats:
                 path = folder / f"{chart.key}.{extension}"
                 metadata = {"Date": None} if extension == "svg" else {"CreationDate": None} if extension == "pdf" else None
@@ -56,7 +54,7 @@ def write_figures(charts: Iterable[Chart], folder: Path, formats: Iterable[str] 
 
 
 def draw(chart: Chart) -> Figure:
-    """The chart as a matplotlib figure, without touching pyplot's global state."""
+    """The chart as a matplotlib figure, without using pyplot's global state."""
     from matplotlib.figure import Figure
 
     rows = len(chart.series[0].x) if chart.kind == "intervals" else 0
@@ -71,7 +69,7 @@ def draw(chart: Chart) -> Figure:
     if chart.log_y:
         axes.set_yscale("log")
     if chart.log_y and chart.kind == "bars":
-        axes.set_ylim(bottom=1)  # slowdowns begin at 1: bars from anywhere else would mislead
+        axes.set_ylim(bottom=1)  # slowdowns start at 1: bars from any other value would mislead
     if len(chart.series) > 1:
         figure.legend(loc="outside right upper", frameon=False, fontsize=8)
     return figure

@@ -1,7 +1,6 @@
-"""`report.html`: one file with its data, its code and plotly.js inside. It opens from disk, offline, and asks nothing of the network.
+"""`report.html`: a single file with data, code and plotly.js. It works offline and makes no network requests.
 
-`write_report` reads a run folder (of `simulate` or `evaluate`) and writes beside the page the figures for papers, the tables and
-the exports.
+`write_report` reads a run folder of `simulate` or `evaluate` and adds the page, figures for papers, tables and exports to it.
 """
 
 from __future__ import annotations
@@ -14,12 +13,12 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, Literal
 
-from queuewise.errors import InputError, MissingExtraError
+from queuewise.errors import InputError, optional_imports
 from queuewise.evaluation.experiment import Cell, Result, judge
 from queuewise.evaluation.measure import Measurement, measure
 from queuewise.evaluation.metrics import all_metrics
+from queuewise.evaluation.replay_files import check_run, find_replays, read_facts, read_schedule, read_summary
 from queuewise.evaluation.results import flatten, mean_metrics, read_cells
-from queuewise.evaluation.runfolder import check_run, find_replays, read_facts, read_schedule, read_summary
 from queuewise.evaluation.scores import parse_score
 from queuewise.report.batsim import write_batsim_jobs
 from queuewise.report.charts import Chart, make_charts, packing_charts
@@ -27,18 +26,18 @@ from queuewise.report.chrome_trace import write_trace
 from queuewise.report.figures import COLOURS, write_figures
 from queuewise.report.gantt import gantt_data
 from queuewise.report.lanes import count_bars
-from queuewise.report.tables import Cells, metric_cells, score_cells, to_latex, to_markdown
+from queuewise.report.text_tables import TextTable, metric_table, score_table, to_latex, to_markdown
 from queuewise.runs import file_name, write_text
 
-MAX_BARS = 400_000  # stays on lanes in all Gantt charts of a page: about 20 MB
-MAX_FIRST_BARS = 1_500_000  # the best policy is shown even if it alone needs more
-DASHES = ("solid", "dash", "dot")  # as in `figures`, after the colours are used up
+MAX_BARS = 400_000  # in all Gantt charts of a page: about 20 MB
+MAX_FIRST_BARS = 1_500_000  # the best policy may use more than that
+DASHES = ("solid", "dash", "dot")  # as in `figures`, once all colours are used
 
-Exports = Literal["best", "all", "none"]  # policies that get a trace and Batsim's jobs.csv
+Exports = Literal["best", "all", "none"]  # policies for which to write a trace and Batsim's jobs.csv
 
 
 def write_report(run: Path, *, window: int = 0, figures: bool = True, exports: Exports = "best") -> Path:
-    """Write report.html and, in `figures/`, `tables/` and the policies' folders, everything else; returns the page."""
+    """Write report.html, `figures/`, `tables/`, and exports into the folders of the policies. Returns the path of the page."""
     config = check_run(run)
     result, rows, curves = _evaluation(run) if "conditions" in config else (None, None, {})
     replays = _load(run, window, result)
@@ -46,7 +45,7 @@ def write_report(run: Path, *, window: int = 0, figures: bool = True, exports: E
         rows = [{"policy": m.schedule.policy, **flatten(all_metrics(m))} for m in replays]
     charts, reasons = make_charts(replays, result)
     charts = (packing_charts(curves) if curves else []) + charts
-    tables = {"metrics": metric_cells(rows)} | ({"scores": score_cells(result)} if result else {})
+    tables = {"metrics": metric_table(rows)} | ({"scores": score_table(result)} if result else {})
     _write_tables(run, tables)
     if figures:
         write_figures(charts, run / "figures")
@@ -60,7 +59,7 @@ def _evaluation(run: Path) -> tuple[Result, list[dict[str, Any]], dict[str, Any]
     cells = read_cells(run)
     summary = read_summary(run)
     if not cells or not summary:
-        raise InputError("holds no replay", where=str(run), hint="run evaluate again")
+        raise InputError("contains no replay", where=str(run), hint="run evaluate again")
     result = judge(cells, parse_score(summary[0]["score"]))
     order = [s.policy for s in result.standings]
     rows = sorted(mean_metrics(cells), key=lambda row: order.index(row["policy"]))
@@ -71,7 +70,7 @@ def _evaluation(run: Path) -> tuple[Result, list[dict[str, Any]], dict[str, Any]
 
 
 def _load(run: Path, window: int, result: Result | None) -> list[Measurement]:
-    """The replays of one window, best policy first where there is a ranking."""
+    """The replays of one window, best policy first if there is a ranking."""
     config = check_run(run).get("conditions", {})
     chosen = [(replay, facts) for replay in find_replays(run) if (facts := read_facts(replay)).get("window", 0) == window]
     if not chosen:
@@ -83,7 +82,7 @@ def _load(run: Path, window: int, result: Result | None) -> list[Measurement]:
     return [measure(read_schedule(run, replay), **trimming) for replay, _ in chosen]
 
 
-def _write_tables(run: Path, tables: dict[str, Cells]) -> None:
+def _write_tables(run: Path, tables: dict[str, TextTable]) -> None:
     (run / "tables").mkdir(exist_ok=True)
     for name, cells in tables.items():
         write_text(run / "tables" / f"{name}.md", to_markdown(cells))
@@ -97,7 +96,7 @@ def _write_exports(run: Path, replays: Sequence[Measurement], exports: Exports) 
         write_trace(m.schedule, home / "trace.json.gz")
 
 
-def render(replays: Sequence[Measurement], charts: Sequence[Chart], reasons: Sequence[str], tables: dict[str, Cells]) -> str:
+def render(replays: Sequence[Measurement], charts: Sequence[Chart], reasons: Sequence[str], tables: dict[str, TextTable]) -> str:
     """The page as text."""
     first = replays[0].schedule
     gantts, left_out = _gantts(replays)
@@ -129,7 +128,7 @@ def render(replays: Sequence[Measurement], charts: Sequence[Chart], reasons: Seq
 
 
 def _gantts(replays: Sequence[Measurement]) -> tuple[list[dict[str, Any]], list[str]]:
-    """Gantt data of as many policies as fit into the page, first ones first."""
+    """Gantt data for as many policies as fit into the page, in order."""
     made: list[dict[str, Any]] = []
     left_out: list[str] = []
     budget = MAX_BARS
@@ -140,12 +139,12 @@ def _gantts(replays: Sequence[Measurement]) -> tuple[list[dict[str, Any]], list[
             budget -= bars
         else:
             left_out.append(m.schedule.policy)
-    hint = "a page holds only so many bars; queuewise report --exports all writes traces for ui.perfetto.dev"
-    return made, [f"Gantt charts of {', '.join(left_out)} are left out: {hint}."] if left_out else []
+    hint = "the page would be too large; queuewise report --exports all writes traces for ui.perfetto.dev"
+    return made, [f"Gantt charts of {', '.join(left_out)} are omitted: {hint}."] if left_out else []
 
 
 def plotly_figure(chart: Chart) -> dict[str, Any]:
-    """A chart as plotly's data and layout."""
+    """A chart as data and layout for plotly."""
     axis = {"automargin": True, "gridcolor": "#e4e7eb", "zeroline": False}
     layout: dict[str, Any] = {
         "xaxis": {**axis, "title": {"text": chart.x_label}, "type": "log" if chart.log_x else "-"},
@@ -161,7 +160,7 @@ def plotly_figure(chart: Chart) -> dict[str, Any]:
         return {"key": chart.key, "data": data, "layout": layout}
     if chart.kind == "bars":
         layout |= {"barmode": "group", "xaxis": layout["xaxis"] | {"type": "category", "categoryarray": list(chart.columns)}}
-        if chart.log_y:  # slowdowns begin at 1 = 10⁰: bars from anywhere else would mislead
+        if chart.log_y:  # slowdowns start at 1 = 10⁰: bars from any other value would mislead
             layout["yaxis"]["range"] = [0, math.log10(max(max(series.y) for series in chart.series)) * 1.05]
     elif chart.kind == "intervals":
         layout["yaxis"] |= {"type": "category", "autorange": "reversed"}
@@ -190,7 +189,7 @@ def _trace(chart: Chart, index: int) -> dict[str, Any]:
     return {**trace, "type": "scatter", "mode": "lines", "line": {"color": colour, "dash": dash, "width": 1.8}}
 
 
-def _table_html(name: str, cells: Cells) -> str:
+def _table_html(name: str, cells: TextTable) -> str:
     headings, rows = cells
     head = "".join(f"<th>{html.escape(heading)}</th>" for heading in headings)
     body = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
@@ -203,8 +202,6 @@ def _asset(name: str) -> str:
 
 
 def _plotly_js() -> str:
-    try:
+    with optional_imports():
         from plotly.offline import get_plotlyjs
-    except ImportError:
-        raise MissingExtraError("plotly", "report") from None
     return str(get_plotlyjs()).replace("</script", "<\\/script")

@@ -1,7 +1,7 @@
-"""Bars and lanes: every stay of a job on a GPU (or, without GPUs, on a node) as a bar on a lane of its own.
+"""Bars and lanes of a Gantt chart: every run of a job on a GPU (or on a node, if it uses no GPU) is a bar on a lane.
 
-A lane is one GPU of one node. What shares a GPU or runs on cores alone overlaps in time, so it gets the lowest free *slot* of
-its GPU or node, as in a seating plan.
+A lane is one GPU of one node. Jobs that share a GPU or use only cores overlap in time, so each gets the lowest free *slot* of its GPU or
+node.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from queuewise.evaluation.measure import last_event
 from queuewise.sim.core.schedule import Schedule
 from queuewise.workload.jobs import WHOLE_GPU
 
-NO_LANE_GPU = -1  # gpu of a bar that uses cores alone
+NO_LANE_GPU = -1  # gpu of a bar that uses only cores
 
 
 @dataclass(frozen=True, eq=False)
-class Bars:
-    """Sorted by node, GPU, slot and start. A job still running at the end of the replay is drawn up to there."""
+class GanttBars:
+    """Bars, sorted by node, GPU, slot and start. A job that is still running at the end of the replay is drawn up to that time."""
 
     job: NDArray[np.int64]  # [B]
     node: NDArray[np.int64]  # [B]
@@ -36,24 +36,24 @@ class Bars:
 
 
 def count_bars(schedule: Schedule) -> int:
-    """How many bars `make_bars` would make."""
+    """The number of bars that `make_bars` would return."""
     return int(np.maximum(np.bitwise_count(schedule.piece_gpus), 1).sum())
 
 
-def make_bars(schedule: Schedule) -> Bars:
+def make_bars(schedule: Schedule) -> GanttBars:
     piece, gpu = _pieces_by_gpu(schedule.piece_gpus)
     job, node = schedule.piece_job[piece].astype(np.int64), schedule.piece_node[piece].astype(np.int64)
     start = schedule.piece_start[piece]
     end = np.minimum(schedule.piece_end[piece], max(last_event(schedule), 0.0) if len(piece) else 0.0)
     shares = (gpu == NO_LANE_GPU) | (schedule.workload.gpu_milli[job] < WHOLE_GPU)
     slot = np.zeros(len(piece), dtype=np.int64)
-    slot[shares] = _seat(node[shares] * (MAX_GPUS_PER_NODE + 1) + gpu[shares] + 1, start[shares], end[shares])
+    slot[shares] = _free_slots(node[shares] * (MAX_GPUS_PER_NODE + 1) + gpu[shares] + 1, start[shares], end[shares])
     order = np.lexsort((start, slot, gpu, node))
-    return Bars(job[order], node[order], gpu[order], slot[order], start[order], end[order])
+    return GanttBars(job[order], node[order], gpu[order], slot[order], start[order], end[order])
 
 
 def _pieces_by_gpu(masks: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Each piece once for every GPU it uses, and once with NO_LANE_GPU where it uses none."""
+    """Each piece once per GPU that it uses, or once with NO_LANE_GPU if it uses none."""
     pieces, gpus = [np.flatnonzero(masks == 0)], [np.full(int((masks == 0).sum()), NO_LANE_GPU)]
     for gpu in range(int(masks.max(initial=0)).bit_length()):
         users = np.flatnonzero((masks >> gpu) & 1)
@@ -62,10 +62,10 @@ def _pieces_by_gpu(masks: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray
     return np.concatenate(pieces), np.concatenate(gpus).astype(np.int64)
 
 
-def _seat(place: NDArray[np.int64], start: NDArray[np.float64], end: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Lowest slot of its place that is free from start to end, for every bar."""
+def _free_slots(place: NDArray[np.int64], start: NDArray[np.float64], end: NDArray[np.float64]) -> NDArray[np.int64]:
+    """For every bar, the lowest slot of its place that is free from start to end."""
     slots = np.zeros(len(place), dtype=np.int64)
-    busy: list[tuple[float, int]] = []  # (end, slot) of the bars of the present place
+    busy: list[tuple[float, int]] = []  # (end, slot) of the bars of the current place
     free: list[int] = []
     used, current = 0, None
     order = np.lexsort((end, start, place))

@@ -9,11 +9,11 @@
     const layout = { ...chart.layout, font, legend, margin: { l: 60, r: 16, t: 12, b: 48 }, hovermode: "closest", paper_bgcolor: "#fff", plot_bgcolor: "#fff" };
     const figure = document.getElementById(chart.key);
     const plot = figure.querySelector(".plot");
-    if (chart.data.length > 6) plot.style.height = "460px"; // room for a legend of several lines
+    if (chart.data.length > 6) plot.style.height = "460px"; // space for a legend with several lines
     Plotly.newPlot(plot, chart.data, layout, config);
   }
 
-  // Gantt: the overview from afar, a grid made anew in between, the bars themselves from near.
+  // Gantt: the overview when zoomed out, a recomputed grid in between, single bars when zoomed in.
   const MAX_DRAWN = 4000;
   const PALETTE = ["#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#B8B800", "#7F7F7F"];
   const COLUMNS = 320;
@@ -62,7 +62,7 @@
     const width = (view.t1 - view.t0) / COLUMNS;
     const height = (view.l1 - view.l0) / rows;
     const rowOf = (lane) => Math.min(rows - 1, Math.floor((lane - view.l0) / height));
-    const lanesIn = new Float64Array(rows); // rows of a fraction of a lane more or less hold different numbers of lanes
+    const lanesIn = new Float64Array(rows); // rows can differ in their number of lanes
     for (let lane = Math.max(0, Math.ceil(view.l0)); lane < view.l1; lane++) lanesIn[rowOf(lane)]++;
     for (let i = 0; i < bars.lane.length; i++) {
       if (bars.end[i] <= view.t0 || bars.start[i] >= view.t1) continue;
@@ -123,7 +123,7 @@
     const traces = found ? drawn(current, bars, found, unit)
       : whole ? grid(overview.rows, overview.columns, view, unit, (r, c) => bars.busy[r * overview.columns + c] / 255)
       : rebinned(bars, view, unit);
-    state.textContent = found ? `${found.length.toLocaleString("en")} bars` : `${bars.lane.length.toLocaleString("en")} bars in all: zoom in to see each`;
+    state.textContent = found ? `${found.length.toLocaleString("en")} bars` : `${bars.lane.length.toLocaleString("en")} bars in total: zoom in to see them`;
     figure.dataset.detail = found ? "bars" : "grid";
     const layout = {
       font, margin: { l: 60, r: 16, t: 36, b: 48 }, bargap: 0, hovermode: "closest", paper_bgcolor: "#fff", plot_bgcolor: "#fff",

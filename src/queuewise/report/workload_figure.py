@@ -1,4 +1,4 @@
-"""One picture of a workload: arrivals in time and by hour, sizes, runtimes."""
+"""A figure of a workload: arrivals over time and by hour, sizes, runtimes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from queuewise.errors import InputError, MissingExtraError
+from queuewise.errors import InputError, optional_imports
 from queuewise.report.figures import COLOURS, FORMATS, HEIGHT, STYLE, WIDTH
 from queuewise.runs import replacing
 from queuewise.workload.info import rhythm
@@ -21,30 +21,28 @@ BINS = 100
 
 
 def draw_workload(workload: Workload, path: str | os.PathLike[str]) -> None:
-    """Write the picture to `path`, whose suffix says the format."""
+    """Write the figure to `path`. The suffix determines the format."""
     target = Path(path)
     extension = target.suffix.lstrip(".").lower()
     if extension not in FORMATS:
-        raise InputError(f"cannot draw a {extension or 'nameless'} picture", where=str(target), hint=f"known: {', '.join(FORMATS)}")
+        raise InputError(f"cannot write a figure with the suffix {target.suffix!r}", where=str(target), hint=f"use .{', .'.join(FORMATS)}")
     if not target.parent.is_dir():
-        raise InputError("no such folder", where=str(target.parent), hint="make it first")
-    try:
+        raise InputError("no such folder", where=str(target.parent), hint="create it first")
+    with optional_imports():
         import matplotlib as mpl
         from matplotlib.figure import Figure
-    except ImportError:
-        raise MissingExtraError("matplotlib", "report") from None
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(1.5 * WIDTH, 1.6 * HEIGHT), layout="constrained")
         (arrivals, hours), (sizes, runtimes) = figure.subplots(2, 2)
         arrivals.hist((workload.submit - workload.submit[0]) / 86_400, bins=BINS, color=COLOURS[0])
-        _label(arrivals, "Submissions", "days since the first", "jobs")
+        _label(arrivals, "Submissions", "days since the first submission", "jobs")
         hours.bar(np.arange(24), rhythm(workload)[0], color=COLOURS[0])
         _label(hours, "Submissions by hour of day", "hour", "jobs")
         values, counts = np.unique(workload.size, return_counts=True)
         sizes.loglog(values, counts, "o", color=COLOURS[1], markersize=3)
-        _label(sizes, "Sizes", "GPUs, else cores", "jobs")
+        _label(sizes, "Sizes", "GPUs (or cores)", "jobs")
         runtimes.semilogx(np.sort(np.maximum(workload.runtime, 1)), np.arange(1, len(workload) + 1) / len(workload), color=COLOURS[2])
-        _label(runtimes, "Runtimes", "seconds", "share of jobs below")
+        _label(runtimes, "Runtimes", "seconds", "cumulative share of jobs")
         figure.suptitle(f"{workload.name}: {len(workload):,} jobs", x=0.01, ha="left", fontweight="bold")
         with replacing(target) as temporary:
             figure.savefig(temporary, format=extension, dpi=120)

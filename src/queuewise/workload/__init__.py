@@ -1,7 +1,7 @@
-"""Logs and models in, one table of jobs out."""
+"""Workloads: logs and models become one table of jobs."""
 
 from queuewise.workload.jobs import Workload
-from queuewise.workload.load import load_workload
 from queuewise.workload.loaded import ClusterFacts, Loaded, NodeFacts, ReadOptions, Tally
+from queuewise.workload.workload_loader import load_workload
 
 __all__ = ["ClusterFacts", "Loaded", "NodeFacts", "ReadOptions", "Tally", "Workload", "load_workload"]

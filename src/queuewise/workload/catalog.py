@@ -1,7 +1,7 @@
-"""Public traces: where they are, what they weigh, how they may be used, whom to cite, and which reader takes them.
+"""Public traces: address, size, licence, citation and reader of each.
 
-A checksum is given where the publisher names one or where the original bytes were at hand; elsewhere it is None and `unverified` says
-why. Files that come packed are read as they are: the readers look through gzip and tar.
+A checksum is given if the publisher states one or the original file was available. Otherwise it is None, and `unverified` has the reason.
+Compressed files need no unpacking: readers handle gzip and tar.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ _FEITELSON = "D. Feitelson, D. Tsafrir, D. Krakov: Experience with using the Par
 _WENG_2022 = "Q. Weng et al.: MLaaS in the Wild, NSDI 2022"
 _WENG_2023 = "Q. Weng et al.: Beware of Fragmentation, USENIX ATC 2023"
 _REISS = "C. Reiss, J. Wilkes, J. Hellerstein: Google cluster-usage traces: format + schema, 2011"
-_NO_SUM = "the publisher names no checksum"
+_NO_SUM = "the publisher states no checksum"
 
 
 @dataclass(frozen=True)
 class TraceFile:
     address: str
     sha256: str | None
-    size_bytes: int | None  # None where the publisher does not tell
+    size_bytes: int | None  # None if unknown
 
     @property
     def name(self) -> str:
@@ -42,7 +42,7 @@ class PublicTrace:
     licence: str
     citation: str
     unverified: str = ""  # why a checksum is missing
-    then: str = ""  # what to do with archives of several files
+    then: str = ""  # next step for archives with several files
 
 
 def _archive(name: str, title: str, path: str, sha256: str | None, size: int | None) -> PublicTrace:
@@ -87,7 +87,7 @@ TRACES: tuple[PublicTrace, ...] = (
     PublicTrace("google2011", "Google ClusterData2011-2: the first part of job and task events (of 500)", "google2011",
                 (TraceFile(f"{_GOOGLE}/task_events/part-00000-of-00500.csv.gz", None, None),
                  TraceFile(f"{_GOOGLE}/job_events/part-00000-of-00500.csv.gz", None, None)),
-                "CC-BY-4.0", _REISS, "sums are in the bucket's SHA256SUM, which lists all parts"),
+                "CC-BY-4.0", _REISS, "the checksums of all parts are in SHA256SUM in the same bucket"),
     PublicTrace("acme", "Acme, 2023: Seren and Kalos", "acme",
                 (TraceFile("https://github.com/InternLM/AcmeTrace/raw/main/data/job_trace/trace_seren.csv", None, None),),
                 "CC-BY-4.0", "Q. Hu et al.: Characterization of Large Language Model Development in the Datacenter, NSDI 2024", _NO_SUM),

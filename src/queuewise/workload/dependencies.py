@@ -1,8 +1,8 @@
-"""Which jobs wait for which: edges between rows of a workload, and the text in which logs write them.
+"""Dependencies between jobs: edges between rows of a workload, and their text form in logs.
 
-`after` waits for a start, `afterany` for an end, `afterok` for a good end (Slurm's words); each may add a delay. What that does in a
-replay is said in docs/simulator.md, "Dependencies". In text: `kind:id[+seconds][:id[+seconds]…]`, several joined by commas; ids
-without a kind, joined by `|`, mean `afterany`.
+As in Slurm, `after` waits for a start, `afterany` for an end, and `afterok` for a successful end. Each may add a delay. See
+docs/simulator.md, "Dependencies". The text form is `kind:id[+seconds][:id[+seconds]…]`, with several joined by commas. Ids without a kind,
+joined by `|`, mean `afterany`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from queuewise.errors import InputError
 
 AFTER, AFTERANY, AFTEROK = range(3)
 KINDS = {"after": AFTER, "afterany": AFTERANY, "afterok": AFTEROK}
-SHOWN = 5  # jobs of a circle named in the error
+SHOWN = 5  # jobs of a cycle shown in the error
 
 Edge = tuple[int, int, int, float]  # job, on, kind, delay
 
@@ -27,10 +27,10 @@ Edge = tuple[int, int, int, float]  # job, on, kind, delay
 class Dependencies:
     """D edges; rows are indices into the workload."""
 
-    job: NDArray[np.int32]  # [D] who waits
-    on: NDArray[np.int32]  # [D] for whom
+    job: NDArray[np.int32]  # [D] the waiting job
+    on: NDArray[np.int32]  # [D] the job it waits for
     kind: NDArray[np.int8]  # [D]
-    delay: NDArray[np.float64]  # [D] seconds between what is waited for and the release, >= 0
+    delay: NDArray[np.float64]  # [D] seconds from that start or end to the release, >= 0
 
     @classmethod
     def of(cls, edges: Iterable[Edge]) -> Dependencies:
@@ -41,47 +41,47 @@ class Dependencies:
         return len(self.job)
 
     def renumbered(self, number: NDArray[np.int64]) -> Dependencies:
-        """For a workload in which row r has become row number[r]; edges with an end that is gone (-1) are gone, too."""
+        """The dependencies after row r became row number[r]. Edges to or from a removed row (-1) are removed."""
         stays = (number[self.job] >= 0) & (number[self.on] >= 0)
         job, on = number[self.job[stays]].astype(np.int32), number[self.on[stays]].astype(np.int32)
         return Dependencies(job, on, self.kind[stays], self.delay[stays])
 
     def check(self, job_id: NDArray[Any]) -> None:
-        """Refuse edges that point nowhere, and circles."""
+        """Raise an error for edges to unknown rows, and for cycles."""
         num = len(job_id)
         ends = np.concatenate([self.job, self.on])
         if len(ends) and (ends.min() < 0 or ends.max() >= num):
-            raise InputError(f"a dependency names row {ends.max() if ends.max() >= num else ends.min()}, there are {num} jobs")
+            raise InputError(f"a dependency refers to row {ends.max() if ends.max() >= num else ends.min()}, but there are {num} jobs")
         if not (np.isfinite(self.delay) & (self.delay >= 0)).all() or not np.isin(self.kind, list(KINDS.values())).all():
             raise InputError("a dependency has an unknown kind, or a delay that is negative or not finite")
-        if (self.on >= self.job).any():  # edges that all point back in time cannot close a circle
-            _refuse_circles(self, job_id)
+        if (self.on >= self.job).any():  # edges that all point back in time cannot form a cycle
+            _check_cycles(self, job_id)
 
 
 NO_DEPENDENCIES = Dependencies.of(())
 
 
 def parse(text: str) -> list[tuple[int, str, float]]:
-    """(kind, id, delay) of each dependency; a ValueError says what is wrong."""
+    """(kind, id, delay) of each dependency. Raises a ValueError for invalid text."""
     found = []
     for part in text.replace(" ", "").split(","):
         kind, colon, ids = part.partition(":")
         if not colon:
             kind, ids = "afterany", part.replace("|", ":")
         if kind not in KINDS:
-            raise ValueError(f"{kind!r} is none of {', '.join(KINDS)}")
+            raise ValueError(f"{kind!r} is not one of {', '.join(KINDS)}")
         for name in ids.split(":"):
             job, plus, delay = name.partition("+")
             found.append((KINDS[kind], job, float(delay) if plus else 0.0))
     if any(not job or not 0 <= delay < float("inf") for _, job, delay in found):
-        raise ValueError(f"{text!r} names no job, or a delay below 0")
+        raise ValueError(f"{text!r} has no job, or a negative delay")
     return found
 
 
 def resolve(texts: Sequence[str | None], ids: Sequence[str]) -> tuple[Dependencies, int, int]:
-    """The dependencies that texts [J] name; also how many name no job of the log, and how many texts cannot be read. Both are left out.
+    """The dependencies in texts [J], the number of references to unknown jobs, and the number of invalid texts. Both are omitted.
 
-    An id means every row that bears it; the id of a job array (`12`) means all its tasks (`12_1`, `12_2`, …).
+    An id refers to every row with this id. The id of a job array (`12`) refers to all its tasks (`12_1`, `12_2`, …).
     """
     rows: dict[str, list[int]] = {}
     if any(text is not None for text in texts):
@@ -105,7 +105,7 @@ def resolve(texts: Sequence[str | None], ids: Sequence[str]) -> tuple[Dependenci
 
 
 def to_texts(dependencies: Dependencies, job_id: NDArray[Any]) -> list[str | None]:
-    """[J] what `resolve` reads."""
+    """[J] the text form, which `resolve` reads."""
     names = {number: kind for kind, number in KINDS.items()}
     texts: list[str | None] = [None] * len(job_id)
     columns = (dependencies.job, dependencies.on, dependencies.kind, dependencies.delay)
@@ -115,8 +115,8 @@ def to_texts(dependencies: Dependencies, job_id: NDArray[Any]) -> list[str | Non
     return texts
 
 
-def _refuse_circles(dependencies: Dependencies, job_id: NDArray[Any]) -> None:
-    """Take away, again and again, jobs that wait for nobody; whoever is left lies in a circle or waits for one."""
+def _check_cycles(dependencies: Dependencies, job_id: NDArray[Any]) -> None:
+    """Repeatedly remove jobs that wait for no other job. Any job left is in a cycle or waits for one."""
     waits: dict[int, set[int]] = {}
     followers: dict[int, list[int]] = {}
     for job, on in zip(dependencies.job.tolist(), dependencies.on.tolist(), strict=True):
@@ -132,13 +132,13 @@ def _refuse_circles(dependencies: Dependencies, job_id: NDArray[Any]) -> None:
                     del waits[job]
                     free.append(job)
     if waits:
-        raise _circle(waits, lambda row: str(job_id[row]))
+        raise _cycle(waits, lambda row: str(job_id[row]))
 
 
-def _circle(waits: dict[int, set[int]], name: Callable[[int], str]) -> InputError:
+def _cycle(waits: dict[int, set[int]], name: Callable[[int], str]) -> InputError:
     line = [min(waits)]
     while (on := min(on for on in waits[line[-1]] if on in waits)) not in line:
         line.append(on)
-    circle = [*line[line.index(on) :], on]
-    shown = " waits for ".join(name(row) for row in circle[:SHOWN]) + (" waits for …" if len(circle) > SHOWN else "")
-    return InputError(f"jobs wait for each other in a circle: {shown}", hint="remove one of these dependencies, or replay without them")
+    cycle = [*line[line.index(on) :], on]
+    shown = " waits for ".join(name(row) for row in cycle[:SHOWN]) + (" waits for …" if len(cycle) > SHOWN else "")
+    return InputError(f"jobs wait for each other in a cycle: {shown}", hint="remove one of these dependencies, or replay without them")

@@ -1,6 +1,6 @@
-"""Fetching files: progress, resumption of what a broken connection left, verification before the final name is given.
+"""Downloading files, with progress, resumption and verification.
 
-A file under its final name is complete and, where a checksum is known, has it.
+A file gets its final name only when it is complete and its checksum, if known, is correct.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ CHUNK_BYTES = 1 << 18
 TIMEOUT_S = 60
 _PARTIAL_CONTENT, _RANGE_NOT_SATISFIABLE = 206, 416
 
-Progress = Callable[[int, int | None], None]  # bytes so far, bytes in all where known
+Progress = Callable[[int, int | None], None]  # bytes so far, total bytes if known
 
 
 def fetch(file: TraceFile, folder: Path, progress: Progress = lambda done, total: None) -> Path:
-    """The file in `folder`, downloaded unless it is there already."""
+    """The file in `folder`; downloaded if it is not there yet."""
     target = folder / file.name
     if target.exists():
         _verify(target, file)
@@ -35,7 +35,9 @@ def fetch(file: TraceFile, folder: Path, progress: Progress = lambda done, total
         _receive(file, partial, progress)
     except (urllib.error.URLError, http.client.HTTPException, OSError) as error:
         kept = partial.stat().st_size if partial.exists() else 0
-        hint = f"{kept} bytes are kept; run the command again to go on" if kept else "check the connection, or fetch the address by hand"
+        hint = (
+            f"{kept} bytes were kept; run the command again to continue" if kept else "check the connection, or download the file manually"
+        )
         raise InputError(f"download failed: {error}", where=file.address, hint=hint) from None
     _verify(partial, file)
     partial.replace(target)
@@ -43,10 +45,10 @@ def fetch(file: TraceFile, folder: Path, progress: Progress = lambda done, total
 
 
 def _receive(file: TraceFile, partial: Path, progress: Progress) -> None:
-    """Append to what is there; begin anew where the server will not go on from there."""
+    """Append to a partial file, or start again if the server does not support it."""
     done = partial.stat().st_size if partial.exists() else 0
     if done and (done == file.size_bytes or (file.sha256 and _sha256(partial) == file.sha256)):
-        return  # complete already, only the renaming was missing
+        return  # already complete, only not renamed yet
     with _open(file.address, done) as response, partial.open("ab" if response.status == _PARTIAL_CONTENT else "wb") as stream:
         done = stream.tell()
         length = response.headers.get("Content-Length")
@@ -60,7 +62,7 @@ def _receive(file: TraceFile, partial: Path, progress: Progress) -> None:
 
 
 def _open(address: str, start: int) -> Any:
-    """The answer from byte `start` on, or from the beginning where the server has no more than that."""
+    """The response from byte `start` on, or the whole file if the server has no more bytes than that."""
     try:
         return urllib.request.urlopen(
             urllib.request.Request(address, headers={"Range": f"bytes={start}-"} if start else {}), timeout=TIMEOUT_S
@@ -84,5 +86,7 @@ def _verify(path: Path, file: TraceFile) -> None:
     if found != file.sha256:
         path.unlink()
         raise InputError(
-            f"checksum is {found[:12]}…, expected {file.sha256[:12]}…; the file was removed", where=str(path), hint="run the command again"
+            f"the checksum is {found[:12]}…, expected {file.sha256[:12]}…; the file was removed",
+            where=str(path),
+            hint="run the command again",
         )

@@ -1,6 +1,6 @@
-"""Fit a model to a log, so that the model can be shared without the log; and say how good the fit is.
+"""Fit a model to a log, so that the model can be shared without the log, and measure how good the fit is.
 
-`fit` measures what `models.fitted` describes. `compare_fit` sets a log beside a workload drawn from a model.
+`fit` estimates the parameters of `models.fitted`. `compare_fit` compares a log with a workload generated from a model.
 """
 
 from __future__ import annotations
@@ -13,34 +13,26 @@ from numpy.typing import NDArray
 
 from queuewise.errors import InputError
 from queuewise.workload.jobs import UNKNOWN, Floats, Workload
-from queuewise.workload.models.fitted import (
-    HOUR_S,
-    WEEK_HOURS,
-    Arrivals,
-    FittedModel,
-    Kinds,
-    QuantileTable,
-    Requests,
-    Users,
-)
-from queuewise.workload.models.latent import fit_memory, normal_scores
+from queuewise.workload.models import fitted
+from queuewise.workload.models.latent import fit_autocorrelation, normal_scores
 
 FEWEST_JOBS = 100
-TIERS = 6  # of hours, from calm to busy, when the log is at least two weeks long
-BATCH_TIME_SHARE = 0.1  # gaps of batches: the shortest ones that together fill this share of the time
-FEWEST_IN_TABLE = 50  # jobs behind a runtime table
+TIERS = 6  # of hours, from quiet to busy, for logs of at least two weeks
+BATCH_TIME_SHARE = 0.1  # gaps within batches: the shortest ones that together cover this share of the time
+FEWEST_IN_TABLE = 50  # minimum number of jobs for a runtime table
 MOST_KINDS = 500
 MOST_USERS = 50
 REQUEST_VALUES = 41
 DAY_HOURS = 24
 
 Codes = NDArray[np.int64]
+RuntimeTables = tuple[fitted.QuantileTable, ...]  # by band
 
 
-def fit(workload: Workload, name: str | None = None, source: str = "") -> FittedModel:
-    """The model of a log of at least 100 jobs."""
+def fit(workload: Workload, name: str | None = None, source: str = "") -> fitted.FittedModel:
+    """Fit a model to a log of at least 100 jobs."""
     if len(workload) < FEWEST_JOBS:
-        raise InputError(f"{len(workload)} jobs are too few to fit a model to", hint=f"at least {FEWEST_JOBS} are needed")
+        raise InputError(f"{len(workload)} jobs are too few to fit a model", hint=f"use a log with at least {FEWEST_JOBS} jobs")
     arrivals, batched, near = _fit_arrivals(workload)
     kinds, kind = _fit_kinds(workload, batched, near)
     band = np.asarray(kinds.band)[kind]
@@ -48,7 +40,7 @@ def fit(workload: Workload, name: str | None = None, source: str = "") -> Fitted
     stream = np.argsort(kind * 2 + batched, kind="stable")
     score = normal_scores(workload.runtime, group)
     lone, in_batches = _fit_runtimes(workload.runtime, band, batched)
-    return FittedModel(
+    return fitted.FittedModel(
         name=name or workload.name,
         source=source or f"{workload.name}, {len(workload)} jobs",
         jobs=len(workload),
@@ -58,37 +50,37 @@ def fit(workload: Workload, name: str | None = None, source: str = "") -> Fitted
         kinds=kinds,
         lone_runtimes=lone,
         batched_runtimes=in_batches,
-        runtime_memory=fit_memory(score[stream], (kind * 2 + batched)[stream]),
+        runtime_memory=fit_autocorrelation(score[stream], (kind * 2 + batched)[stream]),
         users=_fit_users(workload, kind, band, stream),
         requests=_fit_requests(workload),
     )
 
 
-def quantile_table(values: Floats) -> QuantileTable:
-    """A table as fine as the number of values bears: up to percents, and finer in the upper tail, which carries the work."""
+def quantile_table(values: Floats) -> fitted.QuantileTable:
+    """A table with a resolution that fits the number of values: up to percents, and finer in the upper tail, which has most of the work."""
     steps = int(np.clip(len(values) // 5, 4, 100))
     fine = np.linspace(0.95, 1, 26) if steps == 100 else np.empty(0)
     tail = [1 - 1 / n for n in (1000, 2000, 5000, 10_000) if n * 5 <= len(values)]
-    second_largest = 1 - 1.5 / len(values)  # so that one outlier is one job in so many
+    second_largest = 1 - 1.5 / len(values)  # so that one outlier stays one job in len(values)
     probabilities = np.unique(np.round([*np.linspace(0, 1, steps + 1), *fine, *tail, second_largest], 6))
     seconds = np.maximum.accumulate(np.quantile(values, probabilities, method="hazen"))
-    return QuantileTable(probabilities=tuple(probabilities.tolist()), seconds=tuple(float(f"{value:.7g}") for value in seconds))
+    return fitted.QuantileTable(probabilities=tuple(probabilities.tolist()), seconds=tuple(float(f"{value:.7g}") for value in seconds))
 
 
-def _fit_arrivals(workload: Workload) -> tuple[Arrivals, NDArray[np.bool_], NDArray[np.bool_]]:
-    """The arrival process; which jobs are in a batch, and which follow their predecessor in one."""
+def _fit_arrivals(workload: Workload) -> tuple[fitted.Arrivals, NDArray[np.bool_], NDArray[np.bool_]]:
+    """The arrival process, which jobs are in a batch, and which follow their predecessor in a batch."""
     gaps = np.diff(workload.submit)
     tier_of_hour = _tiers(workload)
     origin = workload.epoch if workload.epoch else -float(workload.submit[0])
-    hour = ((workload.submit + origin)[:-1] // HOUR_S).astype(np.int64) % WEEK_HOURS
+    hour = ((workload.submit + origin)[:-1] // fitted.HOUR_S).astype(np.int64) % fitted.WEEK_HOURS
     tier = tier_of_hour[hour]
     threshold = _batch_gap(gaps)
     near = np.append(False, gaps <= threshold)
-    arrivals = Arrivals(
+    arrivals = fitted.Arrivals(
         tier_of_hour=tuple(tier_of_hour.tolist()),
         tiers=tuple(quantile_table(gaps[tier == t]) for t in range(int(tier_of_hour.max()) + 1)),
         all_hours=quantile_table(gaps),
-        memory=fit_memory(normal_scores(gaps, tier)),
+        memory=fit_autocorrelation(normal_scores(gaps, tier)),
         batch_gap_s=threshold,
     )
     return arrivals, near | np.append(near[1:], False), near
@@ -101,31 +93,31 @@ def _batch_gap(gaps: Floats) -> float:
 
 
 def _tiers(workload: Workload) -> Codes:
-    """[168] tier of each hour of the week. Logs below two weeks have only hours of the day, below two days no rhythm."""
+    """[168] tier of each hour of the week. Logs below two weeks use hours of the day, and logs below two days a single tier."""
     origin = workload.epoch if workload.epoch else -float(workload.submit[0])
-    hour = ((workload.submit + origin) // HOUR_S).astype(np.int64)
+    hour = ((workload.submit + origin) // fitted.HOUR_S).astype(np.int64)
     span = int(hour[-1] - hour[0]) + 1
     if span < 2 * DAY_HOURS:
-        return np.zeros(WEEK_HOURS, np.int64)
-    period, tiers = (WEEK_HOURS, TIERS) if span >= 2 * WEEK_HOURS else (DAY_HOURS, TIERS // 2)
+        return np.zeros(fitted.WEEK_HOURS, np.int64)
+    period, tiers = (fitted.WEEK_HOURS, TIERS) if span >= 2 * fitted.WEEK_HOURS else (DAY_HOURS, TIERS // 2)
     counts = np.bincount(hour - hour[0], minlength=span)
     phase = (np.arange(span) + hour[0]) % period
-    # The mean of logarithms: one campaign of thousands of jobs must not make its hour of the week a busy one for ever.
+    # The mean of logarithms: one burst of thousands of jobs must not make its hour of the week count as busy.
     busy = np.bincount(phase, weights=np.log1p(counts), minlength=period) / np.bincount(phase, minlength=period)
     rank = np.argsort(np.argsort(busy, kind="stable"), kind="stable")
     tier = _without_sparse_tiers(rank * tiers // period, phase, counts)
-    return np.tile(tier, WEEK_HOURS // period)
+    return np.tile(tier, fitted.WEEK_HOURS // period)
 
 
 def _without_sparse_tiers(tier: Codes, phase: Codes, counts: Codes) -> Codes:
-    """Tiers with too few gaps for a table join the next busier one."""
+    """Merge tiers with too few gaps for a table into the next busier one."""
     for t in range(int(tier.max())):
         if counts[tier[phase] == t].sum() < FEWEST_IN_TABLE:
             tier = np.where(tier == t, t + 1, tier)
     return np.unique(tier, return_inverse=True)[1].reshape(-1)
 
 
-def _fit_kinds(workload: Workload, batched: NDArray[np.bool_], near: NDArray[np.bool_]) -> tuple[Kinds, Codes]:
+def _fit_kinds(workload: Workload, batched: NDArray[np.bool_], near: NDArray[np.bool_]) -> tuple[fitted.JobKinds, Codes]:
     traits = np.stack(
         [
             workload.num_tasks,
@@ -146,7 +138,7 @@ def _fit_kinds(workload: Workload, batched: NDArray[np.bool_], near: NDArray[np.
     before = np.full(len(kind), -1)
     before[members[1:]] = kind[members[:-1]]
     alone = kind[~batched]
-    kinds = Kinds(
+    kinds = fitted.JobKinds(
         lone_jobs=round(float((~batched).mean()), 9),
         lone_share=_shares(alone, number),
         batched_share=_shares(kind[batched], number),
@@ -158,20 +150,20 @@ def _fit_kinds(workload: Workload, batched: NDArray[np.bool_], near: NDArray[np.
         gpu_kinds=tuple(workload.kind_sets[k] for k in distinct[4]),
         partition=tuple(workload.partitions[p] if p >= 0 else "" for p in distinct[5]),
         group=tuple(workload.groups[g] if g >= 0 else "" for g in distinct[6]),
-        stay_in_batch=_stickiness(before[follows_near], kind[follows_near], kind[batched]),
-        stay_across_batches=_stickiness(before[follows_far], kind[follows_far], kind[batched]),
-        stay_alone=_stickiness(alone[:-1], alone[1:], alone),
+        stay_in_batch=_repeat_probability(before[follows_near], kind[follows_near], kind[batched]),
+        stay_across_batches=_repeat_probability(before[follows_far], kind[follows_far], kind[batched]),
+        stay_alone=_repeat_probability(alone[:-1], alone[1:], alone),
     )
     return kinds, kind
 
 
 def _commonest(distinct: NDArray[Any], kind: Codes, count: Codes) -> tuple[NDArray[Any], Codes]:
-    """At most MOST_KINDS kinds; a rarer one becomes the kept one whose tasks and demands are nearest (in logarithms)."""
+    """At most MOST_KINDS kinds. A rarer one is replaced by the kept one with the most similar tasks and demands (in logarithms)."""
     if distinct.shape[1] <= MOST_KINDS:
         return distinct, kind
     kept = np.sort(np.argsort(-count, kind="stable")[:MOST_KINDS])
     place = np.log1p(distinct[:4].astype(np.float64))
-    elsewhere = 10.0 * (distinct[4:, :, None] != distinct[4:, None, kept]).sum(axis=0)  # another partition counts more than any size
+    elsewhere = 10.0 * (distinct[4:, :, None] != distinct[4:, None, kept]).sum(axis=0)  # a different partition counts more than any size
     distance = np.abs(place[:, :, None] - place[:, None, kept]).sum(axis=0) + elsewhere
     return distinct[:, kept], distance.argmin(axis=1)[kind]
 
@@ -182,8 +174,8 @@ def _shares(kind: Codes, number: int) -> tuple[float, ...]:
     return tuple(np.round(np.bincount(kind, minlength=number) / len(kind), 9).tolist())
 
 
-def _stickiness(before: Codes, after: Codes, population: Codes) -> float:
-    """How much likelier than by chance a job is of the kind of the one before: (observed − chance) ÷ (1 − chance)."""
+def _repeat_probability(before: Codes, after: Codes, population: Codes) -> float:
+    """How often a job has the same kind as the previous one, beyond chance: (observed − chance) ÷ (1 − chance)."""
     if not len(after) or not len(population):
         return 0.0
     chance = float(((np.bincount(population) / len(population)) ** 2).sum())
@@ -193,7 +185,7 @@ def _stickiness(before: Codes, after: Codes, population: Codes) -> float:
 
 
 def _bands(size: Floats, count: Codes) -> Codes:
-    """Neighbouring sizes share a band until it has enough jobs for runtime tables."""
+    """Group adjacent sizes into bands with enough jobs for runtime tables."""
     band_of_size: dict[float, int] = {}
     band, jobs = 0, 0
     for value in np.unique(size):
@@ -202,13 +194,13 @@ def _bands(size: Floats, count: Codes) -> Codes:
             band, jobs = band + 1, 0
         band_of_size[float(value)] = band
         jobs += here
-    if jobs < FEWEST_IN_TABLE and band:  # the largest sizes are too few: they join the band below
+    if jobs < FEWEST_IN_TABLE and band:  # too few jobs in the last band: merge it into the one below
         band_of_size = {value: min(b, band - 1) for value, b in band_of_size.items()}
     return np.array([band_of_size[float(value)] for value in size], np.int64)
 
 
-def _fit_runtimes(runtime: Floats, band: Codes, batched: NDArray[np.bool_]) -> tuple[tuple[QuantileTable, ...], tuple[QuantileTable, ...]]:
-    """Tables by band for lone and for batched jobs; where one of the two is rare they share one."""
+def _fit_runtimes(runtime: Floats, band: Codes, batched: NDArray[np.bool_]) -> tuple[RuntimeTables, RuntimeTables]:
+    """Tables by band for single and for batched jobs. If one of the two is rare, they share a table."""
     lone, in_batches = [], []
     for b in range(int(band.max()) + 1):
         parts = [runtime[(band == b) & ~batched], runtime[(band == b) & batched]]
@@ -219,21 +211,21 @@ def _fit_runtimes(runtime: Floats, band: Codes, batched: NDArray[np.bool_]) -> t
     return tuple(lone), tuple(in_batches)
 
 
-def _fit_users(workload: Workload, kind: Codes, band: Codes, stream: Codes) -> Users | None:
+def _fit_users(workload: Workload, kind: Codes, band: Codes, stream: Codes) -> fitted.UserShares | None:
     known = workload.user != UNKNOWN
     if known.mean() < 0.5:
         return None
     order = np.argsort(-np.bincount(workload.user[known]), kind="stable")
     rank = np.empty(len(order), np.int64)
     rank[order] = np.arange(len(order))
-    user = np.minimum(np.where(known, rank[workload.user], MOST_USERS), MOST_USERS)  # the last one stands for all the rest
+    user = np.minimum(np.where(known, rank[workload.user], MOST_USERS), MOST_USERS)  # the last one represents all others
     shares = [_shares(user[band == b], int(user.max()) + 1) for b in range(int(band.max()) + 1)]
     same_kind = kind[stream][1:] == kind[stream][:-1]
     ordered_user, ordered_name = workload.user[stream], workload.job_name[stream]
     same_user = same_kind & (ordered_user[1:] == ordered_user[:-1])
     named = bool((workload.job_name != UNKNOWN).mean() > 0.5)
     pairs = np.unique(np.stack([workload.user[known], workload.job_name[known]]), axis=1).shape[1] if named else 0
-    return Users(
+    return fitted.UserShares(
         band_shares=tuple(shares),
         stay=round(float(same_user.sum() / max(1, same_kind.sum())), 4),
         names_per_user=round(pairs / len(np.unique(workload.user[known]))) if named else 0,
@@ -241,7 +233,7 @@ def _fit_users(workload: Workload, kind: Codes, band: Codes, stream: Codes) -> U
     )
 
 
-def _fit_requests(workload: Workload) -> Requests | None:
+def _fit_requests(workload: Workload) -> fitted.RequestedTimes | None:
     known = ~np.isnan(workload.requested)
     if known.sum() < FEWEST_IN_TABLE:
         return None
@@ -253,7 +245,7 @@ def _fit_requests(workload: Workload) -> Requests | None:
     tables = [
         np.quantile(requested[band == b] if (band == b).any() else requested, middle, method="inverted_cdf") for b in range(len(edges) + 1)
     ]
-    return Requests(
+    return fitted.RequestedTimes(
         runtime_edges=tuple(edges.tolist()),
         tables=tuple(tuple(table.tolist()) for table in tables),
         known_share=float(known.mean()),
@@ -263,7 +255,7 @@ def _fit_requests(workload: Workload) -> Requests | None:
 
 @dataclass(frozen=True)
 class QuantileRow:
-    """One quantile in the log and in the model's workload."""
+    """One quantile of the log and of the model's workload."""
 
     quantity: str  # size, runtime_s, gap_s
     probability: float
@@ -272,15 +264,15 @@ class QuantileRow:
 
     @property
     def error(self) -> float:
-        """Relative to the log's value; 0 when both are equal."""
+        """Relative to the log's value; 0 if both are equal."""
         return 0.0 if self.log == self.model else abs(self.model - self.log) / max(abs(self.log), 1e-12)
 
 
 @dataclass(frozen=True)
 class FitReport:
     quantiles: tuple[QuantileRow, ...]
-    autocorrelation: dict[int, tuple[float, float]]  # lag in hours -> of hourly arrival counts in (log, model)
-    kolmogorov_smirnov: dict[str, float]  # quantity -> largest distance of the two distribution functions
+    autocorrelation: dict[int, tuple[float, float]]  # lag in hours -> autocorrelation of hourly arrivals (log, model)
+    kolmogorov_smirnov: dict[str, float]  # quantity -> maximum distance of the distribution functions
     work_ratio: float  # work offered per second, model ÷ log; 1 for a log without work
 
     @property
@@ -289,7 +281,7 @@ class FitReport:
 
 
 def compare_fit(log: Workload, model: Workload, probabilities: tuple[float, ...] = (0.1, 0.5, 0.9, 0.99)) -> FitReport:
-    """The model's workload beside the log: quantiles, autocorrelation of hourly arrivals, Kolmogorov–Smirnov distances."""
+    """Compare a model's workload with a log: quantiles, autocorrelation of hourly arrivals, Kolmogorov–Smirnov distances."""
     pairs = {
         "size": (log.size, model.size),
         "runtime_s": (log.runtime, model.runtime),
@@ -300,7 +292,7 @@ def compare_fit(log: Workload, model: Workload, probabilities: tuple[float, ...]
         for quantity, both in pairs.items()
         for p in probabilities
     ]
-    lags = [lag for lag in (1, 6, 24, 168) if 4 * lag * HOUR_S < min(np.ptp(log.submit), np.ptp(model.submit))]
+    lags = [lag for lag in (1, 6, 24, 168) if 4 * lag * fitted.HOUR_S < min(np.ptp(log.submit), np.ptp(model.submit))]
     return FitReport(
         quantiles=tuple(rows),
         autocorrelation={lag: (_count_autocorrelation(log, lag), _count_autocorrelation(model, lag)) for lag in lags},
@@ -310,7 +302,7 @@ def compare_fit(log: Workload, model: Workload, probabilities: tuple[float, ...]
 
 
 def _count_autocorrelation(workload: Workload, lag_hours: int) -> float:
-    counts = np.bincount(((workload.submit - workload.submit[0]) // HOUR_S).astype(np.int64)).astype(np.float64)
+    counts = np.bincount(((workload.submit - workload.submit[0]) // fitted.HOUR_S).astype(np.int64)).astype(np.float64)
     left, right = counts[:-lag_hours], counts[lag_hours:]
     return float(np.corrcoef(left, right)[0, 1]) if left.std() > 0 and right.std() > 0 else 0.0
 

@@ -1,4 +1,4 @@
-"""What a workload is like, in figures: counts, span, load, quantiles of size and runtime, rhythm of arrivals."""
+"""Statistics of a workload: counts, span, load, quantiles of size and runtime, arrivals by hour and weekday."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 from queuewise.workload.jobs import Workload
 from queuewise.workload.loaded import ClusterFacts, Loaded
 
-SECONDS_A_DAY = 86_400
-_THURSDAY = 3  # the weekday of Unix time 0, Monday being 0
+SECONDS_PER_DAY = 86_400
+_THURSDAY = 3  # the weekday of Unix time 0, where Monday is 0
 
 
 def describe(loaded: Loaded, capacity: tuple[float, float] | None = None) -> dict[str, Any]:
-    """The figures as plain data. `capacity` is (GPUs, cores); without it the log's own cluster is used, if it tells one."""
+    """The statistics as plain data. `capacity` is (GPUs, cores); default: those of the cluster described in the log, if any."""
     workload = loaded.workload
     known = capacity if capacity is not None else facts_capacity(loaded.cluster)
     return {
@@ -49,7 +49,7 @@ def facts_capacity(cluster: ClusterFacts | None) -> tuple[float, float] | None:
 
 
 def offered_load(workload: Workload, gpus: float, cores: float) -> float | None:
-    """Work submitted ÷ what the cluster could do between first and last submission: in GPU time where both have GPUs, else core time."""
+    """Submitted work ÷ capacity between the first and the last submission, in GPU time if both have GPUs, otherwise in core time."""
     demand, capacity = (workload.gpus, gpus) if gpus and workload.gpu_milli.any() else (workload.cores, cores)
     span = span_s(workload)
     if span <= 0 or not 0 < capacity < float("inf"):
@@ -60,8 +60,8 @@ def offered_load(workload: Workload, gpus: float, cores: float) -> float | None:
 def rhythm(workload: Workload) -> tuple[list[int], list[int]]:
     """Submissions by hour of day and by weekday (Monday first), on the log's clock."""
     moment = np.floor(workload.epoch + workload.submit).astype(np.int64)
-    hours = np.bincount(moment % SECONDS_A_DAY // 3600, minlength=24)
-    weekdays = np.bincount((moment // SECONDS_A_DAY + _THURSDAY) % 7, minlength=7)
+    hours = np.bincount(moment % SECONDS_PER_DAY // 3600, minlength=24)
+    weekdays = np.bincount((moment // SECONDS_PER_DAY + _THURSDAY) % 7, minlength=7)
     return hours.tolist(), weekdays.tolist()
 
 

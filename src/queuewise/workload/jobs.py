@@ -1,8 +1,7 @@
 """The table of jobs: every log and every model becomes one of these.
 
-A `Workload` is immutable, sorted by submission time (ties keep the order of the log), and checked on
-construction: whoever holds one may rely on the invariants in `_check`. Columns are NumPy arrays of length J; a
-constant column may be a broadcast view (`constant`), which costs no memory.
+A `Workload` is immutable, sorted by submission time (ties keep the order of the log), and validated on construction, so the invariants in
+`_check` always hold. Columns are NumPy arrays of length J. A constant column may be a broadcast view (`constant`), which uses no memory.
 """
 
 from __future__ import annotations
@@ -16,20 +15,20 @@ from numpy.typing import NDArray
 
 from queuewise.errors import InputError
 from queuewise.workload.dependencies import NO_DEPENDENCIES, Dependencies
-from queuewise.workload.scaling import LINEAR, parse_curve
+from queuewise.workload.speedup import LINEAR, parse_curve
 
-ANY_PARTITION = -1  # in `partition`: may run in every partition
+ANY_PARTITION = -1  # in `partition`: the job may run in any partition
 ANY_KIND = 0  # in `kind_set`: entry 0 of `kind_sets` is the empty tuple, which allows every kind
 UNKNOWN = -1  # in `user`, `group`, `name`, `qos`: the log does not say
 WHOLE_GPU = 1000  # milli
-FILLED_IN: Any = None  # columns left out of the constructor get their defaults in __post_init__
+FILLED_IN: Any = None  # columns omitted in the constructor get their defaults in __post_init__
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int32]
 
 
 def constant(value: float, num_jobs: int, dtype: type[np.generic]) -> NDArray[Any]:
-    """A column that holds one value for every job and no memory."""
+    """A column with the same value for every job, which uses no memory."""
     return np.broadcast_to(np.asarray(value, dtype=dtype), (num_jobs,))
 
 
@@ -43,7 +42,7 @@ class Workload:
     gpu_milli: Ints = FILLED_IN  # [J] per task: 0, a share < 1000, or k * 1000
     cpu_milli: Ints = FILLED_IN  # [J] per task, >= 0
     mem_mib: Ints = FILLED_IN  # [J] per task, >= 0
-    requested: Floats = FILLED_IN  # [J] seconds the user asked for, NaN unknown
+    requested: Floats = FILLED_IN  # [J] seconds the user requested, NaN unknown
     kind_set: Ints = FILLED_IN  # [J] index into kind_sets
     partition: Ints = FILLED_IN  # [J] index into partitions or ANY_PARTITION
     user: Ints = FILLED_IN  # [J] index into users or UNKNOWN
@@ -53,19 +52,19 @@ class Workload:
     priority: Floats = FILLED_IN  # [J] higher is more urgent, 0 by default
     deadline: Floats = FILLED_IN  # [J] seconds on the log's clock, NaN none
     recorded_wait: Floats = FILLED_IN  # [J] seconds the job really waited, NaN unknown
-    min_tasks: Ints = FILLED_IN  # [J] an elastic job may be started with fewer or more tasks than num_tasks, from this
-    max_tasks: Ints = FILLED_IN  # [J] to this; both are num_tasks by default
-    scaling: Ints = FILLED_IN  # [J] how fast it is then: index into scalings
+    min_tasks: Ints = FILLED_IN  # [J] an elastic job may start with fewer or more tasks than num_tasks: from this number
+    max_tasks: Ints = FILLED_IN  # [J] to this one; both are num_tasks by default
+    scaling: Ints = FILLED_IN  # [J] its speed with that number of tasks: index into scalings
     job_id: NDArray[Any] = FILLED_IN  # [J] the log's own ids, integers or strings
     kind_sets: tuple[tuple[str, ...], ...] = ((),)  # allowed GPU kinds; entry 0 is () = any
     partitions: tuple[str, ...] = ()
     users: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
     qos_names: tuple[str, ...] = ()
-    scalings: tuple[str, ...] = (LINEAR,)  # curves, see workload.scaling
+    scalings: tuple[str, ...] = (LINEAR,)  # curves, see workload.speedup
     name: str = "workload"
-    dependencies: Dependencies = NO_DEPENDENCIES  # who waits for whom; replays heed them only if told to
-    epoch: float = 0.0  # Unix time of second 0 of the log's clock, 0 if unknown: gives hours of day
+    dependencies: Dependencies = NO_DEPENDENCIES  # used only with the condition `dependencies`
+    epoch: float = 0.0  # Unix time of second 0 of the log's clock, 0 if unknown; defines the hour of day
 
     def __post_init__(self) -> None:
         num = len(self.submit)
@@ -94,7 +93,7 @@ class Workload:
         num = len(self)
         for column in COLUMNS:
             if len(getattr(self, column)) != num:
-                raise InputError(f"column {column} has {len(getattr(self, column))} rows, submit has {num}")
+                raise InputError(f"column {column} has {len(getattr(self, column))} rows, but submit has {num}")
         rules = (
             ("submit", ~np.isfinite(self.submit), "is not a finite time"),
             ("runtime", ~(np.isfinite(self.runtime) & (self.runtime >= 0)), "is negative or not finite"),
@@ -116,17 +115,17 @@ class Workload:
                 first = int(np.argmax(bad))
                 raise InputError(
                     f"job {self.job_id[first]} (row {first}): {column} {problem}; {int(bad.sum())} such jobs",
-                    hint="drop or repair these rows; readers do so and count them",
+                    hint="remove or repair these rows",
                 )
         for curve in self.scalings:
             parse_curve(curve)
         if num > 1 and (np.diff(self.submit) < 0).any():
             first = int(np.argmax(np.diff(self.submit) < 0)) + 1
-            raise InputError(f"job {self.job_id[first]} (row {first}) is submitted before the job above it", hint="use Workload.sorted")
+            raise InputError(f"job {self.job_id[first]} (row {first}) is submitted before the previous job", hint="use Workload.sorted")
 
     @classmethod
     def sorted(cls, **columns: Any) -> Self:
-        """Build from columns in any order of submission; ties keep their order."""
+        """A workload from columns in any order. Ties keep their order."""
         order = np.argsort(columns["submit"], kind="stable")
         if not np.array_equal(order, np.arange(len(order))):
             columns = {k: (v[order] if k in COLUMNS and v is not None else v) for k, v in columns.items()}
@@ -135,7 +134,7 @@ class Workload:
         return cls(**columns)
 
     def take(self, rows: NDArray[Any] | slice) -> Self:
-        """The jobs at `rows` (ascending indices, a mask or a slice), times unchanged. Nobody waits for a job that is not taken."""
+        """The jobs at `rows` (ascending indices, a mask or a slice). Times are unchanged. Dependencies on other jobs are dropped."""
         columns = {column: getattr(self, column)[rows] for column in COLUMNS}
         if not len(self.dependencies):
             return dataclasses.replace(self, **columns)
@@ -144,14 +143,14 @@ class Workload:
         return dataclasses.replace(self, **columns, dependencies=self.dependencies.renumbered(number))
 
     def replace(self, **changes: Any) -> Self:
-        """With other columns. New numbers of tasks are those of rigid jobs, unless their ranges are given too."""
+        """A copy with other columns. A new num_tasks makes jobs rigid, unless min_tasks and max_tasks are given."""
         if "num_tasks" in changes:
             changes = {"min_tasks": FILLED_IN, "max_tasks": FILLED_IN} | changes
         return dataclasses.replace(self, **changes)
 
     @property
     def is_elastic(self) -> NDArray[np.bool_]:
-        """[J] whether the job may be started with other numbers of tasks than num_tasks."""
+        """[J] whether the job may start with a number of tasks different from num_tasks."""
         return (self.min_tasks < self.num_tasks) | (self.max_tasks > self.num_tasks)
 
     @property
@@ -166,7 +165,7 @@ class Workload:
 
     @property
     def size(self) -> Floats:
-        """[J] what the literature calls n: GPUs, or cores where the job asks for no GPU, or tasks where it asks for neither."""
+        """[J] the size n in the literature: GPUs, or cores if the job uses no GPU, or tasks if it uses neither."""
         return np.where(self.gpu_milli > 0, self.gpus, np.where(self.cpu_milli > 0, self.cores, self.num_tasks))
 
 

@@ -1,7 +1,7 @@
-"""What reading a log gives: the jobs, what the log tells of its cluster, and a tally of what was done to the rows.
+"""The result of reading a log: the jobs, the cluster as described in the log, and a tally of skipped rows and filled-in fields.
 
-Nothing is dropped or filled in silently: every row that did not become a job is counted under a reason, and every
-field that was made up or repaired is counted under its name, with a note that says how.
+Nothing is dropped or filled in silently. Every row that did not become a job is counted with a reason, and every field that was filled in
+or repaired is counted by name, with a note.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from queuewise.workload.jobs import Workload
 
 @dataclass(frozen=True)
 class NodeFacts:
-    """`count` equal nodes as a log describes them; inf where it is silent."""
+    """`count` equal nodes as described in a log; inf if unknown."""
 
     count: int
     gpus: int = 0
@@ -29,7 +29,7 @@ class NodeFacts:
 
 @dataclass(frozen=True)
 class ClusterFacts:
-    """The cluster a log was recorded on, as far as the log tells; `cluster.load.from_facts` makes a Cluster of it."""
+    """The cluster on which a log was recorded, as far as known. `cluster.cluster_loader.from_facts` converts it to a Cluster."""
 
     name: str
     nodes: tuple[NodeFacts, ...]
@@ -38,12 +38,12 @@ class ClusterFacts:
 
 @dataclass
 class Tally:
-    """The bookkeeping of one reading. For logs of one row a job, rows_read = kept + all skipped."""
+    """Counts of rows and fields for one log. For logs with one row per job, rows_read = kept + all skipped."""
 
     rows_read: int = 0
     kept: int = 0
     skipped: dict[str, int] = field(default_factory=dict)  # reason -> rows
-    first_line: dict[str, int] = field(default_factory=dict)  # reason -> line of the first such row, where known
+    first_line: dict[str, int] = field(default_factory=dict)  # reason -> line of the first such row, if known
     filled: dict[str, int] = field(default_factory=dict)  # field -> jobs
     notes: list[str] = field(default_factory=list)
 
@@ -54,7 +54,7 @@ class Tally:
                 self.first_line.setdefault(reason, line)
 
     def fill(self, field_name: str, jobs: int, how: str) -> None:
-        """`jobs` values of the field were filled in or repaired; `how` becomes a note once."""
+        """Count `jobs` values of a field as filled in or repaired. `how` is noted once."""
         if jobs:
             self.filled[field_name] = self.filled.get(field_name, 0) + jobs
             self.note(f"{field_name}: {how}")
@@ -64,7 +64,7 @@ class Tally:
             self.notes.append(text)
 
     def note_count(self, text: str, count: int) -> None:
-        """A note with a number in front that grows from call to call."""
+        """Add a note with a count, which is added up over calls."""
         if count:
             old = next((note for note in self.notes if note.endswith(f" {text}")), None)
             if old is not None:
@@ -73,7 +73,7 @@ class Tally:
             self.notes.append(f"{count} {text}")
 
     def remarks(self) -> Iterator[str]:
-        """What a user should know of the reading, a line each."""
+        """What the user should know, one line each."""
         if self.skipped:
             yield f"{sum(self.skipped.values()):,} rows were skipped: {self.describe_skipped()}"
         for field_name, jobs in self.filled.items():
@@ -97,16 +97,16 @@ class Loaded:
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """What a user may ask of a reader."""
+    """Options for a reader."""
 
-    columns: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))  # generic formats: column of the file -> our field
-    memory: bool = False  # SWF: model the requested memory (flat clusters do not)
-    partitions: bool = False  # tie jobs to the partition or queue the log names, for clusters that have it
+    columns: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))  # generic formats: column in the file -> field
+    memory: bool = False  # SWF: include the requested memory
+    partitions: bool = False  # restrict jobs to the partition or queue in the log
 
 
 @dataclass(frozen=True)
-class Request:
-    """One reading: the file of jobs, other tables of the same log, and the options."""
+class ReadRequest:
+    """What to read: the file of jobs, additional tables of the same log, and the options."""
 
     path: Path
     tables: Sequence[Path] = ()

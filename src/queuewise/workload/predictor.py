@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from queuewise.errors import MissingExtraError, unknown_name
+from queuewise.errors import optional_imports, unknown_name
 from queuewise.workload.jobs import UNKNOWN, Floats, Workload
 
 # Two runs of a user, as in Tsafrir, Etsion & Feitelson (IEEE TPDS 18(6), 2007), had the least error of 2, 3, 5 and 10 on KTH-SP2 and on the
@@ -99,11 +99,9 @@ def _levels(user: int, name: int, size: float, requested: float) -> tuple[tuple[
 
 def _predict_boosted(workload: Workload, recent: Floats, seed: int) -> Floats:
     """Block by block: train on jobs finished before the block's first submission, predict the block."""
-    try:
+    with optional_imports():
         from sklearn.ensemble import HistGradientBoostingRegressor
         from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
-    except ImportError:
-        raise MissingExtraError("scikit-learn", "predict") from None
     features = _features(workload, recent)
     target = np.log(np.maximum(workload.runtime, 1.0))
     finish = known_at(workload)

@@ -1,4 +1,4 @@
-"""Sorting with ties in order, fast."""
+"""Fast stable sorting."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 def stable_order(values: NDArray[Any]) -> NDArray[np.int64]:
     """Indices by (value, index).
 
-    NumPy's unstable sort is several times faster than its stable one, so ties are put right afterwards.
+    NumPy's unstable sort is several times faster than its stable one, so ties are reordered afterwards.
     """
     if (values[1:] >= values[:-1]).all():
         return np.arange(len(values))

@@ -1,6 +1,6 @@
-"""Workloads from workloads: cut, filter, merge, split, change the load, make jobs elastic. Nothing here changes a runtime.
+"""Transformations of workloads: select, filter, merge, split, change the load, make jobs elastic. Runtimes never change.
 
-All functions return new workloads. Times stay on the log's clock unless the function's purpose is to change them.
+All functions return new workloads. Times stay on the log's clock unless a function is meant to change them.
 """
 
 from __future__ import annotations
@@ -14,48 +14,47 @@ from numpy.typing import NDArray
 
 from queuewise.errors import InputError, unknown_name
 from queuewise.workload.jobs import ANY_PARTITION, COLUMNS, UNKNOWN, Workload
-from queuewise.workload.scaling import parse_curve
+from queuewise.workload.speedup import parse_curve
 
 
 def window(workload: Workload, start: float, *, stop: float | None = None, num_jobs: int | None = None) -> Workload:
-    """Jobs submitted in [start, stop), or the first `num_jobs` submitted from `start` on. Times unchanged."""
+    """Jobs submitted in [start, stop), or the first `num_jobs` jobs submitted from `start` on. Times are unchanged."""
     if (stop is None) == (num_jobs is None):
-        raise InputError("a window ends at a time or after a number of jobs", hint="give exactly one of stop and num_jobs")
+        raise InputError("a window needs either stop or num_jobs", hint="use exactly one of them")
     first = int(np.searchsorted(workload.submit, start, side="left"))
     last = int(np.searchsorted(workload.submit, stop, side="left")) if stop is not None else first + int(num_jobs or 0)
     chosen = workload.take(slice(first, max(first, last)))
     if num_jobs is not None and len(chosen) < num_jobs:
-        raise InputError(f"only {len(chosen)} jobs are submitted from {start:g} s on, {num_jobs} were asked for")
+        raise InputError(f"only {len(chosen)} jobs are submitted from {start:g} s on, but {num_jobs} were requested")
     return chosen
 
 
 def offered_load(workload: Workload, *, gpus: float | None = None, cores: float | None = None) -> float:
-    """Work submitted ÷ what the cluster can do between the first and the last submission.
+    """Submitted work ÷ capacity of the cluster between the first and the last submission.
 
-    With `gpus` the work is GPU-seconds, with `cores` core-seconds. The clock stops at the last submission: the drain of the queue
-    afterwards is not the cluster's fault.
+    With `gpus` the work is in GPU-seconds, with `cores` in core-seconds. The time after the last submission does not count.
     """
     if (gpus is None) == (cores is None):
-        raise InputError("the load is that of GPUs or of cores", hint="give exactly one of gpus and cores")
+        raise InputError("the load needs either gpus or cores", hint="use exactly one of them")
     capacity = gpus if gpus is not None else cores
     amount = workload.gpus if gpus is not None else workload.cores
     span = float(workload.submit[-1] - workload.submit[0]) if len(workload) else 0.0
     if span <= 0 or not capacity or capacity < 0:
-        raise InputError(f"no load: the submissions span {span:g} s and the cluster has {capacity} GPUs or cores")
+        raise InputError(f"the load is undefined: submissions span {span:g} s and the cluster has {capacity} GPUs or cores")
     return float(amount @ workload.runtime) / (capacity * span)
 
 
 def rescale_load(workload: Workload, load: float, *, gpus: float | None = None, cores: float | None = None) -> Workload:
-    """The same jobs, submitted faster or slower so that `offered_load` is `load`. The rhythm of days is stretched along."""
+    """The same jobs, submitted faster or slower so that `offered_load` is `load`. Daily cycles are stretched as well."""
     if load <= 0:
-        raise InputError(f"cannot rescale to load {load:g}", hint="a load is above zero; 1 is what the cluster can just do")
+        raise InputError(f"cannot rescale to load {load:g}", hint="use a load above 0; 1 is the full capacity of the cluster")
     return stretch(workload, offered_load(workload, gpus=gpus, cores=cores) / load)
 
 
 def stretch(workload: Workload, factor: float) -> Workload:
-    """Every inter-arrival time times `factor`; the first submission stays. Deadlines keep their distance from the submission."""
+    """Multiply every inter-arrival time by `factor`. The first submission stays, and deadlines move with their submissions."""
     if not (np.isfinite(factor) and factor > 0):
-        raise InputError(f"cannot stretch time by {factor:g}", hint="the factor is a number above zero")
+        raise InputError(f"cannot stretch time by {factor:g}", hint="use a factor above 0")
     if not len(workload):
         return workload
     submit = workload.submit[0] + (workload.submit - workload.submit[0]) * factor
@@ -63,18 +62,21 @@ def stretch(workload: Workload, factor: float) -> Workload:
 
 
 def thin(workload: Workload, keep: float, seed: int = 0) -> Workload:
-    """A random share `keep` of the jobs, each kept or not on its own: the load falls, the rhythm stays."""
+    """A random share `keep` of the jobs, chosen independently: the load decreases, daily cycles stay."""
     if not 0 < keep <= 1:
-        raise InputError(f"cannot keep a share of {keep:g} of the jobs", hint="give a share in (0, 1]")
+        raise InputError(f"cannot keep a share of {keep:g} of the jobs", hint="use a share in (0, 1]")
     return workload.take(np.random.default_rng(seed).random(len(workload)) < keep)
 
 
 def make_elastic(workload: Workload, share: float, least: float, most: float, curve: str, seed: int = 0) -> Workload:
-    """Let a random share of the jobs be elastic: with `least` to `most` times their tasks (at least one), as fast as the curve says."""
+    """Make a random share of the jobs elastic, with `least` to `most` times their tasks (at least one) and speeds from the curve."""
     if not 0 < share <= 1:
-        raise InputError(f"cannot make a share of {share:g} of the jobs elastic", hint="give a share in (0, 1]")
+        raise InputError(f"cannot make a share of {share:g} of the jobs elastic", hint="use a share in (0, 1]")
     if not 0 <= least <= 1 <= most < np.inf:
-        raise InputError(f"elastic jobs from {least:g} to {most:g} times their tasks", hint="the range holds 1, for example 0.5-2")
+        raise InputError(
+            f"invalid range for elastic jobs: {least:g} to {most:g} times their tasks",
+            hint="use a range that includes 1, for example 0.5-2",
+        )
     parse_curve(curve)
     tasks = workload.num_tasks.astype(np.int64)
     chosen = np.random.default_rng(seed).random(len(workload)) < share
@@ -88,7 +90,7 @@ def make_elastic(workload: Workload, share: float, least: float, most: float, cu
 
 
 def parse_elastic(text: str) -> tuple[float, float, float, str]:
-    """`SHARE,LEAST-MOST,CURVE`, for `make_elastic`."""
+    """Parse `SHARE,LEAST-MOST,CURVE` for `make_elastic`."""
     try:
         share, sizes, curve = text.split(",", 2)
         least, most = sizes.split("-")
@@ -106,7 +108,7 @@ def filter_jobs(
     max_size: float = np.inf,
     keep: Callable[[Workload], NDArray[np.bool_]] | None = None,
 ) -> Workload:
-    """Jobs of these partitions and users with a size (GPUs, or cores without GPUs) in [min_size, max_size], for which `keep` says so."""
+    """Jobs of these partitions and users with a size (GPUs, or cores without GPUs) in [min_size, max_size] that `keep` selects."""
     chosen = (workload.size >= min_size) & (workload.size <= max_size)
     if partition is not None:
         chosen &= _in_names(workload.partition, workload.partitions, partition, "partition")
@@ -126,12 +128,12 @@ def _in_names(column: NDArray[np.int32], names: tuple[str, ...], wanted: str | S
 
 
 def merge(workloads: Sequence[Workload], name: str = "merged") -> Workload:
-    """All jobs on one clock: that of the earliest epoch when all are known. Partitions, users and groups of equal names are one.
+    """All jobs on one clock: that of the earliest epoch if all are known. Partitions, users and groups are matched by name.
 
-    Job ids become `<workload>/<id>` and codes of job names are kept apart, since two logs use the same ones for different things.
+    Job ids become `<workload>/<id>`, and codes of job names stay distinct, because two logs use the same codes for different names.
     """
     if not workloads:
-        raise InputError("nothing to merge", hint="give at least one workload")
+        raise InputError("nothing to merge", hint="pass at least one workload")
     epochs = [w.epoch for w in workloads]
     epoch = min(epochs) if all(epochs) else 0.0
     names = {table: tuple(dict.fromkeys(entry for w in workloads for entry in getattr(w, table))) for table in _CODED.values()}
@@ -155,7 +157,7 @@ _CODED = {"kind_set": "kind_sets", "partition": "partitions", "user": "users", "
 
 
 def _recode(codes: NDArray[np.int32], old: tuple[Any, ...], new: tuple[Any, ...]) -> NDArray[np.int32]:
-    """Codes into `old` as codes into `new`; the codes below zero (unknown, any) stay."""
+    """Convert codes into `old` to codes into `new`. Negative codes (unknown, any) stay."""
     table = np.array([new.index(entry) for entry in old] + [UNKNOWN], dtype=np.int32)
     assert ANY_PARTITION == UNKNOWN  # both are the last entry of the table
     return table[codes]
@@ -163,7 +165,7 @@ def _recode(codes: NDArray[np.int32], old: tuple[Any, ...], new: tuple[Any, ...]
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """Three parts of one log, in this order of time, with a gap between them."""
+    """Three consecutive parts of a log, with gaps between them."""
 
     train: Workload
     validation: Workload
@@ -171,19 +173,20 @@ class Split:
 
 
 def split_by_time(workload: Workload, train: float = 0.6, validation: float = 0.2, test: float = 0.2, gap_s: float = 0.0) -> Split:
-    """Split the span of submissions by these shares. The first `gap_s` seconds of validation and of test are left out,
+    """Split the time span of the submissions by these shares.
 
-    so that jobs of one part do not still run when the next begins.
+    The first `gap_s` seconds of validation and of test are omitted, so that jobs of one part do not run into the next.
     """
     shares = np.array([train, validation, test])
     if (shares < 0).any() or train <= 0 or abs(shares.sum() - 1) > 1e-9 or gap_s < 0:
         raise InputError(
-            f"cannot split by {train:g}/{validation:g}/{test:g} with a gap of {gap_s:g} s", hint="shares sum to 1, the gap is not negative"
+            f"cannot split by {train:g}/{validation:g}/{test:g} with a gap of {gap_s:g} s",
+            hint="shares must add up to 1, and the gap must not be negative",
         )
     if not len(workload):
         raise InputError("cannot split a workload without jobs")
     begin, end = float(workload.submit[0]), float(workload.submit[-1])
-    after_end = float(np.nextafter(end, np.inf))  # parts are half open: the last job must be inside the last part
+    after_end = float(np.nextafter(end, np.inf))  # parts are half-open intervals, and the last job must be in the last part
 
     def cut(share: float) -> float:
         return begin + share * (end - begin) if share < 1 - 1e-9 else after_end

@@ -1,7 +1,8 @@
-"""Workloads to files: SWF, Parquet and generic CSV. What a format cannot hold is listed, never dropped in silence.
+"""Write workloads as SWF, Parquet and generic CSV. Anything that a format cannot store is reported.
 
-Parquet and CSV hold everything (name and epoch too) and are read back by the generic readers. SWF holds times, sizes, requests,
-waits, users, groups and names as numbers. Files are written under a temporary name and renamed, compressed when the name ends in `.gz`.
+Parquet and CSV store everything, including name and epoch, and the generic readers read them back. SWF stores times, sizes, requests,
+waits, and users, groups and names as numbers. Files are written under a temporary name and renamed, and compressed if the name ends in
+`.gz`.
 """
 
 from __future__ import annotations
@@ -25,14 +26,14 @@ from queuewise.workload.loaded import ClusterFacts
 if TYPE_CHECKING:
     import polars as pl
 
-MISSING = -1  # SWF's mark of an unknown value
+MISSING = -1  # unknown value in SWF
 _KIB_PER_MIB = 1024
 
 
 def write_workload(
     workload: Workload, path: str | os.PathLike[str], *, format: str | None = None, cluster: ClusterFacts | None = None
 ) -> list[str]:
-    """Write the jobs; the format is taken from the name unless given. Returns notes on what the format could not hold."""
+    """Write the jobs. The format depends on the file name unless given. Returns notes on what the format cannot store."""
     target = Path(path)
     name = format or _format_of(target)
     if name not in WRITERS:
@@ -45,7 +46,9 @@ def write_workload(
 def _format_of(path: Path) -> str:
     suffixes = [suffix for suffix in path.suffixes if suffix != ".gz"]
     if not suffixes:
-        raise InputError("the name does not tell the format", where=str(path), hint=f"end it in .{', .'.join(WRITERS)}")
+        raise InputError(
+            "the format is unclear from the file name", where=str(path), hint=f"use a name that ends in .{', .'.join(WRITERS)}"
+        )
     return suffixes[-1].lstrip(".").lower()
 
 
@@ -58,7 +61,7 @@ def _save(target: Path, content: bytes) -> None:
 
 
 def to_frame(workload: Workload) -> pl.DataFrame:
-    """One row a job under the names of the generic formats; unknown values are null, labels are text."""
+    """One row per job with the column names of the generic formats. Unknown values are null, labels are text."""
     import polars as pl
 
     columns: dict[str, Any] = {
@@ -143,19 +146,19 @@ def _or_missing(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _numbers(codes: NDArray[np.int32], labels: Sequence[str]) -> NDArray[np.int64]:
-    """The labels themselves where all are numbers, so that a log read from SWF keeps its own; else codes from 1."""
+    """The labels if all are numbers, so that a log read from SWF keeps them; otherwise codes from 1."""
     numbers = [int(label) if label.isdecimal() and str(int(label)) == label else None for label in labels]
     values = np.array([*range(1, len(labels) + 1), MISSING] if None in numbers else [*numbers, MISSING], dtype=np.int64)
-    return values[codes]  # UNKNOWN is -1: the last
+    return values[codes]  # UNKNOWN is -1: the last entry
 
 
 def _whole(values: NDArray[Any]) -> NDArray[Any]:
-    """Integers where all are whole, so that they are written without a point."""
+    """Integers if all values are whole, so that they are written without a decimal point."""
     return values.astype(np.int64) if (values == np.floor(values)).all() else np.ascontiguousarray(values, dtype=np.float64)
 
 
 def _procs(cluster: ClusterFacts) -> int:
-    """GPUs where the cluster has any, else cores; 0 where they are not told."""
+    """GPUs if the cluster has any, otherwise cores; 0 if unknown."""
     gpus = sum(node.count * node.gpus for node in cluster.nodes)
     cores = sum(node.count * node.cpus for node in cluster.nodes)
     return gpus or (int(cores) if np.isfinite(cores) else 0)
@@ -164,15 +167,15 @@ def _procs(cluster: ClusterFacts) -> int:
 def _swf_losses(workload: Workload, procs: NDArray[np.float64]) -> list[str]:
     one_core = (workload.gpu_milli == 0) & (workload.cpu_milli == 1000)
     losses = {
-        "jobs are written as processors only (GPUs, else cores); their shape in tasks is lost": ~one_core,
-        "jobs ask for a fraction of a processor, which was rounded up": procs != workload.size,
-        "jobs are limited to GPU kinds, which SWF cannot hold": workload.kind_set != 0,
-        "jobs have a QoS, which SWF cannot hold": workload.qos != UNKNOWN,
-        "jobs have a priority, which SWF cannot hold": workload.priority != 0,
-        "jobs have a deadline, which SWF cannot hold": ~np.isnan(workload.deadline),
-        "jobs are elastic, which SWF cannot hold": workload.is_elastic,
-        "jobs wait for others, which is not written": np.isin(np.arange(len(workload)), workload.dependencies.job),
-        "jobs are tied to partitions, which are written as queue numbers": workload.partition != ANY_PARTITION,
+        "jobs are stored only as a number of processors (GPUs or cores), without their tasks": ~one_core,
+        "jobs request a fraction of a processor, which was rounded up": procs != workload.size,
+        "jobs are restricted to GPU kinds, which SWF cannot store": workload.kind_set != 0,
+        "jobs have a QoS, which SWF cannot store": workload.qos != UNKNOWN,
+        "jobs have a priority, which SWF cannot store": workload.priority != 0,
+        "jobs have a deadline, which SWF cannot store": ~np.isnan(workload.deadline),
+        "jobs are elastic, which SWF cannot store": workload.is_elastic,
+        "jobs depend on other jobs, which is not stored": np.isin(np.arange(len(workload)), workload.dependencies.job),
+        "jobs are restricted to partitions, which are stored as queue numbers": workload.partition != ANY_PARTITION,
     }
     return [f"{int(lost.sum())} {text}" for text, lost in losses.items() if lost.any()]
 

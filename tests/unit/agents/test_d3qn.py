@@ -15,7 +15,7 @@ from agents_setup import small_arena, small_settings
 from queuewise.agents.d3qn import D3qn
 from queuewise.agents.learner import DivergedError
 from queuewise.agents.networks.base import ILLEGAL
-from queuewise.agents.stage import Step
+from queuewise.agents.training_envs import Step
 from queuewise.agents.values import action_scores, dueling, expectation, project
 from queuewise.errors import InputError
 
@@ -91,12 +91,12 @@ def test_what_is_remembered_of_an_episode_that_was_cut_off_counts_its_rest() -> 
     """Three environments: one goes on, one ended, one was cut off. What is expected of the next state counts 0.9, 0 and 0.9."""
     step = Step(np.ones(3), np.array([False, True, True]), np.ones(3), np.array([2]), torch.zeros(1, 1), torch.ones(1, 2) > 0, [])
     d3qn: Any = object.__new__(D3qn)
-    d3qn._row, d3qn._mask, d3qn.frames, d3qn._past = torch.zeros(3, 1), torch.ones(3, 2) > 0, 0, [SimpleNamespace(actions=[])]
+    d3qn._row, d3qn._mask, d3qn.frames, d3qn._logs = torch.zeros(3, 1), torch.ones(3, 2) > 0, 0, [SimpleNamespace(actions=[])]
     d3qn._own = SimpleNamespace(gamma=0.9, num_envs=3)
     remembered: list[Any] = []
     d3qn.replay = SimpleNamespace(add=lambda *row: remembered.append(row), rows=99)
     settings = SimpleNamespace(discount_per_s=0.0)
-    d3qn.stage = SimpleNamespace(step=lambda *_: step, setup=SimpleNamespace(settings=settings))
+    d3qn.envs = SimpleNamespace(step=lambda *_: step, setup=SimpleNamespace(settings=settings))
     d3qn._step(torch.zeros(3, dtype=torch.int64))
     assert remembered[0][3].tolist() == [0.9, 0.0, 0.9]
 

@@ -46,7 +46,7 @@ def test_the_table_shows_a_row_for_each_replay_and_progress_goes_to_stderr(capsy
     rows = [line.split() for line in out.splitlines()]
     assert [(row[0], row[1]) for row in rows if row and row[0] in POLICIES] == [(p, n) for n in ("4", "40") for p in POLICIES]
     assert err.count("jobs/s") == 2 * len(POLICIES)
-    assert "time on 10 times the nodes" in err
+    assert "time relative to the smaller cluster, with 10 times the nodes" in err
 
 
 @pytest.mark.parametrize("option", ["--jobs", "--nodes"])

@@ -89,7 +89,7 @@ USAGE = {  # what is typed -> error and hint
     "workload info a --formt swf": (
         "queuewise workload info has no option --formt", "did you mean --format? see queuewise workload info --help"
     ),
-    "simulate a": ("unexpected argument 'a'", "options begin with --; see queuewise simulate --help"),
+    "simulate a": ("unexpected argument 'a'", "options start with --; see queuewise simulate --help"),
     "simulate --policy fcfs": ("--workload FILE|MODEL is missing", "see queuewise simulate --help"),
     "workload info": ("FILE|MODEL is missing", "see queuewise workload info --help"),
     "workload inf a": (
@@ -107,7 +107,7 @@ USAGE = {  # what is typed -> error and hint
     "simulate --workload a --policy fcfs --dispatch reordr": (
         "--dispatch cannot be 'reordr'", "did you mean 'reorder'? one of reorder, commit"
     ),
-    "simulate --workload a": ("no policy is given", "add --policy fcfs, or several"),
+    "simulate --workload a": ("no policy given", "add --policy fcfs; repeat --policy to compare several"),
 }  # fmt: skip
 
 

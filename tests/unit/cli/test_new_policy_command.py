@@ -45,7 +45,7 @@ def test_the_suggested_command_works(tmp_path: Path, capsys: pytest.CaptureFixtu
 def test_nothing_is_overwritten(tmp_path: Path, existing: str, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / existing).write_text("precious", encoding="utf-8")
     assert main(["new-policy", "mine", "--folder", str(tmp_path)]) == 2
-    assert f"{existing}: exists already" in capsys.readouterr().err
+    assert f"{existing}: already exists" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == [existing]
     assert (tmp_path / existing).read_text() == "precious"
 

@@ -118,7 +118,7 @@ def test_partitions_of_the_log_bind_jobs_only_when_asked(calls: list[Any], tmp_p
 
 def test_a_model_needs_a_cluster(calls: list[Any], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["simulate", "--workload", "bursty", "--policy", "fcfs"]) == 2
-    assert "bursty does not tell its cluster\nhint: add --cluster" in capsys.readouterr().err
+    assert "bursty does not describe its cluster\nhint: add --cluster" in capsys.readouterr().err
 
 
 def test_table_on_stdout_notes_on_stderr(calls: list[Any], log: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -127,7 +127,7 @@ def test_table_on_stdout_notes_on_stderr(calls: list[Any], log: str, capsys: pyt
     assert "fcfs" in out
     assert "mean wait" in out
     assert "10.0 s" in out
-    assert "compiling the engine, once" in err
+    assert "compiling the engine (once" in err
     assert "1 jobs can never run on flat:4 and were rejected: 2" in err
 
 
@@ -205,7 +205,7 @@ def test_finished_run_folder_is_refused_before_any_work(
     calls.clear()
     assert main(arguments) == 2
     assert calls == []
-    assert "holds a finished run already" in capsys.readouterr().err
+    assert "already contains a finished run" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -215,10 +215,10 @@ def test_finished_run_folder_is_refused_before_any_work(
         (["--workload", "LOG", "--cluster", "flat:4", "--policy", "fcsf"], "unknown policy 'fcsf'", "did you mean 'fcfs'?"),
         (["--workload", "LOG", "--cluster", "phily", "--policy", "fcfs"], "unknown cluster 'phily'", "did you mean 'philly'?"),
         (["--workload", "LOG", "--cluster", "EMPTY", "--policy", "fcfs"], "has no nodes", "add a [[nodes]] table"),
-        (["--workload", "LOG", "--cluster", "flat:4"], "no policy is given", "add --policy"),
-        (["--workload", "LOG", "--cluster", "flat:4", "--policy", "fcfs", "--jobs", "0"], "--jobs 0 asks for no job", "give 1 or more"),
-        (["--workload", "LOG", "--cluster", "flat:4", "--policy", "fcfs", "--seed", "-1"], "--seed -1 is negative", "give 0 or more"),
-        (["--workload", "LOG", "--cluster", "flat:4", "--policy", "fcfs", "--out", "LOG/x"], "cannot be made", "give another folder"),
+        (["--workload", "LOG", "--cluster", "flat:4"], "no policy given", "add --policy"),
+        (["--workload", "LOG", "--cluster", "flat:4", "--policy", "fcfs", "--jobs", "0"], "--jobs 0 is too few", "use 1 or more"),
+        (["--workload", "LOG", "--cluster", "flat:4", "--policy", "fcfs", "--seed", "-1"], "--seed -1 is negative", "use 0 or more"),
+        (["--workload", "LOG", "--cluster", "flat:4", "--policy", "fcfs", "--out", "LOG/x"], "cannot be created", "choose another folder"),
     ],
 )
 def test_wrong_input_is_one_line_a_hint_and_exit_code_2(

@@ -45,7 +45,7 @@ def test_info_draws(log: Path, tmp_path: Path) -> None:
 
 def test_info_refuses_odd_pictures(log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["workload", "info", str(log), "--plot", str(tmp_path / "p.gif")]) == 2
-    assert "known: png, svg, pdf" in capsys.readouterr().err
+    assert "use .png, .svg, .pdf" in capsys.readouterr().err
 
 
 def test_info_of_a_model(capsys: pytest.CaptureFixture[str]) -> None:

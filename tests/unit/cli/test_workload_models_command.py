@@ -52,7 +52,7 @@ def test_generate_without_a_model_lists_all(capsys: pytest.CaptureFixture[str]) 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["poisson"], "no output is given"),
+        (["poisson"], "no output file given"),
         (["poison", "--out", "x.csv"], "unknown workload model"),
         (["poisson", "--set", "load", "--out", "x.csv"], "not PARAMETER=VALUE"),
         (["poisson", "--set", "laod=1", "--out", "x.csv"], "unknown parameter"),

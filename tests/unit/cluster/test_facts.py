@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from queuewise.cluster.load import from_facts
+from queuewise.cluster.cluster_loader import from_facts
 from queuewise.workload import load_workload
 
 

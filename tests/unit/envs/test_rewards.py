@@ -14,7 +14,7 @@ from queuewise.cluster.spec import NodeGroup, build
 from queuewise.envs import Baseline, QueuewiseEnv, Term
 from queuewise.envs.rewards import TERMS
 from queuewise.errors import InputError
-from queuewise.evaluation import energy, fairness, measure, usage
+from queuewise.evaluation import energy, fairness, measure, utilisation
 from queuewise.policies import simulate
 from queuewise.workload.jobs import Workload
 from stand_in import busy_days, small_cluster
@@ -156,8 +156,8 @@ def test_sums_over_an_episode_are_the_metrics() -> None:
         "jct": lambda m: -measure.jct(m).sum(),
         "slowdown": lambda m: -measure.slowdown(m).sum(),
         "bounded_slowdown": lambda m: -measure.bounded_slowdown(m).sum(),
-        "utilisation": lambda m: usage.gpu_utilisation(m) * m.span,
-        "flops_utilisation": lambda m: usage.flops_utilisation(m) * m.span,
+        "utilisation": lambda m: utilisation.gpu_utilisation(m) * m.span,
+        "flops_utilisation": lambda m: utilisation.flops_utilisation(m) * m.span,
         "energy": lambda m: -(energy.energy_kwh(m) or 0.0) * energy.J_PER_KWH,
         "fairness": fairness.jain_index,
         "elapsed": lambda m: -m.span,
@@ -188,7 +188,7 @@ def test_relative_to_a_baseline(metric: str) -> None:
         m = measure.measure(simulate(workload, cluster, policy, estimates="oracle"))
         figures = {
             "wait": measure.wait(m).mean(), "jct": measure.jct(m).mean(), "slowdown": measure.slowdown(m).mean(),
-            "bounded_slowdown": measure.bounded_slowdown(m).mean(), "utilisation": -(usage.gpu_utilisation(m) or 0.0),
+            "bounded_slowdown": measure.bounded_slowdown(m).mean(), "utilisation": -(utilisation.gpu_utilisation(m) or 0.0),
         }  # fmt: skip
         values.append(figures[metric])
     base, own = values

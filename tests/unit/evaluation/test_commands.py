@@ -36,7 +36,7 @@ def test_evaluate_prints_a_ranking_and_keeps_it(tmp_path: Path, capsys: pytest.C
     captured = capsys.readouterr()
     assert "line-600" in captured.out
     assert "3 windows, seed 0" in captured.err
-    assert "no policy can go below" in captured.err
+    assert "lower bound for any policy" in captured.err
 
 
 def test_explicit_starts_are_the_windows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -50,11 +50,11 @@ def test_explicit_starts_are_the_windows(tmp_path: Path, capsys: pytest.CaptureF
     ("extra", "problem"),
     [
         (["--starts", "5,x"], "is not a list of job numbers"),
-        (["--starts", "301"], "leaves the log"),
+        (["--starts", "301"], "exceeds the log"),
         (["--window-jobs", "401"], "does not fit into the 400 jobs"),
         (["--score", "speed"], "unknown score"),
         (["--warmup", "0.6", "--cooldown", "0.4"], "leave no jobs to count"),
-        (["--protocol", "rlscheduler", "--starts", "0", "--window-jobs", "10"], "leaves the log"),
+        (["--protocol", "rlscheduler", "--starts", "0", "--window-jobs", "10"], "exceeds the log"),
         (["--protocol", "replay", "--score", "fairness"], "the log names no users"),
         (["--report"], "--report needs a run folder"),
         (["--seed", "-1"], "is negative"),

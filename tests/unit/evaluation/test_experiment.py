@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from queuewise.errors import InputError
-from queuewise.evaluation.experiment import Cell, Experiment, Rules, judge, run_experiment
+from queuewise.evaluation.experiment import Cell, Experiment, ReplaySettings, judge, run_experiment
 from queuewise.evaluation.measure import bounded_slowdown, measure
 from queuewise.evaluation.protocol import make_plan
 from queuewise.evaluation.results import join_runs, mean_metrics, read_cells, write_results
@@ -23,10 +23,10 @@ JOBS = busy_days(600)
 POLICIES = ["line", "line-60", "line-600"]
 
 
-def experiment(*, draw: int = 0, num_windows: int = 3, **rules: Any) -> Experiment:
+def experiment(*, draw: int = 0, num_windows: int = 3, **settings: Any) -> Experiment:
     """Windows of 200 jobs drawn with seed `draw`."""
     return Experiment(
-        JOBS, small_cluster(), make_plan("windows", JOBS, num_windows=num_windows, window_jobs=200, seed=draw), Rules(**rules)
+        JOBS, small_cluster(), make_plan("windows", JOBS, num_windows=num_windows, window_jobs=200, seed=draw), ReplaySettings(**settings)
     )
 
 
@@ -36,9 +36,9 @@ class Counting:
     def __init__(self) -> None:
         self.replays: list[tuple[str, int]] = []
 
-    def __call__(self, workload: Any, cluster: Any, policy: str, **rules: Any) -> Schedule:
+    def __call__(self, workload: Any, cluster: Any, policy: str, **settings: Any) -> Schedule:
         self.replays.append((policy, int(workload.job_id[0])))
-        return line_up(workload, cluster, policy, **rules)
+        return line_up(workload, cluster, policy, **settings)
 
 
 def finish(run: Path, setup: Experiment, policies: list[str], score: str = "bsld") -> list[Cell]:
@@ -88,10 +88,10 @@ def test_cells_are_kept_and_not_redone(tmp_path: Path) -> None:
 
 
 def test_an_interrupted_run_keeps_what_is_done_and_resumes(tmp_path: Path) -> None:
-    def fails_once(workload: Any, cluster: Any, policy: str, **rules: Any) -> Schedule:
+    def fails_once(workload: Any, cluster: Any, policy: str, **settings: Any) -> Schedule:
         if policy == "line-60":
             raise KeyboardInterrupt
-        return line_up(workload, cluster, policy, **rules)
+        return line_up(workload, cluster, policy, **settings)
 
     with pytest.raises(KeyboardInterrupt):
         run_experiment(experiment(), POLICIES, fails_once, folder=tmp_path, threads=1)
@@ -102,7 +102,7 @@ def test_an_interrupted_run_keeps_what_is_done_and_resumes(tmp_path: Path) -> No
 
 def test_a_folder_of_other_conditions_is_refused(tmp_path: Path) -> None:
     run_experiment(experiment(), ["line"], line_up, folder=tmp_path)
-    with pytest.raises(InputError, match="other conditions: windows, seed differ"):
+    with pytest.raises(InputError, match="other settings: windows, seed differ"):
         run_experiment(experiment(draw=9, seed=9), ["line"], line_up, folder=tmp_path)
     other_cluster = dataclasses.replace(experiment(), cluster=small_cluster(3))
     with pytest.raises(InputError, match="cluster, cluster_digest differ"):
@@ -110,8 +110,8 @@ def test_a_folder_of_other_conditions_is_refused(tmp_path: Path) -> None:
 
 
 def test_unequal_job_sets_are_refused() -> None:
-    def picky(workload: Any, cluster: Any, policy: str, **rules: Any) -> Schedule:
-        schedule = line_up(workload, cluster, policy, **rules)
+    def picky(workload: Any, cluster: Any, policy: str, **settings: Any) -> Schedule:
+        schedule = line_up(workload, cluster, policy, **settings)
         if policy == "line-60":
             schedule.status[7] = REJECTED
         return schedule
@@ -159,7 +159,7 @@ def test_runs_on_other_windows_are_not_compared(tmp_path: Path) -> None:
 
 
 def test_packing_cells_carry_their_curve() -> None:
-    setup = Experiment(JOBS, small_cluster(), make_plan("packing", JOBS, num_windows=2), Rules())
+    setup = Experiment(JOBS, small_cluster(), make_plan("packing", JOBS, num_windows=2), ReplaySettings())
     cells = run_experiment(setup, ["line"], line_up)
     assert all(cell.packing is not None and cell.scores["packed"] is not None for cell in cells)
     result = judge(cells, parse_score("packed"))

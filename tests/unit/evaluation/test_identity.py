@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,9 @@ import numpy as np
 import pytest
 
 from queuewise.cluster.conditions import Conditions
+from queuewise.config import parse_toml
 from queuewise.errors import InputError
-from queuewise.evaluation.experiment import Experiment, Rules, run_experiment
+from queuewise.evaluation.experiment import Experiment, ReplaySettings, run_experiment
 from queuewise.evaluation.identity import digest_policy, digest_workload
 from queuewise.evaluation.protocol import make_plan
 from queuewise.runs import file_name
@@ -44,13 +46,13 @@ class Counting:
     def __init__(self) -> None:
         self.replays = 0
 
-    def __call__(self, workload: Any, cluster: Any, policy: str, **rules: Any) -> Schedule:
+    def __call__(self, workload: Any, cluster: Any, policy: str, **settings: Any) -> Schedule:
         self.replays += 1
-        return dataclasses.replace(line_up(workload, cluster, "line", **rules), policy=policy)
+        return dataclasses.replace(line_up(workload, cluster, "line", **settings), policy=policy)
 
 
-def experiment(**rules: Any) -> Experiment:
-    return Experiment(JOBS, small_cluster(), make_plan("windows", JOBS, num_windows=2, window_jobs=100, seed=0), Rules(**rules))
+def experiment(**settings: Any) -> Experiment:
+    return Experiment(JOBS, small_cluster(), make_plan("windows", JOBS, num_windows=2, window_jobs=100, seed=0), ReplaySettings(**settings))
 
 
 def replays(policies: list[str], folder: Path, setup: Experiment | None = None) -> int:
@@ -90,7 +92,7 @@ def test_results_of_a_changed_policy_are_refused(own: Path, tmp_path: Path) -> N
     policy = f"{own}:score"
     replays([policy], tmp_path / "out")
     own.write_text(SCORE.replace("job.estimate", "-job.estimate"), encoding="utf-8")
-    with pytest.raises(InputError, match=r"holds results of .*mine\.py:score as it was before it changed") as refused:
+    with pytest.raises(InputError, match=r"contains results of an earlier version of .*mine\.py:score") as refused:
         replays(["fcfs", policy], tmp_path / "out")
     assert refused.value.where == str(tmp_path / "out" / file_name(policy))  # the policy's folder, all windows of it
     assert "another --out" in (refused.value.hint or "")
@@ -103,14 +105,16 @@ def test_results_of_a_model_trained_anew_are_refused(model: Path, tmp_path: Path
     policy = f"model:{model.parent}"
     replays([policy], tmp_path / "out")
     model.write_bytes(b"other weights")
-    with pytest.raises(InputError, match="as it was before it changed"):
+    with pytest.raises(InputError, match="contains results of an earlier version"):
         replays([policy], tmp_path / "out")
 
 
 def test_other_conditions_in_the_file_are_refused(tmp_path: Path) -> None:
-    replays(["fcfs"], tmp_path / "out", experiment(world=Conditions(requeue=False)))
-    with pytest.raises(InputError, match="other conditions: world differ"):
-        replays(["fcfs"], tmp_path / "out", experiment(world=Conditions(quotas=True)))
+    replays(["fcfs"], tmp_path / "out", experiment(conditions=Conditions(requeue=False)))
+    stored = parse_toml(tmp_path / "out" / "config.toml")["conditions"]
+    assert json.loads(stored["world"]) == {"requeue": False}  # the keys of existing run folders stay valid
+    with pytest.raises(InputError, match="other settings: conditions differ"):
+        replays(["fcfs"], tmp_path / "out", experiment(conditions=Conditions(quotas=True)))
 
 
 @pytest.mark.parametrize(
@@ -127,5 +131,5 @@ def test_another_log_of_the_same_name_is_refused(change: dict[str, Any], tmp_pat
     other = dataclasses.replace(JOBS, **change)
     assert digest_workload(other) != digest_workload(JOBS)
     replays(["fcfs"], tmp_path)
-    with pytest.raises(InputError, match="other conditions: workload_digest differ"):
+    with pytest.raises(InputError, match="other settings: workload_digest differ"):
         replays(["fcfs"], tmp_path, dataclasses.replace(experiment(), workload=other))

@@ -30,10 +30,10 @@ def test_a_window_may_be_the_whole_log_but_not_longer() -> None:
 def test_explicit_starts() -> None:
     plan = make_plan("windows", JOBS, window_jobs=100, starts=[0, 2900])
     assert [(w.start, w.stop) for w in plan.windows] == [(0, 100), (2900, 3000)]
-    for starts, problem in (([2901], "leaves the log"), ([-1], "leaves the log"), ([5, 5], "given twice")):
+    for starts, problem in (([2901], "exceeds the log"), ([-1], "exceeds the log"), ([5, 5], "given twice")):
         with pytest.raises(InputError, match=problem):
             make_plan("windows", JOBS, window_jobs=100, starts=starts)
-    with pytest.raises(InputError, match="does not take explicit starts"):
+    with pytest.raises(InputError, match="does not support --starts"):
         make_plan("replay", JOBS, starts=[0])
 
 
@@ -47,7 +47,7 @@ def test_rlscheduler_rules() -> None:
     assert tuple(w.start for w in plan.windows) == RLSCHEDULER_STARTS
     assert {w.stop - w.start for w in plan.windows} == {1024}
     assert (plan.dispatch, plan.estimates) == ("commit", "oracle")
-    with pytest.raises(InputError, match="leaves the log, which has 3000 jobs"):
+    with pytest.raises(InputError, match="exceeds the log, which has 3000 jobs"):
         make_plan("rlscheduler", JOBS)
     assert [w.start for w in make_plan("rlscheduler", JOBS, starts=[7, 9]).windows] == [7, 9]
 
@@ -69,7 +69,7 @@ def test_a_models_blocks_use_seeds_that_training_never_draws() -> None:
     assert not seeds["train"] & seeds["val"] | seeds["val"] & seeds["report"] | seeds["train"] & seeds["report"]
     others = {w.seed for w in make_plan("blocks", JOBS, num_windows=60, block="val", seed=4, from_model=True).windows}
     assert not others & seeds["val"]
-    with pytest.raises(InputError, match="leaves the seeds of block val"):
+    with pytest.raises(InputError, match="exceeds the seeds of block val"):
         make_plan("blocks", JOBS, num_windows=60, block="val", seed=10**6, from_model=True)
 
 

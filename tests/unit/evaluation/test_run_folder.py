@@ -14,7 +14,7 @@ from queuewise.errors import InputError
 from queuewise.evaluation.jobs_table import jobs_table, pieces_table
 from queuewise.evaluation.measure import measure
 from queuewise.evaluation.metrics import all_metrics
-from queuewise.evaluation.runfolder import check_run, find_replays, read_facts, read_schedule, read_summary, write_cluster, write_replay
+from queuewise.evaluation.replay_files import check_run, find_replays, read_facts, read_schedule, read_summary, write_cluster, write_replay
 from queuewise.runs import write_text
 from queuewise.sim.core.schedule import Schedule
 
@@ -96,7 +96,7 @@ def test_documented_columns_are_the_written_ones(repository: Path, run: Path, te
 def test_unfinished_and_foreign_folders_are_named(run: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     assert [path.name for path in find_replays(run)] == ["by-hand"]
     (run / "summary.json").unlink()
-    with pytest.raises(InputError, match=r"unfinished run: summary.json is written last and missing.*it resumes"):
+    with pytest.raises(InputError, match=r"unfinished run: summary.json is missing.*to resume it"):
         check_run(run)
     with pytest.raises(InputError, match="is not a run folder"):
         check_run(tmp_path_factory.mktemp("empty"))

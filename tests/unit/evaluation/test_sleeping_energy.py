@@ -12,7 +12,7 @@ from queuewise.cluster.spec import NodeGroup, build
 from queuewise.evaluation.energy import J_PER_KWH
 from queuewise.evaluation.measure import Measurement, measure
 from queuewise.evaluation.metrics import METRICS
-from queuewise.evaluation.runfolder import read_schedule, write_cluster, write_replay
+from queuewise.evaluation.replay_files import read_schedule, write_cluster, write_replay
 from queuewise.evaluation.timeline import mean_watts
 from queuewise.policies import simulate
 from queuewise.workload.jobs import Workload

@@ -11,7 +11,7 @@ import pytest
 from queuewise.cluster import load_cluster
 from queuewise.cluster.conditions import Conditions, Failures, Outage, Preemption
 from queuewise.errors import InputError
-from queuewise.evaluation.runfolder import read_schedule, write_cluster, write_replay
+from queuewise.evaluation.replay_files import read_schedule, write_cluster, write_replay
 from queuewise.policies import simulate
 from queuewise.policies.simulation import Simulation
 from queuewise.sim.core.schedule import Schedule

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from queuewise.cluster.load import load_cluster
+from queuewise.cluster.cluster_loader import load_cluster
 from queuewise.errors import InputError
 from queuewise.policies import Policy, parse_policy, policy_names, simulate
 from queuewise.sim.core.state import NO_LIMIT

@@ -14,7 +14,7 @@ from PIL import Image
 
 from queuewise.cluster.spec import NodeGroup, build
 from queuewise.errors import InputError
-from queuewise.evaluation.experiment import Experiment, Rules, judge, run_experiment
+from queuewise.evaluation.experiment import Experiment, ReplaySettings, judge, run_experiment
 from queuewise.evaluation.measure import Measurement, measure, wait
 from queuewise.evaluation.metrics import summarise
 from queuewise.evaluation.protocol import make_plan
@@ -27,7 +27,7 @@ from queuewise.report.figures import write_figures
 from queuewise.report.gantt import OVERVIEW_COLUMNS, gantt_data
 from queuewise.report.html import write_report
 from queuewise.report.lanes import count_bars, make_bars
-from queuewise.report.tables import metric_cells, to_latex, to_markdown
+from queuewise.report.text_tables import metric_table, to_latex, to_markdown
 from queuewise.sim.core.schedule import STATUS_NAMES
 from stand_in import busy_days, line_up, small_cluster
 
@@ -49,7 +49,7 @@ def charts(replays: list[Measurement]) -> dict[str, Chart]:
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("run")
-    setup = Experiment(JOBS, small_cluster(), make_plan("windows", JOBS, num_windows=3, window_jobs=200), Rules())
+    setup = Experiment(JOBS, small_cluster(), make_plan("windows", JOBS, num_windows=3, window_jobs=200), ReplaySettings())
     cells = run_experiment(setup, ["line-600", "line"], line_up, folder=folder)
     write_results(folder, cells, judge(cells, parse_score("bsld")))
     write_report(folder)
@@ -83,8 +83,8 @@ def test_charts_without_data_say_why() -> None:
     made, reasons = make_charts([measure(line_up(bare, build("dark", [NodeGroup(count=1, gpus=64 - 1, kind="T4")]), "line"))])
     assert {chart.key for chart in made} >= {"wait-cdf", "utilisation"}
     assert any("the log names no users" in reason for reason in reasons)
-    assert any("all jobs are of one priority" in reason for reason in reasons)
-    assert any("all jobs are of one size" in reason for reason in reasons)
+    assert any("all jobs have the same priority" in reason for reason in reasons)
+    assert any("all jobs have the same size" in reason for reason in reasons)
 
 
 def test_figures_are_drawn_in_every_format(charts: dict[str, Chart], tmp_path: Path) -> None:
@@ -168,7 +168,7 @@ def test_intervals_of_resources() -> None:
 
 
 def test_tables_escape_and_leave_out_what_nobody_has() -> None:
-    cells = metric_cells([{"policy": "sjf+easy_x|y", "wait_s.mean": 1234.56, "cpu_utilisation": None, "makespan_s": 7200.0}])
+    cells = metric_table([{"policy": "sjf+easy_x|y", "wait_s.mean": 1234.56, "cpu_utilisation": None, "makespan_s": 7200.0}])
     assert cells == (["policy", "mean wait [s]", "makespan [h]"], [["sjf+easy_x|y", "1,234.6", "2.0"]])
     assert to_markdown(cells).splitlines()[2] == r"| sjf+easy_x\|y | 1,234.6 | 2.0 |"
     latex = to_latex(cells, "100 % of it")

@@ -81,7 +81,7 @@ def test_a_file_that_is_there_is_not_fetched_again(server: Server, tmp_path: Pat
 
 def test_broken_connection_is_resumed(server: Server, tmp_path: Path) -> None:
     server.breaks_after = 300_000
-    with pytest.raises(InputError, match="300000 bytes are kept; run the command again"):
+    with pytest.raises(InputError, match="300000 bytes were kept; run the command again"):
         fetch(server.file, tmp_path)
     assert not (tmp_path / "trace.swf.gz").exists()
     server.breaks_after = None

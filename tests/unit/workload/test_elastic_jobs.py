@@ -20,7 +20,7 @@ from queuewise.reading import Reading
 from queuewise.workload import load_workload
 from queuewise.workload.jobs import Workload
 from queuewise.workload.models import generate
-from queuewise.workload.scaling import speed
+from queuewise.workload.speedup import speed
 from queuewise.workload.transform import make_elastic, merge, parse_elastic
 from queuewise.workload.writers import write_workload
 
@@ -58,12 +58,12 @@ def test_curves(curve: str, speeds: list[float]) -> None:
         ("amdahl", "needs a serial share between 0 and 1"),
         ("amdahl:1.5", "needs a serial share between 0 and 1"),
         ("power:nan", "needs an exponent between 0 and 1"),
-        ("linear:2", "linear takes no number"),
-        ("table:", "is no list of TASKS=SPEED"),
-        ("table:1=1,4", "is no list of TASKS=SPEED"),
-        ("table:0=1", "tasks are 1 or more, speeds above 0"),
-        ("table:1=1,4=3,8=2", "does not rise from 4=3 to 8=2"),
-        ("table:1=1,1=2", "does not rise from 1=1 to 1=2"),
+        ("linear:2", "linear takes no parameter"),
+        ("table:", "is not a list of TASKS=SPEED"),
+        ("table:1=1,4", "is not a list of TASKS=SPEED"),
+        ("table:0=1", "tasks must be at least 1 and speeds above 0"),
+        ("table:1=1,4=3,8=2", "does not increase from 4=3 to 8=2"),
+        ("table:1=1,1=2", "does not increase from 1=1 to 1=2"),
     ],
 )
 def test_curves_that_are_none(curve: str, message: str) -> None:
@@ -140,7 +140,7 @@ def test_the_transform() -> None:
         ("0.3", "is not SHARE,LEAST-MOST,CURVE"),
         ("0.3,2,linear", "is not SHARE,LEAST-MOST,CURVE"),
         ("0,0.5-2,linear", "cannot make a share of 0 of the jobs elastic"),
-        ("0.3,2-0.5,linear", "elastic jobs from 2 to 0.5 times their tasks"),
+        ("0.3,2-0.5,linear", "invalid range for elastic jobs: 2 to 0.5 times their tasks"),
         ("0.3,0.5-2,cubic", "scaling curve 'cubic'"),
     ],
 )
@@ -171,7 +171,7 @@ def test_rows_with_impossible_ranges_are_skipped_and_counted(tmp_path: Path) -> 
     rows = ["0,5,2,1,4,amdahl:0.1", "1,5,2,3,4,", "2,5,2,,1,", "3,5,2,1.5,2,", "4,5,2,,,"]
     path.write_text("submit,runtime,gpus,min_tasks,max_tasks,scaling\n" + "\n".join(rows) + "\n")
     loaded = load_workload(path)
-    assert loaded.tally.skipped == {"min_tasks to max_tasks is no range around num_tasks": 3}
+    assert loaded.tally.skipped == {"num_tasks is not between min_tasks and max_tasks": 3}
     assert loaded.workload.is_elastic.tolist() == [True, False]
     assert simulate(loaded.workload, load_cluster("1x4:T4"), "fcfs").end[0] < 5
     path.write_text("submit,runtime,gpus,max_tasks,scaling\n0,5,2,4,amdahl:7\n")

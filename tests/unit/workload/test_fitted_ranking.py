@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from queuewise.cluster.load import load_cluster
+from queuewise.cluster.cluster_loader import load_cluster
 from queuewise.policies import simulate
 from queuewise.workload import Workload, load_workload
 from queuewise.workload.models import generate

@@ -51,7 +51,7 @@ def test_offered_load_by_hand() -> None:
 
 @pytest.mark.parametrize("workload", [ladder(1), ladder(0)])
 def test_no_span_no_load(workload: Workload) -> None:
-    with pytest.raises(InputError, match="no load"):
+    with pytest.raises(InputError, match="the load is undefined"):
         offered_load(workload, gpus=4)
 
 

@@ -69,9 +69,9 @@ def test_a_job_killed_at_its_limit_has_not_ended_well() -> None:
 @pytest.mark.parametrize(
     ("edges", "message"),
     [
-        ([(0, 0, AFTER, 0.0)], "circle: j0 waits for j0"),
-        ([(0, 1, AFTER, 0.0), (1, 2, AFTEROK, 0.0), (2, 0, AFTERANY, 0.0)], "circle: j0 waits for j1 waits for j2 waits for j0"),
-        ([(3, 0, AFTER, 0.0), (1, 2, AFTEROK, 0.0), (2, 1, AFTERANY, 0.0)], "circle: j1 waits for j2 waits for j1"),
+        ([(0, 0, AFTER, 0.0)], "cycle: j0 waits for j0"),
+        ([(0, 1, AFTER, 0.0), (1, 2, AFTEROK, 0.0), (2, 0, AFTERANY, 0.0)], "cycle: j0 waits for j1 waits for j2 waits for j0"),
+        ([(3, 0, AFTER, 0.0), (1, 2, AFTEROK, 0.0), (2, 1, AFTERANY, 0.0)], "cycle: j1 waits for j2 waits for j1"),
         ([(1, 0, AFTER, -1.0)], "delay that is negative"),
         ([(1, 0, 7, 0.0)], "unknown kind"),
     ],
@@ -96,7 +96,7 @@ def test_sorting_renumbers_dependencies() -> None:
 def test_texts_of_dependencies() -> None:
     assert parse("afterok:12:13+60, after:7") == [(AFTEROK, "12", 0.0), (AFTEROK, "13", 60.0), (AFTER, "7", 0.0)]
     assert parse("12|13") == [(AFTERANY, "12", 0.0), (AFTERANY, "13", 0.0)]
-    for bad, why in (("before:12", "is none of"), ("after:", "names no job"), ("after:1+x", "'x'"), ("after:1+-3", "delay below 0")):
+    for bad, why in (("before:12", "is not one of"), ("after:", "has no job"), ("after:1+x", "'x'"), ("after:1+-3", "negative delay")):
         with pytest.raises(ValueError, match=why):
             parse(bad)
 
@@ -123,4 +123,4 @@ def test_swf_tells_the_job_before_and_the_time_to_think(tmp_path: Path) -> None:
     (tmp_path / "log.swf").write_text(text, encoding="utf-8")
     loaded = load_workload(tmp_path / "log.swf")
     assert replay(loaded.workload).start.tolist() == [0.0, 17.0, 10.0, 0.0]
-    assert any("1 dependencies are on jobs that are not among those kept" in note for note in loaded.tally.notes)
+    assert any("1 dependencies on unknown or skipped jobs were omitted" in note for note in loaded.tally.notes)

@@ -112,7 +112,7 @@ def test_swf_says_what_it_cannot_hold(tmp_path: Path) -> None:
     )  # fmt: skip
     notes = write_workload(workload, tmp_path / "jobs.swf")
     told = " ".join(notes)
-    assert all(word in told for word in ("rounded up", "GPU kinds", "priority", "deadline", "shape in tasks"))
+    assert all(word in told for word in ("rounded up", "GPU kinds", "priority", "deadline", "without their tasks"))
     assert load_workload(tmp_path / "jobs.swf").workload.num_tasks.tolist() == [1]
 
 

@@ -16,19 +16,26 @@ from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
 import numba
-from llvmlite.binding import Linkage
-from numba import config, types
-from numba.core import cgutils
-from numba.core.codegen import JITCodeLibrary
-from numba.core.compiler import CompilerBase, DefaultPassBuilder
-from numba.core.compiler_machinery import register_pass
-from numba.core.typed_passes import NativeLowering
-from numba.cpython.unsafe.numbers import trailing_zeros
-from numba.extending import intrinsic
+
+from queuewise.numba_version import check_numba, incompatible_numba
+
+check_numba(numba.__version__)
+try:
+    from llvmlite.binding import Linkage
+    from numba import config, types
+    from numba.core import cgutils
+    from numba.core.codegen import JITCodeLibrary
+    from numba.core.compiler import CompilerBase, DefaultPassBuilder
+    from numba.core.compiler_machinery import register_pass
+    from numba.core.typed_passes import NativeLowering
+    from numba.cpython.unsafe.numbers import trailing_zeros
+    from numba.extending import intrinsic
+except ImportError:
+    raise incompatible_numba(numba.__version__) from None
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_PACKAGE = Path(__file__).resolve().parent.parent
+_PACKAGE = Path(__file__).resolve().parents[2]  # src/queuewise
 _CONTENTS = {  # of the entries of each package: the packages whose kernels can be in them
     "sim": ("sim",),
     "policies": ("sim", "policies"),

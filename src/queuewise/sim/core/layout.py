@@ -14,8 +14,8 @@ from queuewise.sim.conditions.reserved_nodes import BlockedTimes
 from queuewise.sim.core.state import Machine
 from queuewise.sim.core.tables import F64, I32, I64
 from queuewise.workload.jobs import ANY_PARTITION, WHOLE_GPU, Workload, constant
-from queuewise.workload.scaling import speed
 from queuewise.workload.sorting import stable_order
+from queuewise.workload.speedup import speed
 
 FAN_OUT = 16
 

@@ -1,8 +1,8 @@
 """Workload models by name: `generate("bursty", num_jobs=400, seed=1, bursts=3)`.
 
-A model is one file with one function `sample(rng, num_jobs=..., *, parameters with defaults) -> Workload`; its line in
-`MODELS` registers it. Where a model's name is accepted, the path of a TOML written by `queuewise.workload.fitting` is too.
-Same name, parameters and seed: same workload, bit for bit.
+A model is a file with a function `sample(rng, num_jobs=..., *, parameters with defaults) -> Workload`, and a line in `MODELS`. The path of
+a TOML file written by `queuewise.workload.fitting` is accepted wherever a model name is. The same name, parameters and seed give the same
+workload, bit for bit.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 from queuewise.errors import InputError, unknown_name
 from queuewise.workload.jobs import Workload
 
-MODELS: Mapping[str, str] = {  # name -> module with `sample`, or fitted parameters beside this file
+MODELS: Mapping[str, str] = {  # name -> module with `sample`, or a file of fitted parameters in this folder
     "poisson": "queuewise.workload.models.poisson",
     "bursty": "queuewise.workload.models.bursty",
     "hetero": "queuewise.workload.models.hetero",
@@ -38,16 +38,16 @@ def model_names() -> tuple[str, ...]:
 
 
 def generate(name: str, num_jobs: int | None = None, seed: int = 0, **params: Any) -> Workload:
-    """Jobs drawn from the model `name`. `num_jobs=None` is the model's own default; parameters may be given as text."""
+    """Generate jobs from the model `name`. `num_jobs=None` is the default of the model. Parameters may be text."""
     sample = _sampler(name)
     defaults = _defaults(sample)
     if num_jobs is not None:
         params["num_jobs"] = num_jobs
     given = {key: _coerce(name, key, value, defaults) for key, value in params.items()}
     if num_jobs is not None and num_jobs < 1:
-        raise InputError(f"model {name!r} cannot draw {num_jobs} jobs", hint="num_jobs must be at least 1")
+        raise InputError(f"model {name!r} cannot generate {num_jobs} jobs", hint="num_jobs must be at least 1")
     if seed < 0:
-        raise InputError(f"seed {seed} is negative", hint="give 0 or more")
+        raise InputError(f"seed {seed} is negative", hint="use 0 or more")
     return sample(np.random.default_rng(seed), **given)
 
 
@@ -62,7 +62,7 @@ def _defaults(sample: Callable[..., Workload]) -> dict[str, Any]:
 
 
 def is_model(name: str) -> bool:
-    """Whether `generate` takes this name: a registered model, or a file of fitted parameters."""
+    """Whether `generate` accepts this name: a registered model, or a file of fitted parameters."""
     return name in MODELS or name.endswith(FITTED)
 
 
@@ -79,7 +79,7 @@ def _sampler(name: str) -> Callable[..., Workload]:
 
 
 def _coerce(model: str, key: str, value: Any, defaults: Mapping[str, Any]) -> Any:
-    """`value` in the type of the parameter's default: commands and files hand over text and lists."""
+    """Convert `value` to the type of the parameter's default, because commands and files pass text and lists."""
     if key not in defaults:
         raise unknown_name(f"parameter of model {model!r}", key, defaults)
     default = defaults[key]
@@ -101,6 +101,6 @@ def _boolean(value: Any) -> bool:
     if isinstance(value, str):
         words = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
         if value.lower() not in words:
-            raise ValueError("say true or false")
+            raise ValueError("expected true or false")
         return words[value.lower()]
     return bool(value)

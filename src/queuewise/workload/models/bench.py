@@ -1,8 +1,7 @@
-"""The engine's benchmark: a million GPU jobs for 250 nodes of 8 GPUs, whose bursts drive the queue thousands deep.
+"""The benchmark of the engine: a million GPU jobs for 250 nodes with 8 GPUs, with bursts that make the queue thousands of jobs long.
 
-Up to one node's worth of GPUs is one task (they must be on one node); larger jobs are gangs of 8-GPU tasks.
-Half of the jobs come in bursts of `jobs_per_burst`; the number of bursts grows with the number of jobs, so the depth of the queue
-does not depend on it.
+A job of up to 8 GPUs is one task on one node; larger jobs are gangs of 8-GPU tasks. Half of the jobs arrive in bursts of `jobs_per_burst`.
+The number of bursts grows with the number of jobs, so the length of the queue does not depend on it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Bursts of mostly short jobs: the training workload of gpu-optimizer (facts in its source; see docs/workloads.md).
 
 Runtimes are a share d of `max_duration`: most uniform and short, the rest log-uniform up to the maximum. Longer jobs tend to
-use more GPUs and to have lower priority. With the default span the work is many times what 8 GPUs can do in it: a backlog
-is drained, no steady state is reached. `arrival_span` sets the load.
+use more GPUs and to have lower priority. With the default span, the work far exceeds the capacity of 8 GPUs: a backlog is processed, and
+no steady state is reached. `arrival_span` sets the load.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def sample(
     *,
     max_duration: float = 1e4,
     arrival_span: float = 1e4,
-    all_at_zero: bool = False,  # every job is there at time 0
+    all_at_zero: bool = False,  # submit every job at time 0
     bursts: int = 6,
     burst_share: float = 0.8,
     burst_width: float = 0.03,  # σ of a burst ÷ span

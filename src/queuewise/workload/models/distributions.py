@@ -1,6 +1,6 @@
-"""Draws that several models share: arrival processes, runtimes, and the time limits users ask for.
+"""Distributions that several models share: arrival processes, runtimes and requested time limits.
 
-All functions are vectorised and take the `numpy.random.Generator` they draw from first.
+All functions are vectorised, and their first argument is the `numpy.random.Generator`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from queuewise.errors import InputError
 from queuewise.workload.jobs import Floats, Ints
 
-# Users ask for round times (Tsafrir, Etsion & Feitelson, "Modeling User Runtime Estimates", JSSPP 2005): minutes, then hours, then days.
+# Users request round times (Tsafrir, Etsion & Feitelson, "Modeling User Runtime Estimates", JSSPP 2005): minutes, then hours, then days.
 ROUND_LIMITS_S = 60.0 * np.array(
     [
         5,
@@ -49,14 +49,14 @@ ROUND_LIMITS_S = 60.0 * np.array(
 
 
 def poisson_arrivals(rng: np.random.Generator, num_jobs: int, rate_per_s: float) -> Floats:
-    """[J] arrival times of a Poisson process; the first job comes after one interval."""
+    """[J] arrival times of a Poisson process. The first job arrives after one interval."""
     return np.cumsum(rng.exponential(1.0 / rate_per_s, num_jobs))
 
 
 def burst_arrivals(rng: np.random.Generator, num_jobs: int, span_s: float, bursts: int, burst_share: float, burst_width: float) -> Floats:
-    """[J] ascending times in [0, span]: `burst_share` of the jobs in Gaussian bursts of σ = `burst_width`·span, the rest uniform.
+    """[J] ascending times in [0, span]: `burst_share` of the jobs in Gaussian bursts with σ = `burst_width`·span, the rest uniform.
 
-    The centres of the bursts are uniform over the span, and each job picks its burst at random.
+    The centres of the bursts are uniform over the span, and each job belongs to a random burst.
     """
     in_burst = rng.random(num_jobs) < burst_share
     times = rng.random(num_jobs) * span_s
@@ -70,7 +70,7 @@ def burst_arrivals(rng: np.random.Generator, num_jobs: int, span_s: float, burst
 def rate_for_load(size: NDArray[Any], runtime: Floats, capacity: float, load: float) -> float:
     """Jobs per second at which these jobs offer `load` × `capacity` GPUs (or cores) of work on average."""
     if not (load > 0 and capacity > 0):
-        raise InputError(f"load {load} on {capacity} GPUs or cores has no arrival rate", hint="both must be above zero")
+        raise InputError(f"load {load} on {capacity} GPUs or cores has no arrival rate", hint="use values above 0 for both")
     return load * capacity / float(np.mean(size * runtime))
 
 
@@ -78,7 +78,7 @@ def choose(rng: np.random.Generator, num_jobs: int, values: Sequence[int], weigh
     """[J] values drawn with the given weights, which need not sum to one."""
     if len(values) != len(weights) or not values or min(weights) < 0 or sum(weights) <= 0:
         raise InputError(
-            f"{len(values)} values and weights {tuple(weights)} do not match", hint="one non-negative weight a value, not all zero"
+            f"{len(values)} values and weights {tuple(weights)} do not match", hint="use one non-negative weight per value, not all zero"
         )
     cumulative = np.cumsum(np.asarray(weights, np.float64))
     return np.asarray(values, np.int32)[np.searchsorted(cumulative / cumulative[-1], rng.random(num_jobs), side="right")]
@@ -90,9 +90,9 @@ def lognormal(rng: np.random.Generator, num_jobs: int, mean: float, sigma: float
 
 
 def requested_limits(rng: np.random.Generator, runtime: Floats, overestimate: float) -> Floats:
-    """[J] what users ask for: `overestimate` times the runtime in the median, spread over a factor of e, rounded up to a round time.
+    """[J] requested times: the median is `overestimate` times the runtime, with a spread of a factor of e, rounded up to a round time.
 
-    Never below the runtime, so that killing at the limit changes nothing.
+    They are never below the runtime, so killing at the limit changes nothing.
     """
     wish = np.maximum(runtime, runtime * overestimate * rng.lognormal(0.0, 0.5, len(runtime)))
     rung = np.searchsorted(ROUND_LIMITS_S, wish)

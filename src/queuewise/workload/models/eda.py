@@ -1,7 +1,7 @@
 """An LSF farm for chip design: a stream of short jobs of a few cores with memory, arriving in steps (after lsf_autohost's generator).
 
-Every step brings between one and `max_arrivals` jobs. The length of a step follows from `load` and `cores`; `step_s=1`
-with `max_arrivals` as wanted is the original, which offers several times what its farm can do.
+In every step, between one and `max_arrivals` jobs arrive. The length of a step follows from `load` and `cores`. `step_s=1` is the original
+generator, whose load is several times the capacity of its farm.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def sample(
     runtime = rng.uniform(runtime_range[0], runtime_range[1], num_jobs)
     if step_s <= 0:
         step_s = (1 + max_arrivals) / 2 / rate_for_load(width, runtime, cores, load)
-    arrivals = rng.integers(1, max_arrivals + 1, num_jobs)  # at least one job a step: num_jobs steps are enough
+    arrivals = rng.integers(1, max_arrivals + 1, num_jobs)  # at least one job per step: num_jobs steps are enough
     step = np.repeat(np.arange(num_jobs), arrivals)[:num_jobs]
     return Workload(
         submit=step.astype(np.float64) * step_s,

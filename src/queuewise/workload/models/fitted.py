@@ -1,17 +1,17 @@
 """A model fitted to a log (by `queuewise.workload.fitting`): its parameters as TOML, and sampling from them.
 
-What it keeps of the log:
-- inter-arrival times: a quantile table for each tier of the week (hours alike in how busy they are) and their memory over many
-  scales: rhythm and bursts;
-- demands: every kind of job with its share, apart for jobs that come in batches and jobs that come alone, and how likely the next
-  job is of the same kind;
-- runtimes: a quantile table for each band of sizes, and the memory along the jobs of one kind;
-- where the log has them: users with their shares and repeated job names, and requested times given the runtime.
-It keeps no job: what is shared is tables of quantiles and shares; users are numbered, names are made up.
+It describes
+- inter-arrival times: a quantile table for each tier of the week (hours that are similarly busy), and their autocorrelation over many
+  scales, which gives daily cycles and bursts;
+- demands: every kind of job with its share, separately for jobs in batches and single jobs, and the probability that the next job has the
+  same kind;
+- runtimes: a quantile table for each band of sizes, and the autocorrelation along the jobs of one kind;
+- if the log has them: users with their shares and repeated job names, and requested times given the runtime.
+It contains no jobs, only tables of quantiles and shares. Users are numbered, and names are generated.
 
-Quantiles are met by every sample, not only on average: sequences with memory are turned into ranks before the tables are
-looked up, and kinds of jobs are dealt out in exact proportion. To keep this from making short samples all alike, a sample is the
-beginning of one as long as the log (at most `LONGEST_BLOCK` jobs, or a multiple of it).
+Every sample has exactly these quantiles, not only on average: correlated sequences are converted to ranks before the tables are looked up,
+and kinds of jobs are assigned in exact proportion. To keep short samples different from each other, a sample is the start of a longer one
+with the length of the log (at most `LONGEST_BLOCK` jobs, or a multiple of it).
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from pydantic import model_validator
 
 from queuewise.config import Config, read_toml, to_toml
 from queuewise.workload.jobs import Floats, Workload
-from queuewise.workload.models.latent import Memory, even_ranks, ordered_groups
+from queuewise.workload.models.latent import Autocorrelation, even_ranks, ordered_groups
 from queuewise.workload.sorting import stable_order
 
 HOUR_S = 3600
 WEEK_HOURS = 168
 WEEK_S = WEEK_HOURS * HOUR_S
 DAY_S = 24 * HOUR_S
-WALKS = 2  # the second with the length that the first lacked or had too much
+WALKS = 2  # the second corrects the length of the first
 LONGEST_BLOCK = 100_000  # jobs
-BLOCK = 16_384  # jobs whose arrivals are worked on at a time: they stay in the processor's cache
+BLOCK = 16_384  # jobs whose arrivals are computed at a time, so that they fit into the processor cache
 
 Mask = NDArray[np.bool_]
 Codes = NDArray[np.int64]
@@ -63,7 +63,7 @@ class Arrivals(Config):
     tier_of_hour: tuple[int, ...]  # [168] from Thursday 0:00, the weekday of the Unix epoch
     tiers: tuple[QuantileTable, ...]  # inter-arrival seconds
     all_hours: QuantileTable
-    memory: Memory
+    memory: Autocorrelation
     batch_gap_s: float  # jobs at most this far apart are in one batch
 
     @model_validator(mode="after")
@@ -73,11 +73,11 @@ class Arrivals(Config):
         return self
 
 
-class Kinds(Config):
-    """Kinds of jobs, one entry a kind in every column."""
+class JobKinds(Config):
+    """Kinds of jobs; every column has one entry per kind."""
 
-    lone_share: tuple[float, ...]  # of the jobs that come alone
-    batched_share: tuple[float, ...]  # of the jobs that come in batches
+    lone_share: tuple[float, ...]  # among single jobs
+    batched_share: tuple[float, ...]  # among jobs in batches
     band: tuple[int, ...]  # which runtime tables
     num_tasks: tuple[int, ...]
     gpu_milli: tuple[int, ...]
@@ -86,8 +86,8 @@ class Kinds(Config):
     gpu_kinds: tuple[tuple[str, ...], ...]
     partition: tuple[str, ...]  # "" any
     group: tuple[str, ...]  # "" unknown
-    lone_jobs: float  # share of the jobs that come alone
-    stay_in_batch: float  # chance to be of the same kind as the job before, inside a batch
+    lone_jobs: float  # share of single jobs
+    stay_in_batch: float  # probability of the same kind as the previous job, inside a batch
     stay_across_batches: float
     stay_alone: float
 
@@ -98,35 +98,35 @@ class Kinds(Config):
         return self
 
 
-class Users(Config):
+class UserShares(Config):
     band_shares: tuple[tuple[float, ...], ...]  # for each band, the share of each user
-    stay: float  # chance that the next job of a kind is by the same user
+    stay: float  # probability that the next job of a kind has the same user
     names_per_user: int  # 0: the log has no names
-    name_stay: float  # chance that the user's next job of a kind has the same name
+    name_stay: float  # probability that the user's next job of a kind has the same name
 
 
-class Requests(Config):
-    """Requested times: what users ask for in each band of runtimes. Values of the log, not interpolated: users like round ones."""
+class RequestedTimes(Config):
+    """Requested times for each band of runtimes. These are values from the log, not interpolated, because users prefer round times."""
 
     runtime_edges: tuple[float, ...]  # ascending, one fewer than tables
     tables: tuple[tuple[float, ...], ...]  # equally likely values
     known_share: float
-    overrun_share: float  # of the jobs with a request, those that ran longer
+    overrun_share: float  # jobs that ran longer, among those with a request
 
 
 class FittedModel(Config):
     name: str
-    source: str  # what it was fitted to, in words
+    source: str  # description of the log
     jobs: int
     epoch: float  # Unix time of the first submission, 0 unknown
     whole_seconds: bool
     arrivals: Arrivals
-    kinds: Kinds
+    kinds: JobKinds
     lone_runtimes: tuple[QuantileTable, ...]  # by band
     batched_runtimes: tuple[QuantileTable, ...]
-    runtime_memory: Memory  # along the jobs of one kind
-    users: Users | None = None
-    requests: Requests | None = None
+    runtime_memory: Autocorrelation  # along the jobs of one kind
+    users: UserShares | None = None
+    requests: RequestedTimes | None = None
 
     @classmethod
     def load(cls, path: Path) -> FittedModel:
@@ -142,17 +142,17 @@ class FittedModel(Config):
         length = block * -(-num_jobs // block)
         submit = self._submissions(rng, length)
         near, batched = self._batches(submit)
-        kind = self._deal_kinds(rng, near, batched)
-        stream = np.argsort((kind * 2 + batched).astype(np.uint16), kind="stable")  # jobs of one kind after each other
+        kind = self._assign_kinds(rng, near, batched)
+        stream = np.argsort((kind * 2 + batched).astype(np.uint16), kind="stable")  # sorted by kind
         runtime = self._runtimes(rng, kind, batched, stream)
-        columns: dict[str, Any] = self._columns(kind) | self._people(rng, kind, stream) | {"submit": submit, "runtime": runtime}
+        columns: dict[str, Any] = self._columns(kind) | self._users(rng, kind, stream) | {"submit": submit, "runtime": runtime}
         if self.requests is not None:
             columns["requested"] = _requested(rng, self.requests, runtime)
         columns = {key: value[:num_jobs] if isinstance(value, np.ndarray) else value for key, value in columns.items()}
         return Workload(**columns, name=self.name, epoch=self.epoch)
 
     def _submissions(self, rng: np.random.Generator, length: int) -> Floats:
-        """[J] from 0 on. A walk along the week finds the rhythm and the bursts; then the gaps are given their exact quantiles."""
+        """[J] submission times from 0. A walk along the week gives daily cycles and bursts; then the gaps get their exact quantiles."""
         place = np.empty(length, np.int64)
         place[stable_order(self.arrivals.memory.sample(rng, length))] = np.arange(length)
         ascending = even_ranks(length)
@@ -169,12 +169,12 @@ class FittedModel(Config):
         order = stable_order(np.diff(submit, append=np.inf))
         walked = np.empty(length)
         walked[order] = exact
-        return self._keep_in_step(submit, walked)
+        return self._align_days(submit, walked)
 
     def _walk(self, by_tier: Floats, stretch: float) -> Floats:
-        """[J] times of jobs whose gaps are those of the tier in which they begin, one stretch of hours of equal tier at a time.
+        """[J] times of jobs whose gaps come from the tier in which they start, computed for one period of equal tier at a time.
 
-        `by_tier` [tiers, J] are the gaps after each job, of which what exceeds a batch's is stretched.
+        `by_tier` [tiers, J] are the gaps after each job. The part of a gap that exceeds the gap of a batch is stretched.
         """
         tiers = self.arrivals.tier_of_hour
         hours_left = _hours_of_equal_tier(tiers)
@@ -194,16 +194,16 @@ class FittedModel(Config):
         return times - first
 
     def _elapsed(self, gaps: Floats, stretch: float) -> Floats:
-        """[tiers, jobs + 1] time before each job of a block and after the last, if a tier lasted for the whole of it."""
+        """[tiers, jobs + 1] time before each job of a block and after the last one, if the whole block were in one tier."""
         within = np.minimum(gaps, self.arrivals.batch_gap_s)
         elapsed = np.zeros((gaps.shape[0], gaps.shape[1] + 1))
         np.cumsum(within + (gaps - within) * stretch, axis=1, out=elapsed[:, 1:])
         return elapsed
 
-    def _keep_in_step(self, submit: Floats, gaps: Floats) -> Floats:
-        """[J] times made of `gaps`, kept in step with `submit` day by day by stretching the longest gaps, up to twofold.
+    def _align_days(self, submit: Floats, gaps: Floats) -> Floats:
+        """[J] times with these `gaps`, aligned with `submit` day by day by scaling the longest gaps, by a factor of at most two.
 
-        Only the last percent of the gaps changes; what a day cannot make good is left to the next ones.
+        Only the longest percent of the gaps changes. What a day cannot compensate is left to the next ones.
         """
         longest = float(self.arrivals.all_hours.at(np.array([0.99]))[0])
         slack = np.where(gaps > longest, gaps, 0.0)
@@ -222,7 +222,7 @@ class FittedModel(Config):
         return np.concatenate(([0.0], clock[:-1]))
 
     def _batches(self, submit: Floats) -> tuple[Mask, Mask]:
-        """Which jobs follow their predecessor in a batch, and which are in a batch at all: all but those farthest from their neighbours."""
+        """Which jobs follow their predecessor in a batch, and which are in a batch: all except those farthest from their neighbours."""
         gap = np.diff(submit, prepend=-np.inf, append=np.inf)
         apart = np.minimum(gap[:-1], gap[1:])
         lone = stable_order(-apart)[: round(self.kinds.lone_jobs * len(submit))]
@@ -230,8 +230,8 @@ class FittedModel(Config):
         batched[lone] = False
         return gap[:-1] <= self.arrivals.batch_gap_s, batched
 
-    def _deal_kinds(self, rng: np.random.Generator, near: Mask, batched: Mask) -> Codes:
-        """[J] kinds in runs. Runs are shuffled and the kinds laid along them, so that every kind gets its exact share."""
+    def _assign_kinds(self, rng: np.random.Generator, near: Mask, batched: Mask) -> Codes:
+        """[J] kinds in runs. Kinds are assigned along shuffled runs, so that every kind gets its exact share."""
         kinds = self.kinds
         kind = np.empty(len(near), np.int64)
         stay = np.where(near, kinds.stay_in_batch, kinds.stay_across_batches)
@@ -268,7 +268,7 @@ class FittedModel(Config):
         columns["kind_sets"] = kind_sets
         return columns
 
-    def _people(self, rng: np.random.Generator, kind: Codes, stream: Codes) -> dict[str, Any]:
+    def _users(self, rng: np.random.Generator, kind: Codes, stream: Codes) -> dict[str, Any]:
         if self.users is None:
             return {}
         band = np.asarray(self.kinds.band)[kind][stream]
@@ -280,19 +280,19 @@ class FittedModel(Config):
             drawn[members] = rng.choice(len(shares), int(members.sum()), p=np.asarray(shares) / np.sum(shares))
         user = np.empty(len(kind), np.int32)
         user[stream] = _hold(drawn, fresh)
-        people: dict[str, Any] = {"user": user, "users": tuple(f"user{i + 1}" for i in range(len(self.users.band_shares[0])))}
+        columns: dict[str, Any] = {"user": user, "users": tuple(f"user{i + 1}" for i in range(len(self.users.band_shares[0])))}
         if self.users.names_per_user:
             many = self.users.names_per_user
             new_name = fresh | (rng.random(len(kind)) >= self.users.name_stay)
             favourite = np.minimum(many - 1, ((many + 1.0) ** rng.random(len(kind))).astype(np.int64) - 1)  # Zipf-like: log-uniform
             name = np.empty(len(kind), np.int32)
             name[stream] = user[stream] * many + _hold(favourite, new_name)
-            people["job_name"] = name
-        return people
+            columns["job_name"] = name
+        return columns
 
 
 def _hours_of_equal_tier(tiers: tuple[int, ...]) -> list[float]:
-    """[168] hours from the beginning of this one until the tier changes; infinite where it never does."""
+    """[168] hours from the start of this hour until the tier changes; infinite if it never does."""
     if len(set(tiers)) == 1:
         return [np.inf] * WEEK_HOURS
     left = [1.0] * (2 * WEEK_HOURS)
@@ -303,7 +303,7 @@ def _hours_of_equal_tier(tiers: tuple[int, ...]) -> list[float]:
 
 
 def _apportion(shares: tuple[float, ...], total: int) -> Codes:
-    """Whole numbers that sum to `total`, proportional to `shares` (largest remainders)."""
+    """Integers that add up to `total`, proportional to `shares` (largest remainders)."""
     wish = np.asarray(shares) / np.sum(shares) * total
     counts: Codes = np.floor(wish).astype(np.int64)
     counts[np.argsort(counts - wish, kind="stable")[: total - int(counts.sum())]] += 1
@@ -311,7 +311,7 @@ def _apportion(shares: tuple[float, ...], total: int) -> Codes:
 
 
 def _shuffle_runs(rng: np.random.Generator, run: Codes) -> Codes:
-    """[J] the place of each job once whole runs (numbered from 0 or 1, ascending) are shuffled, in order within a run."""
+    """[J] the position of each job after shuffling whole runs (numbered from 0 or 1, ascending). Order within a run is kept."""
     place = rng.permutation(int(run.max(initial=0)) + 1)  # of each run among the runs
     size = np.bincount(run, minlength=len(place))
     begin = np.cumsum(size) - size
@@ -322,20 +322,20 @@ def _shuffle_runs(rng: np.random.Generator, run: Codes) -> Codes:
 
 
 def _hold(values: Codes, fresh: Mask) -> Codes:
-    """Each entry takes the latest value whose flag is set (the first entry's must be)."""
+    """Replace each entry by the latest value whose flag is set. The first flag must be set."""
     latest = np.maximum.accumulate(np.where(fresh, np.arange(len(values)), 0))
     held: Codes = values[latest]
     return held
 
 
-def _requested(rng: np.random.Generator, requests: Requests, runtime: Floats) -> Floats:
+def _requested(rng: np.random.Generator, requests: RequestedTimes, runtime: Floats) -> Floats:
     band = np.searchsorted(requests.runtime_edges, runtime, side="right")
     requested = np.full(len(runtime), np.nan)
     known = rng.random(len(runtime)) < requests.known_share
     for b, table in enumerate(requests.tables):
         members = known & (band == b)
         requested[members] = rng.choice(np.asarray(table), int(members.sum()))
-    # Drawn apart from each other, requests fall below runtimes more often than users let them: ask for the next value that is enough.
+    # Independent draws are below the runtime more often than in the log: use the next value that is long enough.
     values = np.unique(np.concatenate([*map(np.asarray, requests.tables), [np.inf]]))
     enough = values[np.searchsorted(values, runtime)]
     too_short = (requested < runtime) & np.isfinite(enough) & (rng.random(len(runtime)) >= requests.overrun_share)

@@ -1,7 +1,7 @@
 """Poisson arrivals, normal runtimes, uniform GPU counts, four priority classes: the mix of DRL_Scheduler (facts in its source).
 
-Its published rate of 2.5 jobs a second offers 600 times what its 56 GPUs can do. Here the rate follows from `load`;
-`arrival_rate=2.5` brings the published one back.
+The published rate of 2.5 jobs per second is 600 times the capacity of its 56 GPUs. Here the rate follows from `load`; `arrival_rate=2.5` is
+the published one.
 """
 
 from __future__ import annotations

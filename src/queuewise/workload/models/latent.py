@@ -1,7 +1,7 @@
-"""Long memory: stationary Gaussian sequences whose autocorrelation is a sum of exponentials, and fitting such a sum to data.
+"""Stationary Gaussian sequences whose autocorrelation is a sum of exponentials, and fitting such a sum to data.
 
-Job logs remember over many scales: the jobs of one submission loop, of one campaign, of one project. A sum of exponentials
-with decay lengths from one job to thousands follows such an autocorrelation closely with a handful of numbers.
+Job logs are correlated over many scales: the jobs of one submission script, of one series of experiments, of one project. A sum of
+exponentials with decay lengths from one job to thousands describes such an autocorrelation closely with a few numbers.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from queuewise.workload.sorting import stable_order
 
 DECAYS = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0)  # jobs
 NNLS_STEPS = 3000
-MOST_MEMORY = 0.98  # the rest is fresh noise for every job
+MAX_WEIGHT = 0.98  # total; the rest is independent noise for every job
 
 
-class Memory(Config):
-    """Autocorrelation at lag k ≥ 1 is Σ weight · exp(−k / decay); what the weights lack of 1 is white noise."""
+class Autocorrelation(Config):
+    """Autocorrelation at lag k ≥ 1 is Σ weight · exp(−k / decay); the remaining weight up to 1 is white noise."""
 
     decays: tuple[float, ...] = ()
     weights: tuple[float, ...] = ()
@@ -35,7 +35,7 @@ class Memory(Config):
         return np.fft.irfft(shaped, circle)[:length]
 
     def _spectrum(self, circle: int) -> Floats:
-        """[circle / 2 + 1] Fourier transform of the autocorrelation laid around a circle of even length, where lag k meets lag −k.
+        """[circle / 2 + 1] Fourier transform of the autocorrelation on a circle of even length, on which lags k and −k coincide.
 
         With a = exp(−1 / decay) and z = exp(iθ), Σ aᵏzᵏ over lags 0 … circle/2 − 1 and Σ aᵏz⁻ᵏ over lags 1 … circle/2 are geometric
         series, and together (1 − a²) (1 ∓ a^(circle/2)) ÷ (1 − 2a cos θ + a²): − at even frequencies, + at odd ones.
@@ -53,15 +53,15 @@ class Memory(Config):
 
 
 def _fast_length(least: int) -> int:
-    """The smallest length from an even `least` on that Fourier transforms like: 4, 5 or 6 times a power of two."""
+    """The smallest length from an even `least` on with a fast Fourier transform: 4, 5 or 6 times a power of two."""
     return min(factor << max(0, (-(-least // factor) - 1).bit_length()) for factor in (4, 5, 6))
 
 
-def fit_memory(scores: Floats, same: NDArray[Any] | None = None) -> Memory:
-    """The memory of a sequence of standard normal scores. With `same`, only pairs that agree in it count: sequences end to end."""
+def fit_autocorrelation(scores: Floats, same: NDArray[Any] | None = None) -> Autocorrelation:
+    """Fit the autocorrelation of standard normal scores. With `same`, only pairs with equal values in it count (concatenated sequences)."""
     longest = min(int(DECAYS[-1]), len(scores) // 10)
     if longest < 2 or np.ptp(scores) == 0:
-        return Memory()
+        return Autocorrelation()
     lags = np.unique(np.geomspace(1, longest, 40).astype(np.int64))
     measured = np.array([_autocorrelation(scores, int(lag), same) for lag in lags])
     used = np.isfinite(measured)
@@ -71,9 +71,9 @@ def fit_memory(scores: Floats, same: NDArray[Any] | None = None) -> Memory:
     weights = np.full(len(decays), 0.1)
     for _ in range(NNLS_STEPS):  # multiplicative updates keep the weights non-negative (Lee & Seung 2001)
         weights *= (basis.T @ measured) / np.maximum(basis.T @ (basis @ weights), 1e-12)
-    weights *= min(1.0, MOST_MEMORY / max(weights.sum(), 1e-12))
+    weights *= min(1.0, MAX_WEIGHT / max(weights.sum(), 1e-12))
     kept = weights > 1e-3
-    return Memory(decays=tuple(decays[kept].tolist()), weights=tuple(np.round(weights[kept], 4).tolist()))
+    return Autocorrelation(decays=tuple(decays[kept].tolist()), weights=tuple(np.round(weights[kept], 4).tolist()))
 
 
 def _autocorrelation(scores: Floats, lag: int, same: NDArray[Any] | None) -> float:
@@ -99,7 +99,7 @@ def normal_scores(values: Floats, group: NDArray[Any]) -> Floats:
 
 
 def grouped_rank(values: Floats, group: NDArray[Any]) -> Floats:
-    """[J] (rank + ½) ÷ size of each value within its group: uniform in (0, 1) in every group. Ties in order."""
+    """[J] (rank + ½) ÷ size of each value within its group: uniform in (0, 1) in every group. Ties keep their order."""
     rank = np.empty(len(values))
     for members in ordered_groups(values, group):
         rank[members] = even_ranks(len(members))
@@ -112,7 +112,7 @@ def even_ranks(size: int) -> Floats:
 
 
 def ordered_groups(values: Floats, group: NDArray[Any]) -> list[NDArray[np.int64]]:
-    """For group 0, 1, … the indices of its values, ascending by value. Ties in order."""
+    """For group 0, 1, … the indices of its values, ascending by value. Ties keep their order."""
     order = stable_order(values)
     small = group.astype(np.min_scalar_type(int(group.max(initial=0))))  # small integers sort in linear time
     order = order[np.argsort(small[order], kind="stable")]

@@ -1,10 +1,10 @@
 """Rigid jobs of a parallel machine, after Lublin & Feitelson, "The workload on parallel supercomputers: modeling the
-characteristics of rigid jobs", J. Parallel Distrib. Comput. 63(11), 2003; parameters are the published ones for the whole workload
-(batch and interactive jobs not told apart).
+characteristics of rigid jobs", J. Parallel Distrib. Comput. 63(11), 2003; the parameters are the published ones for the whole workload
+(batch and interactive jobs together).
 
 Sizes: serial, power of two or any, from a two-stage uniform in log2. Runtimes: e to the power of a hyper-gamma whose mixing
-probability falls with the size. Inter-arrival times: e to the power of a gamma, paid out in half-hour slots whose worth follows the
-daily cycle. A job of n processors is n one-core tasks.
+probability falls with the size. Inter-arrival times: e to the power of a gamma, distributed over half-hour slots with weights that follow
+the daily cycle. A job of n processors is n one-core tasks.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from queuewise.workload.jobs import Floats, Ints, Workload, constant
 SLOTS = 48  # half hours of a day
 SLOT_S = 1800.0
 CYCLE_START = 11  # the gamma of the daily cycle starts at this slot
-LONGEST_LOG_RUNTIME = 12.0  # about two days; larger draws are drawn again
+LONGEST_LOG_RUNTIME = 12.0  # about two days; larger values are drawn again
 LONGEST_LOG_GAP = 13.0  # about five days
 
 
@@ -76,15 +76,15 @@ def _truncated_gamma(rng: np.random.Generator, shape: Floats, scale: Floats, lar
 
 
 def _along_the_day(points: Floats, cycle_gamma: tuple[float, ...]) -> Floats:
-    """Seconds at which the cumulative worth of the slots since midnight reaches `points`; a mean slot is worth one point."""
-    worth = _slot_worth(*cycle_gamma)
-    edges = np.concatenate(([0.0], np.cumsum(worth)))
+    """Seconds at which the cumulative weight of the slots since midnight reaches `points`. The mean weight of a slot is 1."""
+    weights = _slot_weights(*cycle_gamma)
+    edges = np.concatenate(([0.0], np.cumsum(weights)))
     days, rest = np.divmod(points, edges[-1])
     return np.asarray((days * SLOTS + np.interp(rest, edges, np.arange(SLOTS + 1.0))) * SLOT_S)
 
 
-def _slot_worth(shape: float, scale: float) -> Floats:
-    """[SLOTS] share of a day's jobs in each half hour, mean 1: the gamma's mass around slots 11…58, wrapped round the day."""
+def _slot_weights(shape: float, scale: float) -> Floats:
+    """[SLOTS] share of a day's jobs in each half hour, mean 1: the gamma's mass around slots 11…58, wrapped around the day."""
     fine = 200  # steps per slot of the midpoint rule
     x = CYCLE_START - 0.5 + (np.arange(SLOTS * fine) + 0.5) / fine
     density = np.exp((shape - 1) * np.log(x) - x / scale - math.lgamma(shape) - shape * math.log(scale))

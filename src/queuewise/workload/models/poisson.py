@@ -1,4 +1,4 @@
-"""Poisson arrivals, exponential runtimes, GPU sizes from a list: the textbook queue, at a chosen load."""
+"""Poisson arrivals, exponential runtimes, GPU sizes from a list: a textbook queue with a given load."""
 
 from __future__ import annotations
 

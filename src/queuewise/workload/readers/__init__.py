@@ -1,8 +1,8 @@
-"""The formats that can be read. Adding one is one file here and one line in `READERS`.
+"""The supported log formats. To add one, add a file here and a line to `READERS`.
 
-A reader module has `SUMMARY`, `sniff(head) -> bool` and `read(request) -> Loaded`, and is imported when it is needed. Where they
-apply it has `HEADERS` (the header lines it is known by), `MACHINE_LISTS` (those of its lists of machines) and `MORE_FILES` (how many
-further files of a log it takes, none by default). Formats are tried in this order, so those with the most telling marks come first.
+A reader module defines `SUMMARY`, `sniff(head) -> bool` and `read(request) -> Loaded`, and is imported when needed. It may also define
+`HEADERS` (header lines that identify the format), `MACHINE_LISTS` (those of its machine lists) and `MORE_FILES` (how many additional files
+of a log it supports, 0 by default). Formats are tried in this order, so those that are easiest to identify come first.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from typing import Protocol, cast
 
 from queuewise.errors import InputError, unknown_name
-from queuewise.workload.loaded import Loaded, Request
-from queuewise.workload.readers.source import Head
+from queuewise.workload.loaded import Loaded, ReadRequest
+from queuewise.workload.readers.source import FileHead
 
 READERS: tuple[str, ...] = (
     "parquet", "slurm", "lsf", "philly", "google2019", "supercloud", "eagle", "acme", "helios", "openb", "pai", "spot", "drl",
@@ -24,8 +24,8 @@ READERS: tuple[str, ...] = (
 class Reader(Protocol):
     SUMMARY: str
 
-    def sniff(self, head: Head) -> bool: ...
-    def read(self, request: Request) -> Loaded: ...
+    def sniff(self, head: FileHead) -> bool: ...
+    def read(self, request: ReadRequest) -> Loaded: ...
 
 
 def reader(name: str) -> Reader:
@@ -35,13 +35,13 @@ def reader(name: str) -> Reader:
 
 
 def more_files(name: str) -> int:
-    """How many further files of the same log a format takes."""
+    """How many additional files of the same log a format supports."""
     number: int = getattr(reader(name), "MORE_FILES", 0)
     return number
 
 
-def detect(head: Head) -> str:
-    """The first format that recognises the beginning of the file."""
+def detect(head: FileHead) -> str:
+    """The first format that recognises the start of the file."""
     if not head.start.strip():
         raise InputError("the file is empty", where=str(head.path), hint="is this the right file?")
     for name in READERS:

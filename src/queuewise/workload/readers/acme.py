@@ -1,17 +1,17 @@
-"""Shanghai AI Laboratory's Acme (Seren, Kalos): one row a job with a header.
+"""Shanghai AI Laboratory's Acme (Seren, Kalos): one row per job, with a header.
 
-Its duration and queue columns are not reliable, so both are recomputed from the times. n GPUs become n one-GPU tasks.
+The duration and queue columns are unreliable, so both are recomputed from the times. n GPUs become n one-GPU tasks.
 """
 
 from __future__ import annotations
 
 import polars as pl
 
-from queuewise.workload.loaded import Loaded, Request
+from queuewise.workload.loaded import Loaded, ReadRequest
 from queuewise.workload.readers.collector import Collector
 from queuewise.workload.readers.delimited import batches
 from queuewise.workload.readers.fields import not_run, number, one_gpu_tasks, timestamp, unfit_slurm_state
-from queuewise.workload.readers.source import Head
+from queuewise.workload.readers.source import FileHead
 
 SUMMARY = "Acme (Shanghai AI Laboratory): trace_seren.csv, trace_kalos.csv"
 
@@ -19,11 +19,11 @@ REQUIRED = ("job_id", "user", "node_num", "gpu_num", "cpu_num", "type", "state",
 HEADERS = (REQUIRED,)
 
 
-def sniff(head: Head) -> bool:
+def sniff(head: FileHead) -> bool:
     return head.has_columns(*REQUIRED)
 
 
-def read(request: Request) -> Loaded:
+def read(request: ReadRequest) -> Loaded:
     collect = Collector(request, "acme")
     for batch in batches(request.path, collect.tally, required=REQUIRED):
         submit, start, end = timestamp("submit_time"), timestamp("start_time"), timestamp("end_time")

@@ -1,7 +1,7 @@
-"""From tables of a log's rows to a checked `Workload`: the one place where rows are refused, sorted and given codes.
+"""Builds a validated `Workload` from the rows of a log. This is the only place where rows are skipped, sorted and encoded.
 
-A reader turns each batch into the columns of `FIELDS` (names of people and things as text) and hands it over. Rows that
-break a rule of the workload table are counted under a reason; whatever is left satisfies its invariants.
+A reader converts each batch to the columns of `FIELDS` (names as text) and adds it. Rows that violate an invariant of the workload are
+counted with a reason and skipped.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from queuewise.errors import InputError
 from queuewise.workload.dependencies import NO_DEPENDENCIES, Dependencies, resolve
 from queuewise.workload.jobs import UNKNOWN, WHOLE_GPU, Workload
-from queuewise.workload.loaded import ClusterFacts, Loaded, Request, Tally
-from queuewise.workload.scaling import LINEAR, parse_curve
+from queuewise.workload.loaded import ClusterFacts, Loaded, ReadRequest, Tally
+from queuewise.workload.speedup import LINEAR, parse_curve
 
 FIELDS: dict[str, pl.DataType] = {
     "submit": pl.Float64(), "runtime": pl.Float64(), "num_tasks": pl.Float64(), "gpu_milli": pl.Float64(), "cpu_milli": pl.Float64(),
@@ -34,11 +34,11 @@ _LABELS = ("kinds", "partition", "user", "group", "qos", "scaling")
 _RANGE = ("min_tasks", "max_tasks")
 _SUFFIXES = {".gz", ".zst", ".bz2", ".xz", ".tar", ".swf", ".csv", ".log", ".json", ".parquet", ".txt"}
 _MAX_INT = 2**31 - 1
-MAX_SECONDS = 1e12  # 30,000 years: anything beyond is a defect, and sums of times stay exact below it
+MAX_SECONDS = 1e12  # 30,000 years: larger values are errors, and sums of times are exact below it
 
 
-def _refusals() -> list[tuple[str, pl.Expr]]:
-    """(reason, condition) in the order in which they are tried; the first that holds names the row's defect."""
+def _skip_conditions() -> list[tuple[str, pl.Expr]]:
+    """(reason, condition) pairs. The first condition that is true gives the reason to skip a row."""
     counts = [pl.col(name) for name in _COUNTS]
     gpu = pl.col("gpu_milli")
     return [
@@ -53,23 +53,23 @@ def _refusals() -> list[tuple[str, pl.Expr]]:
         ("oversized demand", pl.any_horizontal(c > _MAX_INT for c in counts)),
         ("negative demand", pl.any_horizontal(c < 0 for c in counts)),
         ("GPU demand above 1 that is not a whole number", (gpu > WHOLE_GPU) & (gpu % WHOLE_GPU != 0)),
-        ("min_tasks to max_tasks is no range around num_tasks", ~_is_range()),
+        ("num_tasks is not between min_tasks and max_tasks", ~_is_range()),
         ("asks for nothing", pl.all_horizontal(c == 0 for c in counts[1:])),
     ]
 
 
 def _is_range() -> pl.Expr:
-    """Of whole numbers from 1 on that holds num_tasks; what is not given is num_tasks."""
+    """Whether min_tasks to max_tasks is a range of positive integers that includes num_tasks. Missing bounds are num_tasks."""
     least, tasks, most = pl.col("min_tasks"), pl.col("num_tasks"), pl.col("max_tasks")
     rules = (least == least.floor(), most == most.floor(), least >= 1, least <= tasks, most >= tasks, most <= _MAX_INT)
     return pl.all_horizontal(rule.fill_null(True) for rule in rules)
 
 
 class Collector:
-    """Takes batches of rows, gives the workload."""
+    """Collects batches of rows and builds the workload."""
 
-    def __init__(self, request: Request, format_name: str, *, partitions: bool = False) -> None:
-        """`partitions` ties jobs to the partitions they name, whether asked or not: for formats where that is what it means."""
+    def __init__(self, request: ReadRequest, format_name: str, *, partitions: bool = False) -> None:
+        """`partitions` restricts jobs to their partitions even without --partitions, for formats in which the column means that."""
         self.request = request
         self.format = format_name
         self.partitions = partitions or request.options.partitions
@@ -77,9 +77,9 @@ class Collector:
         self._kept: list[pl.DataFrame] = []
 
     def add(self, batch: pl.DataFrame, filled: Mapping[str, tuple[pl.Expr, str]] = MappingProxyType({}), /, **fields: pl.Expr) -> None:
-        """Rows of a batch. `fields` are expressions for columns of FIELDS, and `skip` for the reader's own reasons.
+        """Add the rows of a batch. `fields` are expressions for columns of FIELDS, and `skip` is the reader's own reason to skip a row.
 
-        `filled` says where a field was filled in or repaired, and how; it is counted over the rows that are kept.
+        `filled` maps a field to the condition under which it was filled in or repaired, and a note. Only kept rows are counted.
         """
         own_skip = fields.pop("skip", pl.lit(None, dtype=pl.String))
         unknown = set(fields) - set(FIELDS)
@@ -89,9 +89,9 @@ class Collector:
         already = pl.col("skip") if "skip" in batch.columns else pl.lit(None, dtype=pl.String)
         line = pl.col("line") if "line" in batch.columns else pl.lit(None, dtype=pl.UInt32)
         wanted = batch.lazy().select(line.alias("line"), pl.coalesce(already, own_skip).alias("skip"), *columns, *marks)
-        frame = wanted.collect()  # lazily: an expression that several fields share is computed once
+        frame = wanted.collect()  # lazy: shared expressions are computed once
         frame = frame.with_columns(pl.col("gpu_milli", "cpu_milli", "mem_mib").fill_null(0))
-        reasons = [pl.when(condition).then(pl.lit(reason)) for reason, condition in _refusals()]
+        reasons = [pl.when(condition).then(pl.lit(reason)) for reason, condition in _skip_conditions()]
         frame = frame.with_columns(pl.coalesce(pl.col("skip"), *reasons).alias("skip"))
         self.tally.rows_read += frame.height
         for reason, rows, first in frame.filter(pl.col("skip").is_not_null()).group_by("skip").agg(pl.len(), pl.col("line").min()).rows():
@@ -103,9 +103,9 @@ class Collector:
 
     def _keep(self, frame: pl.DataFrame) -> None:
         backwards = int((frame["recorded_wait"] < 0).sum())
-        self.tally.fill("recorded_wait", backwards, "starts before submission were taken as unknown waits")
+        self.tally.fill("recorded_wait", backwards, "starts before the submission are treated as unknown waits")
         if not self.partitions and frame["partition"].null_count() < frame.height:
-            self.tally.note("partitions or queues of the log are not used for scheduling unless asked for (--partitions)")
+            self.tally.note("partitions or queues of the log are ignored (use --partitions to apply them)")
             frame = frame.with_columns(pl.lit(None, dtype=pl.String).alias("partition"))
         self._kept.append(
             frame.with_columns(
@@ -121,7 +121,7 @@ class Collector:
         )
 
     def finish(self, *, epoch: float | None = None, cluster: ClusterFacts | None = None, name: str | None = None) -> Loaded:
-        """The workload. Without an epoch the times are Unix times: the clock then starts at the first submission."""
+        """The workload. Without an epoch, times are Unix times, and the clock starts at the first submission."""
         where = str(self.request.path)
         if not self._kept or not sum(frame.height for frame in self._kept):
             if self.tally.rows_read == 0:
@@ -133,7 +133,7 @@ class Collector:
         table = pl.concat(self._kept)
         self._kept.clear()
         if not table["submit"].is_sorted():
-            self.tally.note("rows were not in order of submission; sorted")
+            self.tally.note("rows were not sorted by submission time and have been sorted")
             table = table.sort("submit", maintain_order=True)
         self.tally.kept = table.height
         submit = table["submit"].to_numpy().copy()
@@ -173,20 +173,20 @@ class Collector:
             return NO_DEPENDENCIES
         found, unknown, unreadable = resolve(texts.to_list(), ids.fill_null("").to_list())
         if unknown:
-            self.tally.note(f"{unknown} dependencies are on jobs that are not among those kept; left out")
+            self.tally.note(f"{unknown} dependencies on unknown or skipped jobs were omitted")
         if unreadable:
-            self.tally.note(f"{unreadable} dependencies cannot be read; left out")
+            self.tally.note(f"{unreadable} invalid dependencies were omitted")
         if len(found):
-            self.tally.note(f"{len(found)} dependencies between jobs are not heeded unless asked for (the condition dependencies)")
+            self.tally.note(f"{len(found)} dependencies between jobs are ignored (use the condition dependencies to apply them)")
         return found
 
     def _ids(self, ids: pl.Series) -> NDArray[Any]:
-        """Integers where all are; else strings; row numbers where the log has none."""
+        """Integers if all ids are, otherwise strings; row numbers if the log has no ids."""
         if ids.null_count() == len(ids):
             return np.arange(len(ids))
         repeated = len(ids) - ids.n_unique()
         if repeated:
-            self.tally.note(f"{repeated} rows repeat the id of another row; all are kept, as jobs of their own")
+            self.tally.note(f"{repeated} rows repeat the id of another row; all are kept as separate jobs")
         whole = ids.cast(pl.Int64, strict=False)
         if whole.null_count() == 0 and (whole.cast(pl.String) == ids).all():
             return whole.to_numpy()
@@ -203,7 +203,7 @@ def _numbers(column: pl.Series) -> NDArray[np.float64]:
 
 
 def _code(column: pl.Series) -> tuple[NDArray[np.int32], tuple[str, ...]]:
-    """Codes by first appearance, UNKNOWN for null, and what they stand for (nothing for hashed names)."""
+    """Codes by first appearance, with UNKNOWN for null, and their labels (empty for hashed names)."""
     if column.null_count() == len(column):
         return np.full(len(column), UNKNOWN, dtype=np.int32), ()
     known = column.is_not_null().to_numpy()
@@ -219,7 +219,7 @@ def _code(column: pl.Series) -> tuple[NDArray[np.int32], tuple[str, ...]]:
 
 
 def _stem(path: Path) -> str:
-    """The file's name without what compression and format added."""
+    """The name of the file without suffixes for compression and format."""
     name = path.name
     while Path(name).suffix.lower() in _SUFFIXES:
         name = Path(name).stem

@@ -1,28 +1,28 @@
-"""The generic CSV: a header line with names of our fields, or with any names and `--map column=field`.
+"""Generic CSV: a header with our field names, or any names with `--map column=field`.
 
-See `generic` for the fields. The separator (comma, semicolon, tab or |) is found from the header. Files written by
-`queuewise workload convert` begin with a comment line that keeps the name and the epoch.
+See `generic` for the fields. The separator (comma, semicolon, tab or |) is detected from the header. Files written by
+`queuewise workload convert` start with a comment line that stores the name and the epoch.
 """
 
 from __future__ import annotations
 
-from queuewise.workload.loaded import Loaded, Request
+from queuewise.workload.loaded import Loaded, ReadRequest
 from queuewise.workload.readers import generic
 from queuewise.workload.readers.collector import Collector
 from queuewise.workload.readers.delimited import SEPARATORS, batches, read_header
-from queuewise.workload.readers.source import Head, read_head
+from queuewise.workload.readers.source import FileHead, read_head
 
 SUMMARY = "generic CSV with our field names, or with --map column=field"
 
 COMMENT = "#"
 
 
-def sniff(head: Head) -> bool:
+def sniff(head: FileHead) -> bool:
     lines = [line for line in head.lines if not line.startswith(COMMENT)]
     return bool(lines) and any(generic.enough(_names(lines[0], separator)) for separator in SEPARATORS)
 
 
-def read(request: Request) -> Loaded:
+def read(request: ReadRequest) -> Loaded:
     head = read_head(request.path)
     lines = [line for line in head.lines if not line.startswith(COMMENT)]
     separator = max(SEPARATORS, key=(lines or [""])[0].count)

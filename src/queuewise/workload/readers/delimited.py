@@ -1,7 +1,7 @@
-"""Delimited text into Polars tables, block by block, so that memory does not grow with the file.
+"""Reads delimited text into Polars tables block by block, so that memory use does not grow with the file.
 
-Every batch has the file's columns as text (numbers where the reader says so), `line` (the line in the file) and `skip`
-(why the row cannot be a job, or null). A row that is broken never takes its neighbours with it.
+Every batch has the columns of the file as text (or as numbers, if the reader requests it), `line` (the line in the file) and `skip` (the
+reason to skip the row, or null). A malformed row does not affect other rows.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import polars as pl
 
 from queuewise.errors import InputError
 from queuewise.workload.loaded import Tally
-from queuewise.workload.readers.source import Head, blocks, read_head, shown
+from queuewise.workload.readers.source import FileHead, blocks, read_head, shown
 
 _OVERFLOW = "__more__"  # an extra column that only rows with too many fields reach
 _NOT_UTF8 = "not UTF-8 from line"
@@ -39,11 +39,11 @@ def batches(
     numbers: Mapping[str, type[pl.DataType]] | None = None,
     prepare: Callable[[bytes], bytes] | None = None,
 ) -> Iterator[pl.DataFrame]:
-    """Tables of the rows of `path`. Without `columns` the first line that is no comment is the header.
+    """The rows of `path` as tables. Without `columns`, the first line that is not a comment is the header.
 
-    `required` columns must be in the header, whose names become lower case with `fold_case`. Fields may be in quotes where
-    `quoted`. `numbers` are parsed as such at once (anything else becomes null).
-    `prepare` rewrites each block before it is parsed and must keep its lines.
+    `required` columns must be in the header. `fold_case` converts its names to lower case. With `quoted`, fields may be in quotes.
+    `numbers` are columns to parse as numbers; anything else in them becomes null. `prepare` rewrites each block before parsing and must
+    keep its lines.
     """
     header = columns is None
     names = list(columns) if columns is not None else read_header(read_head(path), separator, comment, required, fold_case)
@@ -62,11 +62,13 @@ def batches(
         yield frame.with_columns(skip.otherwise(None).alias("skip")).drop(_OVERFLOW)
 
 
-def read_header(head: Head, separator: str = ",", comment: str = "", required: Sequence[str] = (), fold_case: bool = False) -> list[str]:
-    """The column names in the first line that is no comment."""
+def read_header(
+    head: FileHead, separator: str = ",", comment: str = "", required: Sequence[str] = (), fold_case: bool = False
+) -> list[str]:
+    """The column names in the first line that is not a comment."""
     lines = [line for line in head.lines if not (comment and line.startswith(comment))]
     if not lines:
-        raise InputError("the file is empty", where=str(head.path), hint="a header line and one row a job are expected")
+        raise InputError("the file is empty", where=str(head.path), hint="expected a header line and one row per job")
     names = [name.strip().lower() if fold_case else name.strip() for name in _split(lines[0], separator)]
     missing = [name for name in required if name not in names]
     if missing:
@@ -75,7 +77,7 @@ def read_header(head: Head, separator: str = ",", comment: str = "", required: S
         raise InputError(f"missing columns: {', '.join(missing)}; found: {found}", where=f"{head.path}:1", hint=hint)
     unnamed = [name or f"column_{index + 1}" for index, name in enumerate(names)]
     if len(set(unnamed)) < len(unnamed) or {"line", "skip", _OVERFLOW} & set(unnamed):
-        raise InputError("two columns have the same name, or one is called line or skip", where=f"{head.path}:1", hint="rename them")
+        raise InputError("two columns have the same name, or one is named line or skip", where=f"{head.path}:1", hint="rename them")
     return unnamed
 
 
@@ -87,7 +89,7 @@ def _other_separator(line: str, separator: str, required: Sequence[str]) -> str:
 
 
 def _readable(block: bytes, path: Path, first_line: int, tally: Tally) -> bytes:
-    """The block as valid UTF-8: binary files are refused, stray bytes of other encodings replaced and noted."""
+    """The block as valid UTF-8. Raises an error for binary data; bytes of other encodings are replaced and noted."""
     if b"\0" in block:
         line = first_line + block[: block.index(b"\0")].count(b"\n")
         raise InputError("binary data, not text", where=f"{path}:{line}", hint="is this the right file?")
@@ -98,7 +100,7 @@ def _readable(block: bytes, path: Path, first_line: int, tally: Tally) -> bytes:
     except UnicodeDecodeError as error:
         line = first_line + block[: error.start].count(b"\n")
         if not any(note.startswith(_NOT_UTF8) for note in tally.notes):
-            tally.note(f"{_NOT_UTF8} {line} on: unreadable characters were replaced")
+            tally.note(f"{_NOT_UTF8} {line}: invalid characters were replaced")
         return block.decode("utf-8", errors="replace").encode()
     return block
 
@@ -111,12 +113,12 @@ def _split(line: str, separator: str, quoted: bool = True) -> list[str]:
 
 
 def _parse(text: bytes, names: list[str], separator: str, quoted: bool, numbers: Mapping[str, type[pl.DataType]]) -> pl.DataFrame:
-    """One row a line. The first line fed to Polars is a dummy that fixes the number of columns at len(names) + 1."""
+    """One row per line. The first line passed to Polars is a dummy that sets the number of columns to len(names) + 1."""
     schema: dict[str, type[pl.DataType]] = {name: numbers.get(name, pl.String) for name in names} | {_OVERFLOW: pl.String}
     lines = text.count(b"\n") + (not text.endswith(b"\n"))
     dummy = separator.encode() * len(names) + b"\n"
     try:
-        with warnings.catch_warnings():  # Polars warns of broken quotes, which the count of rows below reveals as well
+        with warnings.catch_warnings():  # Polars warns about broken quotes, which the row count below detects as well
             warnings.simplefilter("ignore")
             frame = pl.read_csv(
                 io.BytesIO(dummy + text), has_header=False, schema=schema, separator=separator, truncate_ragged_lines=True,
@@ -130,7 +132,7 @@ def _parse(text: bytes, names: list[str], separator: str, quoted: bool, numbers:
 
 
 def _parse_slowly(text: bytes, lines: int, schema: dict[str, type[pl.DataType]], separator: str, quoted: bool) -> pl.DataFrame:
-    """For blocks with broken quotes, which make Polars fail or join lines: each line on its own."""
+    """Parse each line separately, for blocks with broken quotes, with which Polars fails or joins lines."""
     rows = []
     for line in text.decode("utf-8").split("\n")[:lines]:
         padded = [field or None for field in _split(line, separator, quoted)[: len(schema)]]

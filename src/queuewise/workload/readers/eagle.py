@@ -1,17 +1,17 @@
-"""NREL Eagle: a Slurm log of one row a job, with a header and local times without a zone.
+"""NREL Eagle: a Slurm log with one row per job, a header, and local times without a time zone.
 
-Jobs become one task a node. `mem_req` is in MB for the whole job; it and `gpus_req` are 0 where nothing was asked.
+Jobs become one task per node. `mem_req` is in MB for the whole job; `mem_req` and `gpus_req` are 0 if nothing was requested.
 """
 
 from __future__ import annotations
 
 import polars as pl
 
-from queuewise.workload.loaded import Loaded, Request
+from queuewise.workload.loaded import Loaded, ReadRequest
 from queuewise.workload.readers.collector import Collector
 from queuewise.workload.readers.delimited import batches
 from queuewise.workload.readers.fields import node_tasks, not_run, number, timestamp, unfit_slurm_state
-from queuewise.workload.readers.source import Head
+from queuewise.workload.readers.source import FileHead
 
 SUMMARY = "NREL Eagle jobs (wallclock_req, nodes_req, processors_req, gpus_req, ...)"
 
@@ -19,11 +19,11 @@ REQUIRED = ("job_id", "wallclock_req", "nodes_req", "processors_req", "gpus_req"
 HEADERS = (REQUIRED,)
 
 
-def sniff(head: Head) -> bool:
+def sniff(head: FileHead) -> bool:
     return head.has_columns("wallclock_req", "processors_req", "submit_time")
 
 
-def read(request: Request) -> Loaded:
+def read(request: ReadRequest) -> Loaded:
     collect = Collector(request, "eagle")
     for batch in batches(request.path, collect.tally, required=REQUIRED):
         submit, start, end = timestamp("submit_time"), timestamp("start_time"), timestamp("end_time")

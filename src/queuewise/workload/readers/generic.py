@@ -1,8 +1,8 @@
-"""What the generic formats share: the fields a file may have, under their own or under mapped names.
+"""Shared by the generic formats: the fields that a file may have, by name or mapped with --map.
 
-All columns of the workload table, and these: `start` and `end` (times; give waits and runtimes), `gpus` and `cores` (of the whole job, as
-one-GPU or one-core tasks where `num_tasks` is not given), `kinds` (`A|B`). Times are seconds or dates; with dates the
-clock starts at the first submission.
+The fields are the columns of the workload table, `start` and `end` (times, from which waits and runtimes follow), `gpus` and `cores` (of
+the whole job, which becomes one-GPU or one-core tasks without `num_tasks`), and `kinds` (`A|B`). Times are seconds or dates. With dates,
+the clock starts at the first submission.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import polars as pl
 
 from queuewise.errors import InputError, unknown_name
 from queuewise.workload.jobs import WHOLE_GPU
-from queuewise.workload.loaded import Loaded, Request
+from queuewise.workload.loaded import Loaded, ReadRequest
 from queuewise.workload.readers import collector
 from queuewise.workload.readers.collector import Collector
 from queuewise.workload.readers.fields import timestamp
@@ -29,31 +29,31 @@ _TEXTS = ("kinds", "partition", "user", "group", "qos", "job_name", "job_id", "d
 
 
 def enough(names: Collection[str]) -> bool:
-    """Whether columns of these names make jobs: when, how long and how much."""
+    """Whether these columns define jobs: submission, runtime and size."""
     known = set(names)
     return "submit" in known and bool(known & {"runtime", "end"}) and bool(known & {"num_tasks", "gpus", "cores"})
 
 
-def mapping(names: Sequence[str], request: Request) -> dict[str, str]:
-    """field -> column of the file; mapped columns first, then columns named like fields."""
+def mapping(names: Sequence[str], request: ReadRequest) -> dict[str, str]:
+    """field -> column in the file. Mapped columns take precedence over columns named like a field."""
     where = f"{request.path}:1"
     fields = {name: name for name in names if name in FIELDS}
     for column, field in request.options.columns.items():
         if field not in FIELDS:
             raise unknown_name("field in --map", field, FIELDS)
         if column not in names:
-            raise InputError(f"no column {column!r}; found: {shown(', '.join(names))}", where=where, hint="--map is column=field")
+            raise InputError(f"no column {column!r}; found: {shown(', '.join(names))}", where=where, hint="use --map column=field")
         fields[field] = column
     if not enough(fields):
         raise InputError(
-            f"need submit, runtime (or end) and num_tasks, gpus or cores; found: {shown(', '.join(names))}", where=where,
-            hint="name the columns with --map column=field",
+            f"columns submit, runtime (or end) and num_tasks, gpus or cores are needed; found: {shown(', '.join(names))}", where=where,
+            hint="map the columns with --map column=field",
         )  # fmt: skip
     return fields
 
 
 def add(batch: pl.DataFrame, fields: dict[str, str], collect: Collector) -> bool:
-    """Hand a batch over, all columns read as text first so that CSV and Parquet mean the same. Says whether times are dates."""
+    """Add a batch. Columns are converted to text first, so that CSV and Parquet behave the same. Returns whether times are dates."""
     text = {field: _text(batch, column) for field, column in fields.items()}
     value: dict[str, pl.Expr] = {}
     for field, column in text.items():
@@ -76,7 +76,7 @@ def _text(batch: pl.DataFrame, column: str) -> pl.Expr:
 
 
 def _shape(value: dict[str, pl.Expr]) -> dict[str, pl.Expr]:
-    """Tasks from `gpus` and `cores` of the whole job: one-GPU tasks, else one-core tasks, unless num_tasks says otherwise."""
+    """Tasks from the `gpus` and `cores` of the whole job: `num_tasks` tasks if given, otherwise one-GPU or one-core tasks."""
     gpus, cores = value.get("gpus"), value.get("cores")
     if gpus is None and cores is None:
         return {}
@@ -88,7 +88,7 @@ def _shape(value: dict[str, pl.Expr]) -> dict[str, pl.Expr]:
 
 
 def stored(text: str) -> dict[str, Any]:
-    """Name and epoch as our writers keep them: `# queuewise {...}` in CSV, the same JSON under a key in Parquet."""
+    """Name and epoch as stored by our writers: `# queuewise {...}` in CSV, the same JSON in the metadata of Parquet."""
     try:
         values = json.loads(text.removeprefix("#").strip().removeprefix(METADATA))
     except ValueError:

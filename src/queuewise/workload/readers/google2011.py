@@ -1,6 +1,6 @@
-"""Google ClusterData2011-2: job_events and task_events, header-less parts; further parts and the other table with --tables.
+"""Google ClusterData2011-2: job_events and task_events, parts without a header; more parts and the other table with --tables.
 
-task_events tell sizes; with job_events alone every job is one task of one core. Times are microseconds, 0 = before the log.
+task_events contain sizes; with job_events alone, every job is one task of one core. Times are microseconds, 0 = before the log.
 """
 
 from __future__ import annotations
@@ -8,12 +8,12 @@ from __future__ import annotations
 import polars as pl
 
 from queuewise.errors import InputError
-from queuewise.workload.loaded import Loaded, Request
+from queuewise.workload.loaded import Loaded, ReadRequest
 from queuewise.workload.readers.collector import Collector
 from queuewise.workload.readers.delimited import batches
 from queuewise.workload.readers.fields import number
 from queuewise.workload.readers.google_events import END, OTHER, SCHEDULE, SUBMIT, add_jobs, lean, seconds
-from queuewise.workload.readers.source import Head, read_head
+from queuewise.workload.readers.source import FileHead, read_head
 
 SUMMARY = "Google 2011 job_events or task_events parts (more parts with --tables)"
 
@@ -26,17 +26,19 @@ _PHASES = {"0": SUBMIT, "1": SCHEDULE, "2": END, "3": END, "4": END, "5": END, "
 MORE_FILES = 1_000
 
 
-def sniff(head: Head) -> bool:
+def sniff(head: FileHead) -> bool:
     return _columns(head) is not None
 
 
-def read(request: Request) -> Loaded:
+def read(request: ReadRequest) -> Loaded:
     collect = Collector(request, "google2011")
     frames = []
     for path in (request.path, *request.tables):
         columns = _columns(read_head(path))
         if columns is None:
-            raise InputError("neither job_events nor task_events of Google 2011", where=f"{path}:1", hint="8 or 13 columns without header")
+            raise InputError(
+                "neither job_events nor task_events of Google 2011", where=f"{path}:1", hint="expected 8 or 13 columns without a header"
+            )
         tasks = columns is TASK_EVENTS
         for batch in batches(path, collect.tally, columns=columns):
             frames.append(
@@ -54,7 +56,7 @@ def read(request: Request) -> Loaded:
     return collect.finish(epoch=0.0)
 
 
-def _columns(head: Head) -> tuple[str, ...] | None:
+def _columns(head: FileHead) -> tuple[str, ...] | None:
     fields = head.first.split(",")
     for columns in (JOB_EVENTS, TASK_EVENTS):
         if len(fields) == len(columns):

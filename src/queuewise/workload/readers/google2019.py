@@ -1,7 +1,7 @@
 """Google ClusterData2019: CollectionEvents and InstanceEvents as CSV with named columns or JSON lines; the other table with --tables.
 
-Event types are numbers or names. InstanceEvents tell sizes (`resource_request`, nested or as dotted columns); with
-CollectionEvents alone every job is one task of one core. Alloc sets (collection_type 1) are reservations, not jobs.
+Event types are numbers or names. InstanceEvents contain sizes (`resource_request`, nested or as dotted columns). With CollectionEvents
+alone, every job is one task of one core. Alloc sets (collection_type 1) are reservations, not jobs.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import Any
 
 import polars as pl
 
-from queuewise.workload.loaded import Loaded, Request, Tally
+from queuewise.workload.loaded import Loaded, ReadRequest, Tally
 from queuewise.workload.readers.collector import Collector
 from queuewise.workload.readers.delimited import batches
 from queuewise.workload.readers.fields import number
 from queuewise.workload.readers.google_events import END, OTHER, SCHEDULE, SUBMIT, add_jobs, lean, seconds
-from queuewise.workload.readers.source import Head, blocks, read_head
+from queuewise.workload.readers.source import FileHead, blocks, read_head
 
 SUMMARY = "Google 2019 collection_events or instance_events, CSV or JSON lines (the other table with --tables)"
 
@@ -32,18 +32,18 @@ HEADERS = (REQUIRED,)
 MORE_FILES = 1_000
 
 
-def sniff(head: Head) -> bool:
+def sniff(head: FileHead) -> bool:
     return head.has_columns(*REQUIRED) or _is_json(head)
 
 
-def read(request: Request) -> Loaded:
+def read(request: ReadRequest) -> Loaded:
     collect = Collector(request, "google2019")
     frames = [lean(_events(batch, collect.tally)) for path in (request.path, *request.tables) for batch in _batches(path, collect.tally)]
     add_jobs(pl.concat(frames), collect)
     return collect.finish(epoch=0.0)
 
 
-def _is_json(head: Head) -> bool:
+def _is_json(head: FileHead) -> bool:
     return head.first.startswith("{") and '"collection_id"' in head.first
 
 
@@ -55,7 +55,7 @@ def _batches(path: Path, tally: Tally) -> Iterator[pl.DataFrame]:
         return
     for _, block in blocks(path):
         rows = [_json_row(line) for line in block.decode("utf-8", errors="replace").splitlines() if line.strip()]
-        tally.note_count("lines are not JSON objects and were left out", sum(row is None for row in rows))
+        tally.note_count("lines are not JSON objects and were skipped", sum(row is None for row in rows))
         columns = (*REQUIRED, *_OPTIONAL)
         yield pl.DataFrame([row for row in rows if row is not None], schema=dict.fromkeys(columns, pl.String), orient="row")
 
@@ -76,7 +76,7 @@ def _json_row(line: str) -> tuple[str | None, ...] | None:
 def _events(batch: pl.DataFrame, tally: Tally) -> pl.DataFrame:
     batch = batch.with_columns(pl.lit(None, dtype=pl.String).alias(name) for name in _OPTIONAL if name not in batch.columns)
     alloc_sets = pl.col("collection_type").is_in(_ALLOC_SET).fill_null(False)
-    tally.note_count("events of alloc sets were left out", batch.filter(alloc_sets).height)
+    tally.note_count("events of alloc sets were skipped", batch.filter(alloc_sets).height)
     return batch.filter(~alloc_sets).select(
         seconds(number("time")).alias("time"),
         pl.col("collection_id").alias("job"),
@@ -91,5 +91,5 @@ def _events(batch: pl.DataFrame, tally: Tally) -> pl.DataFrame:
 
 
 def _in_request(name: str) -> pl.Expr:
-    """From a request written as text, e.g. {'cpus': 0.02, 'memory': 0.01}."""
+    """From a request in text form, e.g. {'cpus': 0.02, 'memory': 0.01}."""
     return pl.col("resource_request").str.extract(rf"{name}['\"]?\s*[:=]\s*([0-9.eE+-]+)").cast(pl.Float64, strict=False)

@@ -1,8 +1,8 @@
-"""What both of Google's traces share: events of jobs and of their tasks, and how they become jobs.
+"""Shared by both Google traces: converts events of jobs and tasks to jobs.
 
-A job is submitted at its first SUBMIT, starts at its first SCHEDULE and ends with its last end; its tasks are taken to be
-equal, with the largest request among them. Requests are fractions of the largest machine; here that machine has 100 cores and
-100 GiB, so a core is one per cent of it. Jobs from before the log and jobs without an end in it are skipped.
+A job is submitted at its first SUBMIT, starts at its first SCHEDULE and ends with its last end event. All its tasks get the largest request
+among them. Requests are fractions of the largest machine, which is assumed to have 100 cores and 100 GiB, so a core is 1 % of it. Jobs that
+were submitted before the log begins or have no end are skipped.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ def seconds(microseconds: pl.Expr) -> pl.Expr:
 
 
 def lean(events: pl.DataFrame) -> pl.DataFrame:
-    """A batch of events in the types that take the least memory."""
+    """A batch of events in compact types."""
     return events.select(pl.col(name).cast(kind) for name, kind in EVENTS.items()).with_columns(
         pl.col("job", "user", "name").cast(pl.Categorical), pl.col("task").cast(pl.Int32, strict=False)
     )
 
 
 def add_jobs(events: pl.DataFrame, collect: Collector) -> None:
-    """Fold events into jobs and hand those over."""
+    """Combine events into jobs and add them."""
     readable = events.filter(pl.col("time").is_not_null() & pl.col("job").is_not_null() & pl.col("phase").is_not_null())
-    collect.tally.note_count("events without a readable time, job or type were left out", events.height - readable.height)
+    collect.tally.note_count("events without a valid time, job or type were skipped", events.height - readable.height)
     jobs = _of_tasks(readable) if readable["task"].is_not_null().any() else _of_jobs(readable)
     labels = readable.group_by("job").agg(
         pl.col("user").drop_nulls().first(), pl.col("name").drop_nulls().first(), pl.col("priority").max(),
@@ -53,10 +53,10 @@ def add_jobs(events: pl.DataFrame, collect: Collector) -> None:
     cpu, mem = (pl.col("cpu") * LARGEST_CPU_MILLI).ceil(), (pl.col("mem") * LARGEST_MEM_MIB).ceil()
     nothing = ~((cpu > 0) | (mem > 0)).fill_null(False)
     unequal = jobs.filter(pl.col("unequal")).height
-    collect.tally.note_count("jobs have tasks of unequal size; all are given the largest", unequal)
+    collect.tally.note_count("jobs have tasks of different sizes; all get the largest size", unequal)
     collect.add(
         jobs.with_columns(pl.col("job", "user", "name").cast(pl.String)),
-        {"cpu_milli": (nothing | ~sized, "one core (1 % of the largest machine) where no request is known")},
+        {"cpu_milli": (nothing | ~sized, "one core (1 % of the largest machine) if no request is known")},
         skip=pl.when(pl.col("submit").is_null()).then(pl.lit("no submission in the log"))
         .when(pl.col("submit") == 0).then(pl.lit("submitted before the log begins"))
         .when(pl.col("start").is_null()).then(pl.lit(NEVER_STARTED))
@@ -65,7 +65,7 @@ def add_jobs(events: pl.DataFrame, collect: Collector) -> None:
         num_tasks=pl.col("tasks"), cpu_milli=pl.when(nothing).then(1000.0).otherwise(cpu), mem_mib=mem,
         priority=pl.col("priority"), user=pl.col("user"), job_name=pl.col("name"), job_id=pl.col("job"),
     )  # fmt: skip
-    collect.tally.note(f"{events.height} events tell of {jobs.height} jobs; rows_read counts jobs")
+    collect.tally.note(f"{events.height} events describe {jobs.height} jobs; rows_read counts jobs")
 
 
 def _of_jobs(events: pl.DataFrame) -> pl.DataFrame:
@@ -76,7 +76,7 @@ def _of_jobs(events: pl.DataFrame) -> pl.DataFrame:
 
 
 def _of_tasks(events: pl.DataFrame) -> pl.DataFrame:
-    """Tasks first, jobs of them then. A job is open while one of its tasks has not ended."""
+    """Combine events into tasks, and tasks into jobs. A job is open if one of its tasks has not ended."""
     acts = events.filter(pl.col("task").is_not_null() & (pl.col("phase") != OTHER)).sort("time", maintain_order=True)
     tasks = acts.group_by("job", "task").agg(*_span(), pl.col("cpu").max(), pl.col("mem").max(), last=pl.col("phase").last())
     return tasks.group_by("job").agg(

@@ -1,6 +1,6 @@
-"""IBM LSF `lsb.acct`: the JOB_FINISH records, one a line, blank-separated, strings in quotes.
+"""IBM LSF `lsb.acct`: JOB_FINISH records, one per line, separated by spaces, with strings in quotes.
 
-A job of n slots becomes n one-core tasks; one with GPUs (`ngpus_physical` a host) becomes one task a host. Memory is what
+A job of n slots becomes n one-core tasks. A job with GPUs (`ngpus_physical` per host) becomes one task per host. Memory is what
 `rusage[mem=...]` reserves on each host. Run = end - start, wait = start - submission; start 0 = never dispatched.
 """
 
@@ -12,10 +12,10 @@ from typing import Any
 
 import polars as pl
 
-from queuewise.workload.loaded import Loaded, Request
+from queuewise.workload.loaded import Loaded, ReadRequest
 from queuewise.workload.readers.collector import Collector
 from queuewise.workload.readers.fields import NEVER_STARTED, mebibytes, node_tasks
-from queuewise.workload.readers.source import Head, blocks
+from queuewise.workload.readers.source import FileHead, blocks
 
 SUMMARY = "LSF lsb.acct, JOB_FINISH records"
 
@@ -34,10 +34,10 @@ _TO_SUBMIT_EXT = (
     "job_group_name", "requeue_evalues", "options2", "resize_notify_cmd", "last_resize_time", "rsv_id_2", "job_description",
     "submit_ext_num",
 )  # fmt: skip
-_NEEDED = _TO_SUBMIT_EXT.index("max_rswap") + 1  # fields after the host lists that all versions write
+_NEEDED = _TO_SUBMIT_EXT.index("max_rswap") + 1  # number of fields after the host lists in all versions
 _TOKEN = re.compile(r'"((?:[^"]|"")*)"|(\S+)')
 _HOST = re.compile(r"^(?:\d+\*)?(.*)$")
-_TOKENS_A_HOST = 6  # host rusage: name, memory, swap, user time, system time, number of extensions (0)
+_TOKENS_PER_HOST = 6  # host rusage: name, memory, swap, user time, system time, number of extensions (0)
 _BATCH_ROWS = 100_000
 _ROW = {
     "line": pl.UInt32, "skip": pl.String, "job_id": pl.String, "slots": pl.Float64, "submit": pl.Float64, "start": pl.Float64,
@@ -47,14 +47,14 @@ _ROW = {
 
 
 class MalformedRecord(ValueError):
-    """The line is no complete JOB_FINISH record."""
+    """The line is not a complete JOB_FINISH record."""
 
 
-def sniff(head: Head) -> bool:
+def sniff(head: FileHead) -> bool:
     return any(line.startswith('"JOB_') and re.match(r'^"[A-Z_]+" "[\d.]+" \d+', line) for line in head.lines[:50])
 
 
-def read(request: Request) -> Loaded:
+def read(request: ReadRequest) -> Loaded:
     collect = Collector(request, "lsf")
     rows: list[tuple[Any, ...]] = []
     for row in _rows(request, collect):
@@ -68,7 +68,7 @@ def read(request: Request) -> Loaded:
 
 
 def parse_record(line: str) -> dict[str, Any]:
-    """The fields of a record by name, host lists without repeats, `run_limit` (None where not found) and the `rest` in order."""
+    """The fields of a record by name, host lists without repeats, `run_limit` (or None) and the `rest` in order."""
     tokens = [quoted.replace('""', '"') if quoted or not bare else bare for quoted, bare in _TOKEN.findall(line)]
     record: dict[str, Any] = dict(zip(_TO_ASKED_HOSTS, tokens, strict=False))
     position = len(_TO_ASKED_HOSTS)
@@ -99,11 +99,11 @@ def _run_limit(rest: list[str], extensions: str) -> float | None:
     position = 2 * int(extensions)
     if position >= len(rest) or not rest[position].isdecimal():
         return None
-    at = position + 1 + _TOKENS_A_HOST * int(rest[position])
+    at = position + 1 + _TOKENS_PER_HOST * int(rest[position])
     return float(rest[at]) if at < len(rest) and rest[at].isdecimal() and int(rest[at]) > 0 else None
 
 
-def _rows(request: Request, collect: Collector) -> Iterator[tuple[Any, ...]]:
+def _rows(request: ReadRequest, collect: Collector) -> Iterator[tuple[Any, ...]]:
     for first_line, block in blocks(request.path):
         for line, text in enumerate(block.decode("utf-8", errors="replace").split("\n"), first_line):
             if not text.strip():

@@ -1,4 +1,4 @@
-"""Machine lists of logs as facts about the cluster: equal machines become one group, in order of first appearance."""
+"""Machine lists of logs as descriptions of the cluster. Equal machines form one group, in order of first appearance."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def cluster_facts(
     required: Sequence[str] = (),
     tally: Tally,
 ) -> ClusterFacts:
-    """Read the list at `path`; machines whose GPUs or cores cannot be read are left out, and noted."""
-    open_end = pl.lit(float("inf"))
+    """Read the list at `path`. Machines with invalid GPUs or cores are skipped and noted."""
+    unlimited = pl.lit(float("inf"))
     frames = [
         batch.select(
             gpus.alias("gpus"),
             kind.replace(KIND_NAMES).fill_null("").alias("kind"),
-            (open_end if cpus is None else cpus).alias("cpus"),
-            (open_end if mem_gib is None else mem_gib).alias("mem_gib"),
+            (unlimited if cpus is None else cpus).alias("cpus"),
+            (unlimited if mem_gib is None else mem_gib).alias("mem_gib"),
         )
         for batch in batches(path, Tally(), columns=columns, required=required)
     ]
@@ -39,7 +39,7 @@ def cluster_facts(
     holds = (pl.col("gpus") >= 0) & (pl.col("cpus") >= 0) & (pl.col("mem_gib") >= 0) & ((pl.col("gpus") > 0) | (pl.col("cpus") > 0))
     usable = listed.filter(holds & ((pl.col("gpus") == 0) | (pl.col("kind") != "")))
     if usable.height < listed.height:
-        tally.note(f"{listed.height - usable.height} of {listed.height} machines in {path.name} cannot be read and are left out")
+        tally.note(f"{listed.height - usable.height} of {listed.height} machines in {path.name} are invalid and were skipped")
     groups = usable.group_by("gpus", "kind", "cpus", "mem_gib", maintain_order=True).len()
     nodes = (
         NodeFacts(count, int(gpus), kind if gpus else "", cpus, mem, name=kind if gpus else "cpu")

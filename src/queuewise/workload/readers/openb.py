@@ -1,7 +1,7 @@
 """Alibaba openb 2023: a list of pods and a list of nodes, both with headers.
 
-A pod is one task: a share of one GPU, or whole GPUs of one node. Pods that were never scheduled (Pending) are kept, as
-the trace's authors do, with the time from creation to deletion as their runtime.
+A pod is one task: a share of one GPU, or whole GPUs of one node. Pods that were never scheduled (Pending) are kept, as by
+the authors of the trace, with the time from creation to deletion as their runtime.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from pathlib import Path
 
 import polars as pl
 
-from queuewise.workload.loaded import ClusterFacts, Loaded, Request, Tally
+from queuewise.workload.loaded import ClusterFacts, Loaded, ReadRequest, Tally
 from queuewise.workload.readers.collector import Collector
 from queuewise.workload.readers.delimited import batches
 from queuewise.workload.readers.fields import kinds, number
 from queuewise.workload.readers.machines import cluster_facts
-from queuewise.workload.readers.source import Head
+from queuewise.workload.readers.source import FileHead
 
 SUMMARY = "Alibaba openb 2023 pods (and nodes with --tables)"
 
@@ -27,11 +27,11 @@ MACHINE_LISTS = (NODES,)
 MORE_FILES = 1
 
 
-def sniff(head: Head) -> bool:
+def sniff(head: FileHead) -> bool:
     return head.has_columns(*PODS)
 
 
-def read(request: Request) -> Loaded:
+def read(request: ReadRequest) -> Loaded:
     collect = Collector(request, "openb")
     for batch in batches(request.path, collect.tally, required=PODS):
         created, scheduled, gpus = number("creation_time"), number("scheduled_time"), number("num_gpu")

@@ -1,8 +1,8 @@
-"""Alibaba PAI 2020: the header-less task table, with job, instance, group-tag and machine tables (--tables), and the sampled list.
+"""Alibaba PAI 2020: the task table without a header, with job, instance, group-tag and machine tables (--tables), and the sampled list.
 
-A task of a job (one row of the task table: `inst_num` equal instances) becomes one job of ours. With the job table its submission
-is the job's, and its recorded wait is that of the job: earliest start of its tasks - submission. Without it, submission is
-the task's own start. Tables are told apart by their number of columns and what is in them.
+A row of the task table (`inst_num` equal instances) becomes one job. With the job table, its submission is that of the PAI job, and its
+recorded wait is the earliest start of the tasks minus the submission. Without it, the submission is the start of the task. Tables are
+identified by their number of columns and their content.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import polars as pl
 
 from queuewise.errors import InputError
 from queuewise.workload.jobs import WHOLE_GPU
-from queuewise.workload.loaded import ClusterFacts, Loaded, Request, Tally
+from queuewise.workload.loaded import ClusterFacts, Loaded, ReadRequest, Tally
 from queuewise.workload.readers.collector import Collector
 from queuewise.workload.readers.delimited import batches
 from queuewise.workload.readers.fields import NEVER_STARTED, NOT_FINISHED, UNKNOWN_STATE, kinds, number, one_gpu_tasks
 from queuewise.workload.readers.machines import cluster_facts
-from queuewise.workload.readers.source import Head, read_head
+from queuewise.workload.readers.source import FileHead, read_head
 
 SUMMARY = "Alibaba PAI 2020 task table (job, instance, group-tag, machine tables with --tables), or the sampled list of tasks"
 
@@ -35,18 +35,18 @@ TABLES = {
 SAMPLE = ("job_id", "arrival_s", "service_sec", "gpu_count")
 _STATUSES = ("Terminated", "Failed", "Running", "Waiting")
 _MACHINE_TYPES = {"CPU", "MISC", "T4", "P100", "V100", "V100M32", "V100M16"}
-_UTC8 = 8 * 3600.0  # times keep the hour and weekday of UTC+8 under made-up dates, so the clock starts at 08:00 local
+_UTC8 = 8 * 3600.0  # times keep the hour and weekday of UTC+8 with changed dates, so the clock starts at 08:00 local time
 _SECONDS = {"start_time": pl.Float64, "end_time": pl.Float64}
 HEADERS = (SAMPLE, TABLES["task"])
 MACHINE_LISTS = (TABLES["machine"],)
 MORE_FILES = 4
 
 
-def sniff(head: Head) -> bool:
+def sniff(head: FileHead) -> bool:
     return head.has_columns(*SAMPLE) or _role(head) in {"task", "job"}
 
 
-def read(request: Request) -> Loaded:
+def read(request: ReadRequest) -> Loaded:
     head = read_head(request.path)
     collect = Collector(request, "pai")
     if head.has_columns(*SAMPLE):
@@ -54,15 +54,15 @@ def read(request: Request) -> Loaded:
     tables = _by_role([request.path, *request.tables])
     if "task" not in tables:
         raise InputError(
-            "this is PAI's job table, which does not tell what jobs ask for", where=str(request.path),
-            hint="give pai_task_table.csv as the workload and this one with --tables",
+            "this is the job table of PAI, which has no resource requests", where=str(request.path),
+            hint="use pai_task_table.csv as the workload and add this file with --tables",
         )  # fmt: skip
     tasks = _tasks(tables, collect.tally)
     _add(tasks, collect)
     return collect.finish(epoch=_UTC8, cluster=_cluster(tables.get("machine"), collect.tally))
 
 
-def _read_sample(request: Request, collect: Collector) -> Loaded:
+def _read_sample(request: ReadRequest, collect: Collector) -> Loaded:
     for batch in batches(request.path, collect.tally, required=SAMPLE):
         collect.add(
             batch, submit=number("arrival_s"), runtime=number("service_sec"), job_id=pl.col("job_id"), **one_gpu_tasks(number("gpu_count"))
@@ -71,8 +71,8 @@ def _read_sample(request: Request, collect: Collector) -> Loaded:
     return collect.finish(epoch=_UTC8, cluster=_cluster(machines, collect.tally))
 
 
-def _role(head: Head) -> str | None:
-    """Which of the header-less tables this is (a header line, as some copies have, is recognised too)."""
+def _role(head: FileHead) -> str | None:
+    """Which of the tables this is. A header line, which some copies have, is recognised as well."""
     for role, columns in TABLES.items():
         if head.has_columns(*columns):
             return role
@@ -92,7 +92,9 @@ def _by_role(paths: Sequence[Path]) -> dict[str, Path]:
         head = read_head(path)
         role = _role(head)
         if role is None:
-            raise InputError(f"no table of PAI; it begins with {head.first[:60]!r}", where=f"{path}:1", hint=f"known: {', '.join(TABLES)}")
+            raise InputError(
+                f"not a table of PAI; it starts with {head.first[:60]!r}", where=f"{path}:1", hint=f"known: {', '.join(TABLES)}"
+            )
         if role in tables:
             raise InputError(f"a second {role} table", where=str(path), hint=f"the first is {tables[role]}")
         tables[role] = path
@@ -109,7 +111,7 @@ def _scan(path: Path, role: str, tally: Tally, keep: Sequence[str]) -> pl.DataFr
 
 
 def _tasks(tables: dict[str, Path], tally: Tally) -> pl.DataFrame:
-    """The task table with `submit`, `first_start` of the job, `user`, `inst_id`, and the tags, where the tables tell them."""
+    """The task table with `submit`, `first_start` of the job, `user`, `inst_id` and the tags, if the tables contain them."""
     tasks = _scan(tables["task"], "task", tally, TABLES["task"])
     tasks = tasks.with_columns(pl.col("start_time").min().over("job_name").alias("first_start"))
     if "instance" in tables:
@@ -144,10 +146,10 @@ def _add(tasks: pl.DataFrame, collect: Collector) -> None:
     collect.add(
         tasks,
         {
-            "submit": (pl.col("submit").is_null(), "the task's own start where the job table does not tell its submission"),
-            "runtime": (pl.any_horizontal(pl.col("start_time", "end_time").is_null()), "from the instances where the task lacks a time"),
-            "gpu_milli": ((percent > 100) & (percent % 100 != 0), "requests of more than one GPU were rounded up to whole GPUs"),
-            "cpu_milli": (nothing, "one core where the plan is empty"),
+            "submit": (pl.col("submit").is_null(), "the start of the task if the job table has no submission"),
+            "runtime": (pl.any_horizontal(pl.col("start_time", "end_time").is_null()), "from the instances if the task has no time"),
+            "gpu_milli": ((percent > 100) & (percent % 100 != 0), "requests for more than one GPU were rounded up to whole GPUs"),
+            "cpu_milli": (nothing, "one core if the plan is empty"),
         },
         skip=pl.when(start.is_null()).then(pl.lit(NEVER_STARTED)).when(end.is_null()).then(pl.lit(NOT_FINISHED))
         .when(~pl.col("status").is_in(_STATUSES)).then(pl.lit(UNKNOWN_STATE)),

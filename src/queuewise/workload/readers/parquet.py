@@ -1,4 +1,4 @@
-"""The generic Parquet file: columns named like our fields, or with any names and `--map column=field`. See `generic`."""
+"""Generic Parquet: columns with our field names, or any names with `--map column=field`. See `generic`."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from pathlib import Path
 import polars as pl
 
 from queuewise.errors import InputError
-from queuewise.workload.loaded import Loaded, Request
+from queuewise.workload.loaded import Loaded, ReadRequest
 from queuewise.workload.readers import generic
 from queuewise.workload.readers.collector import Collector
-from queuewise.workload.readers.source import Head, one_line, read_head
+from queuewise.workload.readers.source import FileHead, one_line, read_head
 
 SUMMARY = "generic Parquet with our field names, or with --map column=field"
 
@@ -22,13 +22,13 @@ _MAGIC = b"PAR1"
 _SLICE_ROWS = 1_000_000
 
 
-def sniff(head: Head) -> bool:
+def sniff(head: FileHead) -> bool:
     return head.start.startswith(_MAGIC)
 
 
-def read(request: Request) -> Loaded:
+def read(request: ReadRequest) -> Loaded:
     if not sniff(read_head(request.path)):
-        raise InputError("not a Parquet file", where=str(request.path), hint="Parquet files begin with PAR1")
+        raise InputError("not a Parquet file", where=str(request.path), hint="Parquet files start with PAR1; is this the right --format?")
     collect = Collector(request, "parquet", partitions=True)
     dated = False
     try:
@@ -42,13 +42,13 @@ def read(request: Request) -> Loaded:
                 batch = scan.select(*fields.values()).slice(offset, _SLICE_ROWS).collect()
                 dated |= generic.add(batch, fields, collect)
     except (pl.exceptions.PolarsError, OSError, pl.exceptions.PanicException) as error:
-        raise InputError(f"damaged Parquet: {one_line(error)}", where=str(request.path), hint="write the file again") from None
+        raise InputError(f"damaged Parquet: {one_line(error)}", where=str(request.path), hint="create the file again") from None
     return generic.finish(collect, stored, dated)
 
 
 @contextmanager
 def _without_panic_messages() -> Iterator[None]:
-    """Damaged files can make Polars panic, which becomes an exception but is first printed, trace and all, past Python's stderr."""
+    """Hide the messages that Polars prints to file descriptor 2 before it raises an exception for a damaged file."""
     sys.stderr.flush()
     kept = os.dup(2)
     try:

@@ -1,7 +1,7 @@
 """Microsoft Philly: the official cluster_job_log (a JSON array of jobs with attempts) and the reduced CSV.
 
 Wait = first attempt's start - submission, run = last attempt's end - first start, GPUs = those of the first attempt; n GPUs
-become n one-GPU tasks; the virtual cluster becomes the group. The machine list (--tables) gives the cluster.
+become n one-GPU tasks; the virtual cluster becomes the group. The machine list (--tables) describes the cluster.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import Any
 import polars as pl
 
 from queuewise.errors import InputError
-from queuewise.workload.loaded import ClusterFacts, Loaded, Request, Tally
+from queuewise.workload.loaded import ClusterFacts, Loaded, ReadRequest, Tally
 from queuewise.workload.readers.collector import Collector
 from queuewise.workload.readers.delimited import batches
 from queuewise.workload.readers.fields import NEVER_STARTED, UNKNOWN_STATE, number, one_gpu_tasks, timestamp
 from queuewise.workload.readers.machines import cluster_facts
-from queuewise.workload.readers.source import Head, one_line, read_all, read_head
+from queuewise.workload.readers.source import FileHead, one_line, read_all, read_head
 
 SUMMARY = "Microsoft Philly: cluster_job_log (JSON; machine list with --tables) or the reduced CSV"
 
@@ -40,12 +40,12 @@ MACHINE_LISTS = (MACHINES,)
 MORE_FILES = 1
 
 
-def sniff(head: Head) -> bool:
+def sniff(head: FileHead) -> bool:
     start = head.start[:4096]
     return head.has_columns(*REDUCED) or (start.lstrip().startswith(b"[") and (b'"attempts"' in start or b'"submitted_time"' in start))
 
 
-def read(request: Request) -> Loaded:
+def read(request: ReadRequest) -> Loaded:
     collect = Collector(request, "philly")
     if read_head(request.path).start.lstrip().startswith(b"["):
         _read_official(request, collect)
@@ -54,14 +54,14 @@ def read(request: Request) -> Loaded:
     return collect.finish(cluster=_cluster(request, collect.tally))
 
 
-def _read_reduced(request: Request, collect: Collector) -> None:
+def _read_reduced(request: ReadRequest, collect: Collector) -> None:
     for batch in batches(request.path, collect.tally, required=REDUCED):
         collect.add(
             batch, submit=timestamp("timestamp"), runtime=number("duration"), group=pl.col("cluster"), **one_gpu_tasks(number("num_gpus"))
         )
 
 
-def _read_official(request: Request, collect: Collector) -> None:
+def _read_official(request: ReadRequest, collect: Collector) -> None:
     table = pl.DataFrame(list(_jobs(request)), schema=_SCHEMA, orient="row")
     submit, start, end = timestamp("submitted"), timestamp("start"), timestamp("end")
     collect.add(
@@ -75,8 +75,8 @@ def _read_official(request: Request, collect: Collector) -> None:
     )  # fmt: skip
 
 
-def _jobs(request: Request) -> Iterator[tuple[Any, ...]]:
-    """(jobid, vc, user, submitted, first start, last end, status, GPUs of the first attempt or None without attempts) of every entry."""
+def _jobs(request: ReadRequest) -> Iterator[tuple[Any, ...]]:
+    """(jobid, vc, user, submitted, first start, last end, status, GPUs of the first attempt or None) of every entry."""
     try:
         entries = json.loads(read_all(request.path))
     except (ValueError, RecursionError) as error:
@@ -101,8 +101,8 @@ def _list(value: object) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def _cluster(request: Request, tally: Tally) -> ClusterFacts | None:
-    """Philly tells only the memory of its GPUs: kinds are named after it, PHILLY-12 and PHILLY-24."""
+def _cluster(request: ReadRequest, tally: Tally) -> ClusterFacts | None:
+    """Philly states only the memory of its GPUs, so the kinds are named PHILLY-12 and PHILLY-24."""
     if not request.tables:
         return None
     path = request.tables[0]

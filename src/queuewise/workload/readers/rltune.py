@@ -1,18 +1,18 @@
 """RLTune's traces: SWF-like, comma-separated, no header, 19 columns of which the last two are virtual cluster and GPU kind.
 
-Some releases have a 20th column before those two. Columns are found from the end, so both are read. -1 = missing.
-The requested time is kept as the file has it (RLTune itself overwrites it with the runtime).
+Some releases have a 20th column before those two. -1 = missing. The requested time is used as in the file (RLTune itself overwrites it with
+the runtime).
 """
 
 from __future__ import annotations
 
 import polars as pl
 
-from queuewise.workload.loaded import Loaded, Request
+from queuewise.workload.loaded import Loaded, ReadRequest
 from queuewise.workload.readers.collector import Collector
 from queuewise.workload.readers.delimited import batches
 from queuewise.workload.readers.fields import label, number, one_gpu_tasks, positive
-from queuewise.workload.readers.source import Head, read_head
+from queuewise.workload.readers.source import FileHead, read_head
 
 SUMMARY = "RLTune traces: 19 or 20 comma-separated columns without header"
 
@@ -24,12 +24,12 @@ _TRAILING = ("vc", "gpu_type")
 GPU_TYPES = {"0": "T4", "1": "MISC", "2": "P100", "3": "V100-16", "4": "V100-32"}
 
 
-def sniff(head: Head) -> bool:
+def sniff(head: FileHead) -> bool:
     fields = _first_row(head)
     return len(fields) in {19, 20} and all(_is_number(field) for field in fields[1:])
 
 
-def read(request: Request) -> Loaded:
+def read(request: ReadRequest) -> Loaded:
     width = len(_first_row(read_head(request.path)))
     columns = (*_LEADING, *(("unused",) if width == 20 else ()), *_TRAILING)
     collect = Collector(request, "rltune")
@@ -49,7 +49,7 @@ def read(request: Request) -> Loaded:
     return collect.finish(epoch=0.0)
 
 
-def _first_row(head: Head) -> list[str]:
+def _first_row(head: FileHead) -> list[str]:
     rows = [line for line in head.lines if not line.startswith(";")]
     return rows[0].split(",") if rows else []
 

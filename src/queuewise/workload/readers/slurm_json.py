@@ -1,7 +1,7 @@
 """`sacct --json` as the same table of text that `sacct --parsable2` gives.
 
-Numbers are plain in older Slurm and `{"set": true, "infinite": false, "number": 5}` in newer; both are read. Times are Unix
-times, time limits minutes. The document is read in one piece.
+Numbers are plain in older Slurm and `{"set": true, "infinite": false, "number": 5}` in newer Slurm. Times are Unix times, time limits are
+in minutes. The document is read as a whole.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 import polars as pl
 
 from queuewise.errors import InputError
-from queuewise.workload.readers.source import Head, one_line, read_all
+from queuewise.workload.readers.source import FileHead, one_line, read_all
 
 _COLUMNS = (
     "jobid", "submit", "start", "end", "elapsedraw", "state", "nnodes", "timelimitraw", "alloctres", "reqtres", "partition", "qos",
@@ -21,8 +21,8 @@ _COLUMNS = (
 )  # fmt: skip
 
 
-def sniff(head: Head) -> bool:
-    """An object whose beginning has "jobs", or Slurm's preamble "meta" with its name."""
+def sniff(head: FileHead) -> bool:
+    """An object that starts with "jobs", or with "meta" and the name of Slurm."""
     start = head.start[:8192].lstrip()
     return start.startswith(b"{") and (b'"jobs"' in start or (b'"meta"' in start and b"lurm" in start))
 
@@ -69,7 +69,7 @@ def _text(value: object) -> str | None:
 
 
 def _number(value: object) -> str | None:
-    """A plain number, or the number of Slurm's object where it is set and finite."""
+    """A plain number, or the number in Slurm's object if it is set and finite."""
     if isinstance(value, dict):
         value = value.get("number") if value.get("set") is True and value.get("infinite") is not True else None
     return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else None

@@ -1,6 +1,6 @@
-"""Bytes from files: decompression by content, the head that formats are recognised by, and blocks of whole lines.
+"""Reads files: decompression by content, the head for format detection, and blocks of whole lines.
 
-Whatever is wrong with a file as a file (missing, a folder, binary, cut off, not text) becomes an `InputError` here.
+Problems with the file itself (missing, a folder, truncated, not text) raise an `InputError` here.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ _DAMAGED = (EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError, OSError)
 
 
 @dataclass(frozen=True)
-class Head:
-    """The beginning of a file, decompressed: what a reader recognises its format by."""
+class FileHead:
+    """The start of a file, decompressed, for format detection."""
 
     path: Path
     start: bytes
 
     @cached_property
     def lines(self) -> tuple[str, ...]:
-        """Whole lines that are not blank; the last, possibly cut, line is left out unless it is the only one."""
+        """Complete lines that are not blank. The last line, which may be truncated, is omitted unless it is the only one."""
         pieces = self.start.decode("utf-8", errors="replace").replace("\r\n", "\n").split("\n")
         whole = pieces[:-1] if len(self.start) >= HEAD_BYTES and len(pieces) > 1 else pieces
         return tuple(line for line in whole if line.strip())
@@ -49,13 +49,13 @@ class Head:
         return self.lines[0] if self.lines else ""
 
     def has_columns(self, *names: str, separator: str = ",") -> bool:
-        """The first line is a header that has all these columns."""
+        """Whether the first line is a header with all these columns."""
         return set(names) <= {field.strip().strip('"') for field in self.first.split(separator)}
 
 
 @contextmanager
 def open_bytes(path: Path) -> Iterator[BinaryIO]:
-    """The decompressed content; the compression is recognised by its first bytes, not by the file's name."""
+    """The decompressed content. The compression is detected by the first bytes, not by the file name."""
     with ExitStack() as stack:
         raw: BinaryIO = stack.enter_context(_open_raw(path))
         magic = raw.read(6)
@@ -75,7 +75,7 @@ def open_bytes(path: Path) -> Iterator[BinaryIO]:
 def _open_raw(path: Path) -> BinaryIO:
     try:
         if path.is_dir():
-            raise InputError("this is a folder", where=str(path), hint="give the file of jobs in it; other tables follow with --tables")
+            raise InputError("is a folder", where=str(path), hint="use the file of jobs in it, and add other tables with --tables")
         return path.open("rb")
     except FileNotFoundError:
         beside = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
@@ -86,24 +86,24 @@ def _open_raw(path: Path) -> BinaryIO:
 
 
 def _first_of_archive(path: Path, stream: BinaryIO) -> BinaryIO:
-    """The first file in a tar archive, as several published tables are packed one by one; anything else as it is."""
+    """The first file in a tar archive, because some published tables are packed one by one. Anything else is unchanged."""
     try:
         start = stream.read(_TAR_MAGIC_AT + len(_TAR_MAGIC))
         stream.seek(0)
         if start[_TAR_MAGIC_AT:] != _TAR_MAGIC:
             return stream
-        archive = tarfile.open(fileobj=stream, mode="r:")  # noqa: SIM115 - holds nothing but the stream, which the caller closes
+        archive = tarfile.open(fileobj=stream, mode="r:")  # noqa: SIM115 - uses only the stream, which the caller closes
         for member in archive:
             opened = archive.extractfile(member) if member.isfile() else None
             if opened is not None:
                 return cast(BinaryIO, opened)
     except (tarfile.TarError, *_DAMAGED) as error:
         raise _damaged(path, 1, error) from None
-    raise InputError("the archive holds no file", where=str(path), hint="unpack it and give the table in it")
+    raise InputError("the archive contains no file", where=str(path), hint="unpack it and use the table in it")
 
 
 def _open_zstd(path: Path) -> BinaryIO:
-    """Python 3.11 cannot undo Zstandard but Polars can: read lines as a table of one column. All at once, in memory."""
+    """Python 3.11 cannot decompress Zstandard, but Polars can. Reads the whole file into memory as a table with one column."""
     import polars as pl
 
     try:
@@ -112,12 +112,14 @@ def _open_zstd(path: Path) -> BinaryIO:
             encoding="utf8-lossy",
         )  # fmt: skip
     except (pl.exceptions.PolarsError, OSError) as error:
-        raise InputError(f"the Zstandard stream cannot be read: {one_line(error)}", where=str(path), hint="fetch the file again") from None
+        raise InputError(
+            f"the Zstandard stream cannot be read: {one_line(error)}", where=str(path), hint="download the file again"
+        ) from None
     return io.BytesIO("\n".join(lines["line"].fill_null("")).encode() + b"\n")
 
 
-def read_head(path: Path) -> Head:
-    """The first bytes; damage further down is found later, by whoever reads on."""
+def read_head(path: Path) -> FileHead:
+    """The first bytes. Damage further down is detected later."""
     pieces: list[bytes] = []
     with open_bytes(path) as stream:
         try:
@@ -128,12 +130,12 @@ def read_head(path: Path) -> Head:
                 raise _damaged(path, 1, error) from None
     start = b"".join(pieces)
     if start.startswith(_UTF16_BOMS):
-        raise InputError("this is UTF-16 text", where=f"{path}:1", hint="convert it: iconv -f UTF-16 -t UTF-8")
-    return Head(path, start.removeprefix(_UTF8_BOM))
+        raise InputError("this is UTF-16 text", where=f"{path}:1", hint="convert it with iconv -f UTF-16 -t UTF-8")
+    return FileHead(path, start.removeprefix(_UTF8_BOM))
 
 
 def blocks(path: Path) -> Iterator[tuple[int, bytes]]:
-    """(number of the first line, whole lines) pieces of about BLOCK_BYTES, line ends as \\n, a byte-order mark removed."""
+    """Blocks of about BLOCK_BYTES as (number of the first line, whole lines), with \\n as line ends and no byte-order mark."""
     line, carry = 1, b""
     with open_bytes(path) as stream:
         while True:
@@ -151,7 +153,7 @@ def blocks(path: Path) -> Iterator[tuple[int, bytes]]:
 
 
 def _read_block(stream: BinaryIO, path: Path, line: int) -> bytes:
-    """About BLOCK_BYTES, in small steps, so that damage is found near the line (beginning at `line`) where it is."""
+    """About BLOCK_BYTES, read in small steps, so that an error names a line close to the damage."""
     steps: list[bytes] = []
     try:
         while len(steps) * STEP_BYTES < BLOCK_BYTES and (step := stream.read(STEP_BYTES)):
@@ -162,17 +164,17 @@ def _read_block(stream: BinaryIO, path: Path, line: int) -> bytes:
 
 
 def read_all(path: Path) -> bytes:
-    """The whole content, for formats that are one document."""
+    """The whole content, for formats that consist of one document."""
     return b"".join(block for _, block in blocks(path))
 
 
 def shown(text: str, limit: int = 300) -> str:
-    """A piece of the input as part of a one-line message."""
+    """A part of the input for a one-line message."""
     return "".join(character if character.isprintable() else "?" for character in text[:limit])
 
 
 def _damaged(path: Path, line: int, error: Exception) -> InputError:
-    return InputError(f"the file is cut off or damaged: {one_line(error)}", where=f"{path}:{line}", hint="fetch or compress it again")
+    return InputError(f"the file is truncated or damaged: {one_line(error)}", where=f"{path}:{line}", hint="download or compress it again")
 
 
 def one_line(error: Exception) -> str:

@@ -1,7 +1,7 @@
 """Alibaba spot GPU 2026: job_info_df.csv with node_info_df.csv, and the derived list arrival_time,runtime,gpus,priority.
 
-A job is `worker_num` workers of `gpu_request` GPUs, each worker on one node. Times are seconds since the first submission.
-High-priority jobs get priority 1, spot jobs 0; the derived list has priorities of its own and one worker a job.
+A job is `worker_num` workers of `gpu_request` GPUs, each on one node. Times are seconds since the first submission.
+High-priority jobs get priority 1, spot jobs 0. The derived list has its own priorities and one worker per job.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from __future__ import annotations
 import polars as pl
 
 from queuewise.workload.jobs import WHOLE_GPU
-from queuewise.workload.loaded import ClusterFacts, Loaded, Request, Tally
+from queuewise.workload.loaded import ClusterFacts, Loaded, ReadRequest, Tally
 from queuewise.workload.readers import drl
 from queuewise.workload.readers.collector import Collector
 from queuewise.workload.readers.delimited import batches, read_header
 from queuewise.workload.readers.fields import kinds, number
 from queuewise.workload.readers.machines import cluster_facts
-from queuewise.workload.readers.source import Head, read_head
+from queuewise.workload.readers.source import FileHead, read_head
 
 SUMMARY = "Alibaba spot GPU 2026 jobs (and nodes with --tables)"
 
@@ -26,12 +26,12 @@ MACHINE_LISTS = (NODES,)
 MORE_FILES = 1
 
 
-def sniff(head: Head) -> bool:
-    """The derived list has drl's header; only the file's name tells that its GPUs are those of one worker."""
+def sniff(head: FileHead) -> bool:
+    """The derived list has the header of drl; only the file name shows that its GPUs belong to one worker."""
     return head.has_columns(*OFFICIAL) or (head.has_columns(*drl.REQUIRED) and "spot" in head.path.name)
 
 
-def read(request: Request) -> Loaded:
+def read(request: ReadRequest) -> Loaded:
     derived = "arrival_time" in read_header(read_head(request.path))
     collect = Collector(request, "spot")
     if derived:
@@ -41,7 +41,7 @@ def read(request: Request) -> Loaded:
     return collect.finish(epoch=0.0, cluster=_cluster(request, collect.tally))
 
 
-def _read_official(request: Request, collect: Collector) -> None:
+def _read_official(request: ReadRequest, collect: Collector) -> None:
     for batch in batches(request.path, collect.tally, required=OFFICIAL):
         gpus, spot = number("gpu_request"), pl.col("job_type").str.to_lowercase().str.contains("spot")
         collect.add(
@@ -53,7 +53,7 @@ def _read_official(request: Request, collect: Collector) -> None:
         )  # fmt: skip
 
 
-def _read_derived(request: Request, collect: Collector) -> None:
+def _read_derived(request: ReadRequest, collect: Collector) -> None:
     for batch in batches(request.path, collect.tally, required=drl.REQUIRED):
         gpus = number("gpus")
         collect.add(
@@ -67,7 +67,7 @@ def _milli(gpus: pl.Expr) -> pl.Expr:
     return (gpus * WHOLE_GPU).round()
 
 
-def _cluster(request: Request, tally: Tally) -> ClusterFacts | None:
+def _cluster(request: ReadRequest, tally: Tally) -> ClusterFacts | None:
     if not request.tables:
         return None
     return cluster_facts(

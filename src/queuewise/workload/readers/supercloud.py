@@ -1,17 +1,17 @@
 """MIT SuperCloud `slurm-log.csv`: Unix times, time limits in minutes, resources by number in tres_alloc.
 
-1 = cores, 2 = memory in MB, 4 = nodes; GPUs are 1001 or 1002, two names of the same cards, so the larger counts.
+1 = cores, 2 = memory in MB, 4 = nodes. GPUs are 1001 or 1002, which refer to the same cards, so the larger number counts.
 """
 
 from __future__ import annotations
 
 import polars as pl
 
-from queuewise.workload.loaded import Loaded, Request
+from queuewise.workload.loaded import Loaded, ReadRequest
 from queuewise.workload.readers.collector import Collector
 from queuewise.workload.readers.delimited import batches
 from queuewise.workload.readers.fields import node_tasks, not_run, number, positive, unfit_state
-from queuewise.workload.readers.source import Head
+from queuewise.workload.readers.source import FileHead
 
 SUMMARY = "MIT SuperCloud slurm-log.csv"
 
@@ -25,11 +25,11 @@ _NAMES = {"job_id": "id_job", "user": "id_user", "group": "id_group", "partition
 HEADERS = (REQUIRED,)
 
 
-def sniff(head: Head) -> bool:
+def sniff(head: FileHead) -> bool:
     return head.has_columns("id_job", "time_submit", "tres_alloc")
 
 
-def read(request: Request) -> Loaded:
+def read(request: ReadRequest) -> Loaded:
     collect = Collector(request, "supercloud")
     for batch in batches(request.path, collect.tally, required=REQUIRED):
         submit, start, end, limit = number("time_submit"), positive("time_start"), positive("time_end"), number("timelimit")
@@ -46,7 +46,7 @@ def read(request: Request) -> Loaded:
 
 
 def _base_state() -> pl.Expr:
-    """Slurm's number of the state, without the flags in its higher bits."""
+    """Slurm's state number without the flags in the higher bits."""
     return (number("state").cast(pl.Int64, strict=False) % 256).cast(pl.String)
 
 

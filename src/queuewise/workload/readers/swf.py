@@ -1,7 +1,6 @@
-"""Standard Workload Format 2.2: `;` header lines, then 18 blank-separated fields a job, -1 = missing.
+"""Standard Workload Format 2.2: `;` header lines, then 18 fields per job, separated by spaces; -1 = missing.
 
-A job of n processors becomes n one-core tasks. Times stay as they are in the file. Layout and definitions:
-the Parallel Workloads Archive's format page.
+A job of n processors becomes n one-core tasks. Times are used as in the file. The format is defined by the Parallel Workloads Archive.
 """
 
 from __future__ import annotations
@@ -11,13 +10,13 @@ import re
 import numpy as np
 import polars as pl
 
-from queuewise.workload.loaded import ClusterFacts, Loaded, NodeFacts, Request, Tally
+from queuewise.workload.loaded import ClusterFacts, Loaded, NodeFacts, ReadRequest, Tally
 from queuewise.workload.readers.collector import MAX_SECONDS, Collector
 from queuewise.workload.readers.delimited import batches
 from queuewise.workload.readers.fields import label
-from queuewise.workload.readers.source import Head, read_head
+from queuewise.workload.readers.source import FileHead, read_head
 
-SUMMARY = "Standard Workload Format (Parallel Workloads Archive), 18 blank-separated fields"
+SUMMARY = "Standard Workload Format (Parallel Workloads Archive), 18 fields separated by spaces"
 
 COLUMNS = (
     "job", "submit", "wait", "run", "procs", "cpu_time", "used_mem", "req_procs", "req_time", "req_mem", "status", "user", "group",
@@ -29,14 +28,14 @@ _FIRST_NUMBER = re.compile(r"-?\d+(\.\d+)?")
 _SHOWN = 40  # characters of a header's value in a note
 
 
-def sniff(head: Head) -> bool:
+def sniff(head: FileHead) -> bool:
     rows = [line for line in head.lines if not line.lstrip().startswith(";")]
     if not rows:
         return any(_HEADER.match(line) for line in head.lines)
     return "," not in rows[0] and len(rows[0].split()) == len(COLUMNS)
 
 
-def read(request: Request) -> Loaded:
+def read(request: ReadRequest) -> Loaded:
     header = _header(read_head(request.path))
     collect = Collector(request, "swf")
     for batch in batches(
@@ -46,7 +45,7 @@ def read(request: Request) -> Loaded:
         kib = pl.coalesce(_known("req_mem", above=0), _known("used_mem", above=0))
         collect.add(
             batch,
-            {"num_tasks": (procs.is_null(), "requested processors (field 8) where field 5 has none")},
+            {"num_tasks": (procs.is_null(), "requested processors (field 8) if field 5 has none")},
             skip=pl.when(pl.col("think_time").is_null()).then(pl.lit("too few fields"))
             .when(pl.col("run").is_null() | (pl.col("run") == -1)).then(pl.lit("no runtime"))
             .when(procs.is_null() & asked.is_null()).then(pl.lit("no processors")),
@@ -61,13 +60,13 @@ def read(request: Request) -> Loaded:
 
 
 def _depends_on() -> pl.Expr:
-    """Fields 17 and 18: the job before it, whose end it waits for, and the time its user then takes to think."""
+    """Fields 17 and 18: the preceding job, whose end it waits for, and the think time of the user after it."""
     previous, think = pl.col("previous").cast(pl.Int64, strict=False), pl.col("think_time").cast(pl.Float64, strict=False)
     return pl.when(previous > 0).then(pl.format("afterany:{}+{}", previous, pl.when(think > 0).then(think).otherwise(0.0)))
 
 
 def _single_blanks(block: bytes) -> bytes:
-    """One blank between fields and none before the first, which is what a fast parser of delimited text needs."""
+    """Reduce separators to one space between fields and none before the first, as the CSV parser of Polars needs it."""
     text = np.frombuffer(block.replace(b"\t", b" "), dtype=np.uint8)
     blank = text == ord(" ")
     after_gap = np.empty_like(blank)
@@ -78,27 +77,27 @@ def _single_blanks(block: bytes) -> bytes:
 
 
 def _known(name: str, above: float = -1) -> pl.Expr:
-    """The column where it is not the -1 of a missing value (and, for sizes, not 0)."""
+    """The column, or null if it is -1 (missing) or, for sizes, 0."""
     return pl.when(pl.col(name) > above).then(pl.col(name))
 
 
-def _header(head: Head) -> dict[str, str]:
+def _header(head: FileHead) -> dict[str, str]:
     found = (_HEADER.match(line) for line in head.lines)
-    return {match[1]: match[2] for match in reversed([match for match in found if match])}  # the first of a name wins
+    return {match[1]: match[2] for match in reversed([match for match in found if match])}  # the first entry with a name wins
 
 
 def _number(header: dict[str, str], name: str, tally: Tally) -> float | None:
-    """What the header says, None where it is silent, says 0 (or -1) for unknown, or nothing of use, which is noted."""
+    """A number in the header, or None if it is missing, 0, -1 or invalid. An invalid one is noted."""
     text = header.get(name, "")
     match = _FIRST_NUMBER.match(text)
     if text and (match is None or float(match[0]) >= MAX_SECONDS):
-        tally.note(f"the header's {name} {text[:_SHOWN]!r} is no number that can be used")
+        tally.note(f"{name} in the header is not a valid number: {text[:_SHOWN]!r}")
         return None
     return float(match[0]) if match and float(match[0]) > 0 else None
 
 
-def _cluster(header: dict[str, str], request: Request, tally: Tally) -> ClusterFacts | None:
-    """One flat node of all processors: SWF does not say how they are spread over machines."""
+def _cluster(header: dict[str, str], request: ReadRequest, tally: Tally) -> ClusterFacts | None:
+    """One node with all processors, because SWF does not describe the machines."""
     procs = _number(header, "MaxProcs", tally) or _number(header, "MaxNodes", tally)
     if procs is None:
         return None

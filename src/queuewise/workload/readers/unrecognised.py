@@ -1,4 +1,4 @@
-"""What a file that no reader recognises most resembles, so that the error can say what is missing from it."""
+"""The error for a file that no reader recognises, with the most similar format and what is missing."""
 
 from __future__ import annotations
 
@@ -7,27 +7,27 @@ from collections.abc import Mapping, Sequence
 
 from queuewise.errors import InputError
 from queuewise.workload.readers.delimited import SEPARATORS
-from queuewise.workload.readers.source import Head, shown
+from queuewise.workload.readers.source import FileHead, shown
 
-Headers = Mapping[str, Sequence[Sequence[str]]]  # format -> the headers it is known by
+Headers = Mapping[str, Sequence[Sequence[str]]]  # format -> headers that identify it
 
 _LEAST_SHARE = 0.5  # of a format's columns, for a header to resemble it
 _COLUMN_NAME = re.compile(r"[^\W\d][\w .()/%-]*")
 
 
-def explain(head: Head, formats: Sequence[str], headers: Headers, machine_lists: Headers) -> InputError:
+def explain(head: FileHead, formats: Sequence[str], headers: Headers, machine_lists: Headers) -> InputError:
     where = f"{head.path}:1"
     if b"\0" in head.start:
         return InputError("binary data, not text", where=where, hint="is this the right file?")
     found, separator = _columns(head.first)
     for name, lists in machine_lists.items():
         if any(set(columns) <= set(found) for columns in lists):
-            hint = "give the log of jobs as the workload, and this file with --tables"
-            return InputError(f"this is a list of machines of {name}, not of jobs", where=where, hint=hint)
+            hint = "use the log of jobs as the workload, and add this file with --tables"
+            return InputError(f"this is a machine list of {name}, not a list of jobs", where=where, hint=hint)
     return (
         _resembling(found, separator, headers, where)
         or _table(found, where)
-        or InputError(f"no known format; it begins with {shown(head.first[:60])!r}", where=where, hint=f"known: {', '.join(formats)}")
+        or InputError(f"unknown format; the file starts with {shown(head.first[:60])!r}", where=where, hint=f"known: {', '.join(formats)}")
     )
 
 
@@ -47,18 +47,18 @@ def _resembling(found: Sequence[str], separator: str, headers: Headers, where: s
     if share < _LEAST_SHARE or len(folded) < 2:
         return None
     if not missing:
-        hint = f"fields are separated by {SEPARATORS[separator]}; write the file as {name} has it"
+        hint = f"fields are separated by {SEPARATORS[separator]}; change the separator to that of {name}"
         return InputError(f"this looks like {name} with another separator", where=where, hint=hint)
-    text = f"this looks like {name}, but misses columns: {', '.join(missing)}; found: {shown(', '.join(found))}"
+    text = f"this looks like {name}, but columns are missing: {', '.join(missing)}; found: {shown(', '.join(found))}"
     return InputError(text, where=where, hint=_MAP_HINT)
 
 
 def _table(found: Sequence[str], where: str) -> InputError | None:
-    """A table with a header of names that we do not know."""
+    """The error for a table with unknown column names."""
     if len(found) < 2 or not all(_COLUMN_NAME.fullmatch(name) for name in found):
         return None
-    text = f"no known format; needed are submit, runtime (or end) and num_tasks, gpus or cores; found: {shown(', '.join(found))}"
+    text = f"unknown format; columns submit, runtime (or end) and num_tasks, gpus or cores are needed; found: {shown(', '.join(found))}"
     return InputError(text, where=where, hint=_MAP_HINT)
 
 
-_MAP_HINT = "say which column holds what: --map COLUMN=submit COLUMN=runtime COLUMN=gpus"
+_MAP_HINT = "map the columns: --map COLUMN=submit COLUMN=runtime COLUMN=gpus"

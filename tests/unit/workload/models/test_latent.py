@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from queuewise.workload.models.latent import Memory, fit_memory, grouped_rank, normal_scores
+from queuewise.workload.models.latent import Autocorrelation, fit_autocorrelation, grouped_rank, normal_scores
 
 
 def autocorrelation(x: np.ndarray, lag: int) -> float:
@@ -13,7 +13,7 @@ def autocorrelation(x: np.ndarray, lag: int) -> float:
 
 
 def test_sample_has_the_autocorrelation_of_the_sum_of_exponentials() -> None:
-    memory = Memory(decays=(2.0, 50.0), weights=(0.3, 0.4))
+    memory = Autocorrelation(decays=(2.0, 50.0), weights=(0.3, 0.4))
     x = memory.sample(np.random.default_rng(1), 400_000)
     assert x.mean() == pytest.approx(0.0, abs=0.05)
     assert x.std() == pytest.approx(1.0, abs=0.02)
@@ -22,13 +22,13 @@ def test_sample_has_the_autocorrelation_of_the_sum_of_exponentials() -> None:
 
 
 def test_without_weights_the_sample_is_white_noise() -> None:
-    x = Memory().sample(np.random.default_rng(1), 100_000)
+    x = Autocorrelation().sample(np.random.default_rng(1), 100_000)
     assert abs(autocorrelation(x, 1)) < 0.02
 
 
 def test_fit_finds_the_memory_of_a_sample() -> None:
-    truth = Memory(decays=(3.0, 100.0), weights=(0.4, 0.3))
-    found = fit_memory(truth.sample(np.random.default_rng(3), 300_000))
+    truth = Autocorrelation(decays=(3.0, 100.0), weights=(0.4, 0.3))
+    found = fit_autocorrelation(truth.sample(np.random.default_rng(3), 300_000))
     for lag in (1, 3, 10, 30, 100, 300):
         expected = 0.4 * np.exp(-lag / 3) + 0.3 * np.exp(-lag / 100)
         fitted = sum(w * np.exp(-lag / d) for d, w in zip(found.decays, found.weights, strict=True))
@@ -38,15 +38,15 @@ def test_fit_finds_the_memory_of_a_sample() -> None:
 def test_fit_sees_only_pairs_of_one_sequence() -> None:
     """Two constant sequences that alternate have no memory across each other when told apart."""
     rng = np.random.default_rng(0)
-    x = Memory(decays=(50.0,), weights=(0.9,)).sample(rng, 40_000)
+    x = Autocorrelation(decays=(50.0,), weights=(0.9,)).sample(rng, 40_000)
     mixed = np.where(np.arange(40_000) % 2 == 0, x, -x)
-    found = fit_memory(mixed, np.arange(40_000) % 2)
+    found = fit_autocorrelation(mixed, np.arange(40_000) % 2)
     assert sum(found.weights) > 0.8
-    assert sum(fit_memory(mixed).weights) < 0.5
+    assert sum(fit_autocorrelation(mixed).weights) < 0.5
 
 
 def test_constant_sequence_has_no_memory() -> None:
-    assert fit_memory(np.zeros(1000)) == Memory()
+    assert fit_autocorrelation(np.zeros(1000)) == Autocorrelation()
 
 
 def test_ranks_are_uniform_in_every_group() -> None:

@@ -100,5 +100,5 @@ def test_numbers_below_what_makes_sense_are_refused(num_jobs: int, seed: int) ->
 def test_booleans_are_read_as_words() -> None:
     assert (generate("bursty", all_at_zero="yes").submit == 0).all()
     assert generate("bursty", all_at_zero="false").submit[-1] > 0
-    with pytest.raises(InputError, match="say true or false"):
+    with pytest.raises(InputError, match="expected true or false"):
         generate("bursty", all_at_zero="maybe")

@@ -71,7 +71,7 @@ def test_google_2011_tasks_make_a_job(read: ReadText) -> None:
     assert (workload.num_tasks[0], workload.cpu_milli[0], workload.mem_mib[0]) == (2, 50_000, 25_600)
     assert (workload.submit[0], workload.recorded_wait[0], workload.runtime[0], workload.priority[0]) == (700, 10, 200, 9)
     assert loaded.tally.skipped == {"submitted before the log begins": 1, "not finished when the log was taken": 1, "never started": 1}
-    assert any(note.startswith("1 jobs have tasks of unequal size") for note in loaded.tally.notes)
+    assert any(note.startswith("1 jobs have tasks of different sizes") for note in loaded.tally.notes)
 
 
 def test_google_2011_parts_and_tables_together(read: ReadText, tmp_path: Path) -> None:
@@ -90,7 +90,7 @@ def test_google_2019_names_and_numbers_mean_the_same(read: ReadText) -> None:
         loaded = read(header + text + alloc_set)
         workload = loaded.workload
         assert (workload.cpu_milli[0], workload.mem_mib[0], workload.recorded_wait[0], workload.runtime[0]) == (10_000, 5_120, 100, 100)
-        assert "1 events of alloc sets were left out" in loaded.tally.notes
+        assert "1 events of alloc sets were skipped" in loaded.tally.notes
 
 
 def test_google_2019_json_lines(read: ReadText) -> None:
@@ -104,8 +104,8 @@ def test_google_2019_json_lines(read: ReadText) -> None:
     ]
     loaded = read("\n".join(lines))
     assert (loaded.workload.cpu_milli[0], loaded.workload.runtime[0]) == (10_000, 100)
-    assert "1 lines are not JSON objects and were left out" in loaded.tally.notes
-    assert "1 events without a readable time, job or type were left out" in loaded.tally.notes
+    assert "1 lines are not JSON objects and were skipped" in loaded.tally.notes
+    assert "1 events without a valid time, job or type were skipped" in loaded.tally.notes
 
 
 def test_alibaba_2017(read: ReadText) -> None:

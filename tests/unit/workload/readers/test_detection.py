@@ -16,7 +16,7 @@ import pytest
 from queuewise.errors import InputError
 from queuewise.workload import load_workload
 from queuewise.workload.readers import READERS, detect, reader
-from queuewise.workload.readers.source import Head
+from queuewise.workload.readers.source import FileHead
 from reader_examples import EXAMPLES
 
 CASES = [(name, example) for name in READERS for example in EXAMPLES[name]]
@@ -29,7 +29,7 @@ def test_every_reader_has_an_example_and_says_what_it_is() -> None:
 
 @pytest.mark.parametrize(("name", "example"), CASES)
 def test_format_is_found_from_content(name: str, example: bytes, tmp_path: Path) -> None:
-    assert detect(Head(tmp_path / "anything", example)) == name
+    assert detect(FileHead(tmp_path / "anything", example)) == name
 
 
 @pytest.mark.parametrize(("name", "example"), CASES)
@@ -71,7 +71,7 @@ def test_first_file_of_a_tar_archive_is_read(tmp_path: Path) -> None:
 def test_unknown_content_names_the_formats(tmp_path: Path) -> None:
     path = tmp_path / "letter.txt"
     path.write_text("Dear operator,\nplease run my jobs.\n")
-    with pytest.raises(InputError, match=r"letter\.txt:1: no known format; it begins with 'Dear operator,'") as caught:
+    with pytest.raises(InputError, match=r"letter\.txt:1: unknown format; the file starts with 'Dear operator,'") as caught:
         load_workload(path)
     assert "slurm" in caught.value.hint
 

@@ -82,7 +82,7 @@ def test_unix_times_are_not_shifted(read: ReadText) -> None:
 
 
 def test_missing_columns_say_what_was_found(read: ReadText) -> None:
-    with pytest.raises(InputError, match=r"log\.txt:1: need submit, runtime \(or end\) and .* found: time, length") as caught:
+    with pytest.raises(InputError, match=r"log\.txt:1: columns submit, runtime \(or end\) and .* found: time, length") as caught:
         read("time,length\n1,2\n", format="csv")
     assert "--map" in caught.value.hint
 

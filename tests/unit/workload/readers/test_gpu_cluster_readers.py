@@ -42,7 +42,7 @@ def test_helios_virtual_clusters_bind_jobs_only_when_asked(read: ReadText, tmp_p
     loaded = read(text, tables=[config])
     assert loaded.cluster is not None
     assert loaded.cluster.nodes == (NodeFacts(3, 8, "V100-16", partition="vcA", name="vcA"),)
-    assert "1 of 2 virtual clusters in vc_config.csv cannot be read and are left out" in loaded.tally.notes
+    assert "1 of 2 virtual clusters in vc_config.csv are invalid and were skipped" in loaded.tally.notes
 
 
 def philly_job(jobid: str, attempts: list[dict[str, object]], submitted: str = "2017-10-03 00:00:00") -> dict[str, object]:
@@ -199,7 +199,7 @@ def test_pai_tasks_alone(pai_tables: dict[str, Path]) -> None:
 
 
 def test_pai_job_table_alone_says_what_is_missing(pai_tables: dict[str, Path]) -> None:
-    with pytest.raises(InputError, match="does not tell what jobs ask for") as caught:
+    with pytest.raises(InputError, match="which has no resource requests") as caught:
         load_workload(pai_tables["job"])
     assert "pai_task_table" in caught.value.hint
 

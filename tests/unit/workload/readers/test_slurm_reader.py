@@ -142,7 +142,7 @@ def test_broken_json_is_one_line(read: ReadText) -> None:
 
 
 def test_table_for_the_eye_says_what_to_run(read: ReadText) -> None:
-    with pytest.raises(InputError, match=r"table for the eye.*sacct --parsable2"):
+    with pytest.raises(InputError, match=r"human-readable output of sacct.*sacct --parsable2"):
         read("JobID           JobName  Partition \n------------ ---------- ---------- \n12                 bash      debug \n")
 
 

@@ -1,8 +1,7 @@
-"""How much faster a job is with more tasks: scaling curves of elastic jobs, by name. docs/simulator.md, "Elastic jobs", uses them.
+"""Scaling curves of elastic jobs: the speed of a job with k tasks. See docs/simulator.md, "Elastic jobs".
 
-A curve gives the speed with k tasks; only ratios of speeds count. `linear`: k. `amdahl:S`: 1 ÷ (S + (1 − S) ÷ k), with a serial share S.
-`power:A`: k to the A. `table:1=1,4=3.5,…`: speeds measured at some numbers of tasks, straight lines between them, as the first per task
-before them, and no gain beyond the last.
+Only ratios of speeds matter. `linear`: k. `amdahl:S`: 1 ÷ (S + (1 − S) ÷ k), with a serial share S. `power:A`: k to the power of A.
+`table:1=1,4=3.5,…`: measured speeds with linear interpolation, proportional to k before the first point and constant after the last.
 """
 
 from __future__ import annotations
@@ -20,12 +19,12 @@ LINEAR = "linear"
 
 
 def speed(curve: str, tasks: NDArray[np.int64]) -> Floats:
-    """The speed with each of these numbers of tasks."""
+    """The speed for each number of tasks."""
     return parse_curve(curve)(tasks.astype(np.float64))
 
 
 def parse_curve(curve: str) -> Callable[[Floats], Floats]:
-    """The function that a name stands for."""
+    """The function for the name of a curve."""
     kind, _, option = curve.partition(":")
     if kind not in CURVES:
         raise unknown_name("scaling curve", kind, CURVES)
@@ -34,7 +33,7 @@ def parse_curve(curve: str) -> Callable[[Floats], Floats]:
 
 def _linear(option: str, curve: str) -> Callable[[Floats], Floats]:
     if option:
-        raise InputError(f"scaling curve {curve!r}: linear takes no number", hint="amdahl:0.1, power:0.8 or table:1=1,4=3.5 say more")
+        raise InputError(f"scaling curve {curve!r}: linear takes no parameter", hint="use linear, amdahl:0.1, power:0.8 or table:1=1,4=3.5")
     return lambda tasks: tasks
 
 
@@ -62,14 +61,14 @@ def _table(option: str, curve: str) -> Callable[[Floats], Floats]:
     try:
         points = [(float(tasks), float(gain)) for tasks, gain in (point.split("=") for point in option.split(","))]
     except ValueError:
-        raise InputError(f"scaling curve {curve!r} is no list of TASKS=SPEED", hint="for example table:1=1,4=3.5,16=9") from None
+        raise InputError(f"scaling curve {curve!r} is not a list of TASKS=SPEED", hint="for example table:1=1,4=3.5,16=9") from None
     if not all(tasks >= 1 and 0 < gain < np.inf for tasks, gain in points):
-        raise InputError(f"scaling curve {curve!r}: tasks are 1 or more, speeds above 0", hint="for example table:1=1,4=3.5,16=9")
+        raise InputError(f"scaling curve {curve!r}: tasks must be at least 1 and speeds above 0", hint="for example table:1=1,4=3.5,16=9")
     for (tasks, gain), (more, next_gain) in pairwise(points):
         if more <= tasks or next_gain < gain:
             raise InputError(
-                f"scaling curve {curve!r} does not rise from {tasks:g}={gain:g} to {more:g}={next_gain:g}",
-                hint="give more and more tasks, and speeds that do not fall",
+                f"scaling curve {curve!r} does not increase from {tasks:g}={gain:g} to {more:g}={next_gain:g}",
+                hint="list increasing numbers of tasks, with speeds that do not decrease",
             )
     at, gains = np.array(points).T
     return lambda tasks: np.where(tasks < at[0], gains[0] / at[0] * tasks, np.interp(tasks, at, gains))

@@ -1,6 +1,6 @@
-"""When nodes slept and woke, told from where jobs stood: the rule of docs/simulator.md (Energy), applied to the pieces of a schedule.
+"""When nodes slept and woke up, derived from the pieces of a schedule by the rule in docs/simulator.md, "Energy".
 
-Without `sleep_after_s` nobody sleeps, and every run begins to use what it holds when it is placed.
+Without `sleep_after_s` no node sleeps, and every run starts to use its resources when it is placed.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
-class Sleeps:
-    """All sleeps, by node and time, and when runs came to use what they held."""
+class SleepPeriods:
+    """All sleep periods, sorted by node and time, and when each run started to use its resources."""
 
     node: NDArray[np.int64]  # [S]
     start: Floats  # [S]
-    end: Floats  # [S] when it was woken, inf if never
-    piece_ready: Floats  # [P] when all nodes of the piece's run were awake; not after the end of the piece
+    end: Floats  # [S] when the node was woken, inf if never
+    piece_ready: Floats  # [P] when all nodes of the piece's run were awake; at most the end of the piece
 
 
-def node_sleeps(schedule: Schedule) -> Sleeps:
+def node_sleeps(schedule: Schedule) -> SleepPeriods:
     if not schedule.power.nodes_sleep:
-        return Sleeps(np.zeros(0, np.int64), np.zeros(0), np.zeros(0), schedule.piece_start)
+        return SleepPeriods(np.zeros(0, np.int64), np.zeros(0), np.zeros(0), schedule.piece_start)
     order = np.lexsort((schedule.piece_start, schedule.piece_node))
     firsts = np.searchsorted(schedule.piece_node[order], np.arange(schedule.cluster.num_nodes + 1))
     found: list[tuple[int, float, float]] = []
@@ -38,11 +38,11 @@ def node_sleeps(schedule: Schedule) -> Sleeps:
         found += [(n, start, end) for start, end in sleeps]
     node, start, end = (np.array(column) for column in zip(*found, strict=True))
     ready = np.maximum(schedule.piece_start, _latest_of_run(schedule, awake))
-    return Sleeps(node, start, end, np.minimum(ready, schedule.piece_end))
+    return SleepPeriods(node, start, end, np.minimum(ready, schedule.piece_end))
 
 
 def _follow(schedule: Schedule, pieces: NDArray[np.int64]) -> tuple[Floats, list[tuple[float, float]]]:
-    """One node, whose pieces are given by their starts: when it was awake for each of them, and its sleeps."""
+    """For one node and its pieces, sorted by start: when it was awake for each piece, and its sleep periods."""
     power = schedule.power
     start, busy_until = schedule.piece_start[pieces], np.maximum.accumulate(schedule.piece_end[pieces])
     after_a_gap = np.ones(len(pieces), bool)
@@ -62,7 +62,7 @@ def _follow(schedule: Schedule, pieces: NDArray[np.int64]) -> tuple[Floats, list
 
 
 def _latest_of_run(schedule: Schedule, times: Floats) -> Floats:
-    """[P] the greatest of the times of all pieces of the same run."""
+    """[P] the latest time among all pieces of the same run."""
     columns = (schedule.piece_end, schedule.piece_start, schedule.piece_job)
     order = np.lexsort(columns)
     if not len(order):

@@ -1,7 +1,7 @@
-"""How much of the machine was in use: shares of GPUs, FLOPS, cores and memory, and how evenly.
+"""Utilisation of the cluster: shares of GPUs, FLOPS, cores and memory in use, and the load imbalance.
 
-All are exact integrals over the pieces of a schedule, cut to the measured span; they stream over the pieces in blocks, so that
-ten million jobs need no second copy of the table. A share of something the cluster does not have, or does not limit, is None.
+All are exact integrals over the pieces of a schedule within the measured span. Pieces are processed in blocks, so ten million jobs need
+no second copy of the table. The share of a resource that the cluster does not have or does not limit is None.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ BLOCK = 1 << 20  # pieces handled at a time
 
 
 def piece_blocks(m: Measurement, since: Floats) -> Iterator[tuple[slice, Floats]]:
-    """Blocks of pieces with the seconds each lies inside the span, from `since` [P] on."""
+    """Blocks of pieces, with the seconds that each piece is inside the span and after `since` [P]."""
     schedule = m.schedule
     for low in range(0, len(schedule.piece_job), BLOCK):
         block = slice(low, low + BLOCK)
@@ -28,7 +28,7 @@ def piece_blocks(m: Measurement, since: Floats) -> Iterator[tuple[slice, Floats]
 
 
 def node_seconds(m: Measurement, per_task: NDArray[np.int32], since: Floats | None = None) -> Floats:
-    """[N] `per_task` [J] × tasks × seconds on each node within the span, from the placement on or from `since` [P] on."""
+    """[N] `per_task` [J] × tasks × seconds on each node within the span, counted from the placement or from `since` [P]."""
     schedule = m.schedule
     total = np.zeros(schedule.cluster.num_nodes)
     for block, seconds in piece_blocks(m, schedule.piece_start if since is None else since):
@@ -48,7 +48,7 @@ def gpu_utilisation(m: Measurement) -> float | None:
 
 
 def flops_utilisation(m: Measurement) -> float | None:
-    """As `gpu_utilisation`, each GPU weighted by its kind's fp32 TFLOPS: an idle H100 weighs more than an idle T4."""
+    """Like `gpu_utilisation`, with each GPU weighted by its kind's fp32 TFLOPS: an idle H100 counts more than an idle T4."""
     weight = node_tflops(m.schedule.cluster)
     used = float(node_seconds(m, m.schedule.workload.gpu_milli) @ weight) / 1000
     return _share(used, float(m.schedule.cluster.node_gpus @ weight) * m.span)
@@ -65,7 +65,7 @@ def memory_utilisation(m: Measurement) -> float | None:
 
 
 def node_load(m: Measurement) -> Floats | None:
-    """[nodes with any] share of the GPUs in use over the span, of the cores on a cluster without GPUs; None if unlimited."""
+    """Share of the GPUs in use on each node that has any, or of the cores on a cluster without GPUs. None if unlimited."""
     cluster, workload = m.schedule.cluster, m.schedule.workload
     if cluster.num_gpus:
         used, held = node_seconds(m, workload.gpu_milli), cluster.node_gpus * 1000.0
@@ -78,18 +78,18 @@ def node_load(m: Measurement) -> Floats | None:
 
 
 def load_imbalance(m: Measurement) -> float | None:
-    """Standard deviation ÷ mean of `node_load`: 0 is even. None for an idle or unlimited cluster."""
+    """Standard deviation ÷ mean of `node_load`; 0 is perfectly even. None for an idle or unlimited cluster."""
     load = node_load(m)
     return float(load.std() / load.mean()) if load is not None and load.mean() > 0 else None
 
 
 def node_tflops(cluster: Cluster) -> Floats:
-    """[N] fp32 TFLOPS of one GPU of the node, 0 without GPUs."""
+    """[N] fp32 TFLOPS of one GPU of the node; 0 for nodes without GPUs."""
     return per_node(cluster, [kind.fp32_tflops for kind in cluster.kinds])
 
 
 def per_node(cluster: Cluster, per_kind: list[float]) -> Floats:
-    """[N] a value of the node's GPU kind, 0 for nodes without GPUs."""
+    """[N] the value for the node's GPU kind; 0 for nodes without GPUs."""
     if not per_kind:
         return np.zeros(cluster.num_nodes)
     return np.where(cluster.node_kind == NO_GPU, 0.0, np.asarray(per_kind)[cluster.node_kind])

@@ -1,6 +1,6 @@
-"""Find a cluster by what the user typed: a preset, `flat:N`, `NxM:kind`, or a TOML file.
+"""Load a cluster by name: a preset, `flat:N`, `NxM:kind`, or a TOML file.
 
-The format of the files is described in docs/clusters.md. Presets are files of the same format that come with the package.
+docs/clusters.md describes the file format. Presets are files of the same format that are included in the package.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from queuewise.errors import InputError, unknown_name
 from queuewise.workload.loaded import ClusterFacts
 
 SHAPES = {
-    "flat:N": "one node of N cores and no GPU, for logs that count processors",
-    "NxM:kind": "N nodes of M GPUs of one kind, such as 250x8:V100-16",
+    "flat:N": "one node with N cores and no GPU, for logs that count processors",
+    "NxM:kind": "N nodes with M GPUs of one kind, e.g. 250x8:V100-16",
 }
 
 
@@ -53,7 +53,7 @@ class VirtualClusterFile(Config):
 class ClusterFile(Config):
     """A whole cluster file."""
 
-    name: str = ""  # the file's name where absent
+    name: str = ""  # default: the name of the file
     notes: str = ""
     node_penalty: float = Field(default=0.0, ge=0, allow_inf_nan=False)
     rack_penalty: float = Field(default=0.0, ge=0, allow_inf_nan=False)
@@ -63,7 +63,7 @@ class ClusterFile(Config):
 
 
 def load_cluster(name_or_path: str) -> Cluster:
-    """The cluster that a name (preset, `flat:N`, `NxM:kind`) or the path of a TOML file stands for."""
+    """The cluster with this name (preset, `flat:N`, `NxM:kind`) or in this TOML file."""
     presets = _presets()
     if name_or_path in presets:
         with resources.as_file(presets[name_or_path]) as path:
@@ -79,12 +79,12 @@ def load_cluster(name_or_path: str) -> Cluster:
 
 
 def from_facts(facts: ClusterFacts) -> Cluster:
-    """The cluster that a log tells of."""
+    """The cluster described in a log."""
     return build(facts.name, [NodeGroup(**asdict(group)) for group in facts.nodes], notes=facts.notes)
 
 
 def preset_names() -> list[str]:
-    """Names of the clusters that come with the package."""
+    """Names of the clusters included in the package."""
     return sorted(_presets())
 
 
@@ -97,13 +97,13 @@ def _from_file(path: Path) -> Cluster:
     file = read_toml(path, ClusterFile)
     name = file.name or path.stem
     groups = [NodeGroup(**group.model_dump()) for group in file.nodes]
-    with _told_at(path, "nodes"):
+    with _errors_at(path, "nodes"):
         if not any(group.count for group in groups):
             raise InputError(f"cluster {name!r} has no nodes", hint="add a [[nodes]] table with count = 1 or more")
     for index, group in enumerate(groups):
-        with _told_at(path, "nodes", index):
+        with _errors_at(path, "nodes", index):
             check_group(name, group)
-    with _told_at(path, "speeds"):
+    with _errors_at(path, "speeds"):
         return build(
             name,
             groups,
@@ -116,8 +116,8 @@ def _from_file(path: Path) -> Cluster:
 
 
 @contextmanager
-def _told_at(path: Path, *location: int | str) -> Iterator[None]:
-    """Errors inside are about this place in the file."""
+def _errors_at(path: Path, *location: int | str) -> Iterator[None]:
+    """Add this location in the file to errors raised inside the block."""
     try:
         yield
     except InputError as error:

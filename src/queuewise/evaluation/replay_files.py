@@ -1,8 +1,8 @@
-"""The replays inside a run folder: written whole or not at all, read with every defect named.
+"""The files of replays in a run folder.
 
-A replay is a folder with `jobs.parquet`, `pieces.parquet` and `replay.json`, the last written last: a replay without it was cut short
-and is made again. A run of one replay a policy (`simulate`, protocol `replay`) keeps it in `<policy>/`, a run over windows in
-`<policy>/w000/`, `<policy>/w001/`, ... `cluster.json` and `config.toml` belong to the whole run.
+A replay is a folder with `jobs.parquet`, `pieces.parquet` and `replay.json`. `replay.json` is written last: a replay without it was
+interrupted and is repeated. A run with one replay per policy (`simulate`, protocol `replay`) keeps it in `<policy>/`, a run over windows in
+`<policy>/w000/`, `<policy>/w001/`, … `cluster.json` and `config.toml` belong to the whole run.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ CONFIG_FILE = "config.toml"
 
 
 def write_replay(folder: Path, schedule: Schedule, **figures: Any) -> None:
-    """Keep a schedule and the figures made from it."""
+    """Write a schedule and the metrics computed from it."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, table in (("jobs.parquet", jobs_table(schedule)), ("pieces.parquet", pieces_table(schedule))):
         with replacing(folder / name) as temporary:
@@ -42,7 +42,7 @@ def is_replay(folder: Path) -> bool:
 
 
 def read_facts(folder: Path) -> dict[str, Any]:
-    """What `replay.json` of a replay holds."""
+    """The content of a replay's `replay.json`."""
     facts = read_json(folder / REPLAY_FILE)
     if not isinstance(facts, dict) or "policy" not in facts:
         raise _corrupt(folder / REPLAY_FILE, "it does not describe a replay")
@@ -50,7 +50,7 @@ def read_facts(folder: Path) -> dict[str, Any]:
 
 
 def read_schedule(run: Path, replay: Path) -> Schedule:
-    """The schedule kept in `replay`, a folder of the run."""
+    """The schedule in `replay`, a folder of the run."""
     import polars as pl
 
     cluster, facts = read_cluster(run), read_facts(replay)
@@ -59,33 +59,31 @@ def read_schedule(run: Path, replay: Path) -> Schedule:
         try:
             tables.append(pl.read_parquet(replay / name))
         except FileNotFoundError:
-            raise InputError("is missing", where=str(replay / name), hint="the run folder is incomplete: run the command again") from None
+            raise InputError("is missing", where=str(replay / name), hint="the run folder is incomplete; run the command again") from None
         except (pl.exceptions.PolarsError, OSError) as error:
             raise _corrupt(replay / name, str(error).splitlines()[0]) from None
     try:
         return schedule_from(tables[0], tables[1], cluster, facts)
     except (KeyError, pl.exceptions.PolarsError) as error:
-        raise _corrupt(replay, f"column or fact {error} is missing or of another type") from None
+        raise _corrupt(replay, f"column or fact {error} is missing or has another type") from None
 
 
 def find_replays(run: Path) -> Iterator[Path]:
-    """The folders of all finished replays of a run, in order of name."""
+    """The folders of all finished replays of a run, sorted by name."""
     check_run(run)
     yield from sorted(path.parent for path in run.rglob(REPLAY_FILE))
 
 
 def check_run(run: Path) -> dict[str, Any]:
-    """The configuration of a finished run; an InputError says what is wrong with any other folder."""
+    """The configuration of a finished run. Raises an InputError for any other folder."""
     if not run.is_dir():
-        raise InputError("no such run folder", where=str(run), hint="give a folder that a command wrote with --out")
+        raise InputError("no such run folder", where=str(run), hint="use a folder that a command wrote with --out")
     if not (run / CONFIG_FILE).exists():
         raise InputError(
-            f"is not a run folder: it has no {CONFIG_FILE}", where=str(run), hint="give a folder that a command wrote with --out"
+            f"is not a run folder: it has no {CONFIG_FILE}", where=str(run), hint="use a folder that a command wrote with --out"
         )
     if not (run / LAST_FILE).exists():
-        raise InputError(
-            f"is an unfinished run: {LAST_FILE} is written last and missing", where=str(run), hint="run the same command again: it resumes"
-        )
+        raise InputError(f"is an unfinished run: {LAST_FILE} is missing", where=str(run), hint="run the same command again to resume it")
     return parse_toml(run / CONFIG_FILE)
 
 
@@ -101,7 +99,7 @@ def write_cluster(run: Path, cluster: Cluster) -> None:
             plain[name] = value.tolist()
     for name in ("kinds", "partitions", "virtual_clusters"):
         plain[name] = [dataclasses.asdict(entry) for entry in plain[name]]
-    write_text(run / CLUSTER_FILE, json.dumps(plain))  # max_gpus of a virtual cluster may be inf, which Python's JSON can hold
+    write_text(run / CLUSTER_FILE, json.dumps(plain))  # max_gpus of a virtual cluster may be inf, which Python writes to JSON
 
 
 def read_cluster(run: Path) -> Cluster:
@@ -127,10 +125,10 @@ def read_json(path: Path) -> Any:
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise InputError("is missing", where=str(path), hint="the run folder is incomplete: run the command again") from None
+        raise InputError("is missing", where=str(path), hint="the run folder is incomplete; run the command again") from None
     except (OSError, ValueError) as error:
         raise _corrupt(path, str(error)) from None
 
 
 def _corrupt(path: Path, why: str) -> InputError:
-    return InputError(f"is corrupted: {why}", where=str(path), hint="remove it and run the command again; what is whole is not redone")
+    return InputError(f"is corrupted: {why}", where=str(path), hint="remove it and run the command again; intact files are kept")

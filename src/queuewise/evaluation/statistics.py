@@ -1,7 +1,7 @@
-"""Statistics over windows: intervals by bootstrap, paired differences, win rates, and a ranking that admits ties.
+"""Statistics over windows: bootstrap intervals, paired differences, win rates, and a ranking with ties.
 
-All of them pair windows: two policies are compared on the differences window by window, never on two separate means. A policy is
-called better only when the 95 % interval of the mean difference excludes zero.
+Policies are compared by their differences window by window, never by two separate means. A policy is called better only if the 95 %
+interval of the mean difference excludes zero.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _BLOCK = 2_000_000  # resampled values held at a time
 
 
 def bootstrap_interval(values: Sequence[float] | Floats, seed: int = 0) -> tuple[float, float] | None:
-    """Percentile bootstrap interval of the mean (Efron, 1979). None for fewer than two values: one window shows no spread."""
+    """Percentile bootstrap interval of the mean (Efron, 1979). None for fewer than two values."""
     sample = np.asarray(values, dtype=np.float64)
     if len(sample) < 2:
         return None
@@ -36,14 +36,14 @@ def bootstrap_interval(values: Sequence[float] | Floats, seed: int = 0) -> tuple
 
 @dataclass(frozen=True)
 class Difference:
-    """Policy minus other, over the windows both were measured on."""
+    """Policy minus other, over the windows that both were measured on."""
 
     diff: float
     ci95: tuple[float, float] | None
     win_rate: float  # share of windows in which the policy was better; a tie counts half
 
     def better(self, *, higher_is_better: bool = False) -> bool:
-        """The interval lies wholly on the better side of zero."""
+        """Whether the whole interval is on the better side of zero."""
         if self.ci95 is None:
             return False
         return self.ci95[0] > 0 if higher_is_better else self.ci95[1] < 0
@@ -71,7 +71,7 @@ class Standing:
 def ranking(
     scores: Mapping[str, Sequence[float] | Floats], *, higher_is_better: bool = False, baselines: Sequence[str] = ()
 ) -> list[Standing]:
-    """Every policy's standing, best mean first (ties in the order given). `baselines` are the policies to beat; all of them if empty."""
+    """All policies, best mean first; ties keep the given order. `baselines` are the policies to beat (default: all)."""
     means = {policy: float(np.mean(values)) for policy, values in scores.items()}
     sign = -1.0 if higher_is_better else 1.0
     order = sorted(scores, key=lambda policy: sign * means[policy])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from queuewise.errors import InputError
-from queuewise.evaluation.compare import bootstrap_interval, paired_difference, ranking
+from queuewise.evaluation.statistics import bootstrap_interval, paired_difference, ranking
 
 
 def test_interval_of_equal_values_is_that_value() -> None:

@@ -1,4 +1,4 @@
-"""Tables for papers and pages: Markdown and LaTeX (booktabs) of the figures of several policies."""
+"""Tables that compare policies, as Markdown and LaTeX (booktabs)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from queuewise.evaluation.experiment import Result
 
-# Column: heading, key in the flattened metrics, digits. Shown where any policy has the figure.
+# Heading, key in the flattened metrics, digits. A column is shown if any policy has a value.
 COLUMNS: tuple[tuple[str, str, int], ...] = (
     ("jobs", "completed", 0),
     ("mean wait [s]", "wait_s.mean", 1),
@@ -27,17 +27,17 @@ COLUMNS: tuple[tuple[str, str, int], ...] = (
 )
 UNIT = {"makespan_s": 3600.0}  # shown in hours
 
-Cells = tuple[list[str], list[list[str]]]  # headings, rows of text
+TextTable = tuple[list[str], list[list[str]]]  # headings, rows
 
 
-def metric_cells(rows: Sequence[Mapping[str, Any]]) -> Cells:
-    """One row a policy, from flattened metrics; columns that no policy has are left out."""
+def metric_table(rows: Sequence[Mapping[str, Any]]) -> TextTable:
+    """One row per policy, from flattened metrics. Columns without any value are omitted."""
     shown = [column for column in COLUMNS if any(row.get(column[1]) is not None for row in rows)]
     body = [[str(row["policy"]), *(_number(row.get(key), digits, UNIT.get(key, 1.0)) for _, key, digits in shown)] for row in rows]
     return ["policy", *(heading for heading, _, _ in shown)], body
 
 
-def score_cells(result: Result) -> Cells:
+def score_table(result: Result) -> TextTable:
     """Ranks, means, intervals and paired differences."""
     digits = 4 if max(abs(s.mean) for s in result.standings) < 10 else 2
     body = []
@@ -58,13 +58,13 @@ def score_cells(result: Result) -> Cells:
     return ["policy", "rank", result.score.name, "95 % interval", f"minus {best}", "95 % interval", "wins"], body
 
 
-def to_markdown(cells: Cells) -> str:
+def to_markdown(cells: TextTable) -> str:
     headings, rows = cells
     lines = [headings, ["---", *["---:"] * (len(headings) - 1)], *rows]
     return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines) + "\n"
 
 
-def to_latex(cells: Cells, caption: str) -> str:
+def to_latex(cells: TextTable, caption: str) -> str:
     """A table for \\usepackage{booktabs}."""
     headings, rows = cells
 

@@ -1,4 +1,4 @@
-"""One way in: a path to a log of any known format, or the name of a model, becomes a workload."""
+"""Load a workload from a log in any known format, or generate it from a model."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from queuewise.errors import InputError, did_you_mean
-from queuewise.workload.loaded import ClusterFacts, Loaded, NodeFacts, ReadOptions, Request, Tally
+from queuewise.workload.loaded import ClusterFacts, Loaded, NodeFacts, ReadOptions, ReadRequest, Tally
 from queuewise.workload.readers import READERS, detect, more_files, reader
 from queuewise.workload.readers.source import read_head
 
@@ -26,51 +26,51 @@ def load_workload(
     tables: Sequence[str | os.PathLike[str]] = (),
     options: ReadOptions | None = None,
 ) -> Loaded:
-    """Read the log at `source`, or generate from the model of that name.
+    """Read the log at `source`, or generate jobs from the model of that name.
 
-    `format` overrides the recognition by content. `jobs` limits a log to its first jobs and says how many a model makes.
-    `seed` is for models only. `tables` are further files of the same log: machine lists, task tables.
+    `format` overrides detection by content. `jobs` limits a log to its first jobs, or sets the number of jobs of a model. `seed` is only
+    for models. `tables` are additional files of the same log, such as machine lists and task tables.
     """
     if jobs is not None and jobs < 1:
-        raise InputError(f"jobs must be at least 1, not {jobs}", hint="leave it out to take all jobs")
+        raise InputError(f"jobs must be at least 1, not {jobs}", hint="omit it to use all jobs")
     path = Path(source)
-    request = Request(path, tuple(Path(table) for table in tables), options or ReadOptions())
+    request = ReadRequest(path, tuple(Path(table) for table in tables), options or ReadOptions())
     if format is None and _is_model(path):
         if tables or request.options.columns:
-            raise InputError(f"{source} is a model, not a log: --tables and --map have no use", hint="leave them out")
+            raise InputError(f"{source} is a model, not a log; --tables and --map do not apply", hint="omit them")
         return _generate(str(source), jobs, seed)
     name = format or _detect(request)
-    _refuse_unused(name, request)
+    _check_unused(name, request)
     loaded = reader(name).read(request)
     if jobs is not None and jobs < len(loaded.workload):
-        loaded.tally.note(f"limited to the first {jobs} of {len(loaded.workload)} jobs")
+        loaded.tally.note(f"using the first {jobs} of {len(loaded.workload)} jobs")
         return dataclasses.replace(loaded, workload=loaded.workload.take(slice(0, jobs)))
     if jobs is not None and jobs > len(loaded.workload):
-        loaded.tally.note(f"{jobs} jobs were asked for; the log has only {len(loaded.workload)}")
+        loaded.tally.note(f"{jobs} jobs were requested, but the log has only {len(loaded.workload)}")
     return loaded
 
 
-def _detect(request: Request) -> str:
-    """The format by content; a table whose columns the user names is a generic one."""
+def _detect(request: ReadRequest) -> str:
+    """The format, detected by content. A table with --map is a generic one."""
     head = read_head(request.path)
     if request.options.columns:
         return "parquet" if reader("parquet").sniff(head) else "csv"
     return detect(head)
 
 
-def _refuse_unused(name: str, request: Request) -> None:
-    """What the format has no use for is not ignored in silence."""
+def _check_unused(name: str, request: ReadRequest) -> None:
+    """Raise an error for options that the format does not support, instead of ignoring them."""
     most = more_files(name)
     if len(request.tables) > most:
         takers = ", ".join(other for other in READERS if more_files(other))
-        text = f"{name} takes {most or 'no'} further file{'s' if most != 1 else ''}, not {len(request.tables)}"
-        raise InputError(text, where=str(request.path), hint=f"formats that take --tables: {takers}")
+        text = f"{name} supports {most or 'no'} additional file{'s' if most != 1 else ''}, not {len(request.tables)}"
+        raise InputError(text, where=str(request.path), hint=f"formats that support --tables: {takers}")
     if request.options.columns and name not in GENERIC:
-        raise InputError(f"--map has no use for {name}", where=str(request.path), hint=f"it is for {' and '.join(GENERIC)}")
+        raise InputError(f"--map does not apply to {name}", where=str(request.path), hint=f"use it with {' and '.join(GENERIC)}")
 
 
 def _is_model(path: Path) -> bool:
-    """A fitted model's TOML, or a registered name that no file of the same name hides."""
+    """Whether this is the TOML file of a fitted model, or the name of a model and not an existing file."""
     from queuewise.workload import models
 
     if path.suffix == ".toml" or path.exists():
@@ -78,7 +78,7 @@ def _is_model(path: Path) -> bool:
     if str(path) not in models.MODELS and not path.suffix and len(path.parts) == 1:
         files = (entry.name for entry in Path().iterdir())
         hint = f"{did_you_mean(str(path), [*models.MODELS, *files])}models: {', '.join(models.MODELS)}"
-        raise InputError(f"no such file, and no model of that name: {str(path)!r}", hint=hint)
+        raise InputError(f"no file or model named {str(path)!r}", hint=hint)
     return str(path) in models.MODELS
 
 
