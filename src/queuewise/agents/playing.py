@@ -17,7 +17,7 @@ from queuewise.agents.settings import TrainSettings
 from queuewise.agents.spec import Spec, read_spec
 from queuewise.cluster.spec import Cluster
 from queuewise.config import validate
-from queuewise.envs.batch import make_template
+from queuewise.envs.env_memory import make_template
 from queuewise.envs.env_setup import EnvSetup
 from queuewise.envs.episodes import lay_out_episode
 from queuewise.envs.stepping import RUNS_ON

@@ -74,7 +74,7 @@ def draw_legal(f: Frame, p: EpisodeState, e: int) -> None:
 def draw_for_all(frame, num_envs) -> None:  # type: ignore[no-untyped-def]
     f = as_frame(frame)
     for e in range(num_envs):
-        draw_legal(f, as_episode_state(f.lists[e * columns.LISTS + columns.PLAY_LIST]), e)
+        draw_legal(f, as_episode_state(f.lists[e * columns.LISTS + columns.EPISODE_STATE_LIST]), e)
 
 
 @inline

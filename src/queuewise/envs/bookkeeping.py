@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from queuewise.envs import columns, rewards
+from queuewise.envs import rewards
 from queuewise.envs.columns import EpisodeState, Task
-from queuewise.sim import placement
-from queuewise.sim.core.compilation import inline, kernel, lowest_bit
+from queuewise.envs.node_occupancy import hold_piece, release_piece, update_load
+from queuewise.sim.core.compilation import inline, kernel
 from queuewise.sim.core.machine import WHOLE
 from queuewise.sim.core.state import Machine, State, World
 from queuewise.sim.preemption.restart import run_started
@@ -116,135 +116,6 @@ def rate_of(w: World, s: State, k: Task, j: int) -> float:
 
 
 @inline
-def _free_amount(m: Machine, resource: int, n: int) -> float:
-    if resource == placement.BY_GPU:
-        return float(m.free_milli[n])
-    if resource == placement.BY_CPU:
-        return float(m.free_cpu[n])
-    return float(m.free_mem[n])
-
-
-@inline
-def touch(p: EpisodeState, n: int) -> None:
-    """Note that more than time has changed on node n."""
-    p.touched[n // columns.TOUCHED_BITS] |= 1 << (n % columns.TOUCHED_BITS)
-
-
-@inline
-def _update_load(m: Machine, k: Task, p: EpisodeState, n: int) -> float:
-    """Bring the node's load up to date and return it."""
-    touch(p, n)
-    if k.node_amount[n] == 0.0:
-        return 0.0
-    load = 1.0 - _free_amount(m, k.config.resource, n) / k.node_amount[n]
-    old = p.node_load[n]
-    p.value.load_sum += load - old
-    p.value.load_squares += load * load - old * old
-    p.node_load[n] = load
-    return load
-
-
-@kernel
-def _move_units(k: Task, p: EpisodeState, old: float, new: float, number: int) -> None:
-    """Among the sorted times, let `number` units of `old` become `new`: a gap is opened at their place and moved to the new one."""
-    free = p.count.free_units
-    gap = free - number
-    if old > columns.FREE:
-        gap = free
-        while p.unit_sorted[gap] < old:
-            gap += 1
-    if new > old:
-        last = k.config.units - number
-        while gap < last and p.unit_sorted[gap + number] < new:
-            p.unit_sorted[gap] = p.unit_sorted[gap + number]
-            gap += 1
-    else:
-        while gap > free and p.unit_sorted[gap - 1] > new:
-            gap -= 1
-            p.unit_sorted[gap + number] = p.unit_sorted[gap]
-    for unit in range(gap, gap + number):
-        p.unit_sorted[unit] = new
-    p.count.free_units = free + number * (int(new == columns.FREE) - int(old == columns.FREE))
-
-
-@inline
-def _set_unit(k: Task, p: EpisodeState, unit: int, until: float) -> None:
-    """A unit is held until then; the sorted times follow."""
-    old = p.unit_until[unit]
-    p.unit_until[unit] = until
-    if k.config.lookahead == columns.SORTED and old != until:
-        _move_units(k, p, old, until, 1)
-
-
-@inline
-def _set_whole_gpus(s: State, k: Task, p: EpisodeState, piece: int, old: float, until: float) -> None:
-    """The same for all GPUs of a piece that has them to itself."""
-    first = k.unit_first[s.piece_node[piece]]
-    gpus = s.piece_gpus[piece]
-    number = 0
-    while gpus:
-        p.unit_until[first + lowest_bit(gpus)] = until
-        gpus &= gpus - 1
-        number += 1
-    if k.config.lookahead == columns.SORTED:
-        _move_units(k, p, old, until, number)
-
-
-@kernel
-def _latest_end(s: State, p: EpisodeState, n: int, gpus: int) -> float:
-    """The latest expected end on node n (of pieces that use some of these GPUs, unless 0), columns.FREE if there is none."""
-    latest = columns.FREE
-    for i in range(p.count.on_machine):
-        j = p.running[i]
-        if s.expected[j] <= latest:
-            continue
-        for piece in range(s.first_piece[j], s.first_piece[j] + s.num_pieces[j]):
-            if s.piece_node[piece] == n and (gpus == 0 or s.piece_gpus[piece] & gpus):
-                latest = s.expected[j]
-                break
-    return latest
-
-
-@inline
-def _hold_piece(w: World, s: State, k: Task, p: EpisodeState, piece: int, c: int, until: float) -> None:
-    n = s.piece_node[piece]
-    p.node_until[n] = max(p.node_until[n], until)
-    if k.config.resource != placement.BY_GPU:
-        _set_unit(k, p, k.unit_first[n], p.node_until[n])
-    elif w.class_gpus[c] > 0:
-        _set_whole_gpus(s, k, p, piece, columns.FREE, until)
-    elif w.class_milli[c] > 0:
-        unit = k.unit_first[n] + lowest_bit(s.piece_gpus[piece])
-        _set_unit(k, p, unit, max(p.unit_until[unit], until))
-
-
-@kernel
-def _node_until(w: World, s: State, k: Task, p: EpisodeState, n: int) -> float:
-    """The latest expected end on node n; the units know it, unless jobs without GPUs are running."""
-    if k.config.resource != placement.BY_GPU or p.count.without_gpu > 0:
-        return _latest_end(s, p, n, 0)
-    latest = columns.FREE
-    for unit in range(k.unit_first[n], k.unit_first[n + 1]):
-        latest = max(latest, p.unit_until[unit])
-    return latest
-
-
-@inline
-def _release_piece(w: World, s: State, k: Task, p: EpisodeState, piece: int, c: int, until: float) -> None:
-    n = s.piece_node[piece]
-    if k.config.resource == placement.BY_GPU:
-        if w.class_gpus[c] > 0:
-            _set_whole_gpus(s, k, p, piece, until, columns.FREE)
-        elif w.class_milli[c] > 0:
-            gpus = s.piece_gpus[piece]
-            _set_unit(k, p, k.unit_first[n] + lowest_bit(gpus), _latest_end(s, p, n, gpus))
-    if p.node_until[n] == until:
-        p.node_until[n] = _node_until(w, s, k, p, n)
-    if k.config.resource != placement.BY_GPU:
-        _set_unit(k, p, k.unit_first[n], p.node_until[n])
-
-
-@inline
 def _piece_flops(w: World, s: State, k: Task, piece: int, c: int) -> float:
     return s.piece_tasks[piece] * w.class_milli[c] / WHOLE * k.node_flops[s.piece_node[piece]]
 
@@ -273,8 +144,8 @@ def note_start(w: World, m: Machine, s: State, k: Task, p: EpisodeState, j: int)
     x.busy += k.job_amount[j]
     use = 0.0
     for piece in range(s.first_piece[j], s.first_piece[j] + s.num_pieces[j]):
-        _hold_piece(w, s, k, p, piece, c, s.expected[j])
-        use += _update_load(m, k, p, s.piece_node[piece])
+        hold_piece(w, s, k, p, piece, c, s.expected[j])
+        use += update_load(m, k, p, s.piece_node[piece])
         x.flops += _piece_flops(w, s, k, piece, c)
         x.watts += _piece_watts(w, s, piece, c)
     if w.policy.can_restart and s.stops[j] > 0:
@@ -312,8 +183,8 @@ def _note_release(w: World, m: Machine, s: State, k: Task, p: EpisodeState, j: i
     p.count.without_gpu -= w.class_milli[c] == 0
     x.busy -= k.job_amount[j]
     for piece in range(s.first_piece[j], s.first_piece[j] + s.num_pieces[j]):
-        _release_piece(w, s, k, p, piece, c, s.expected[j])
-        _update_load(m, k, p, s.piece_node[piece])
+        release_piece(w, s, k, p, piece, c, s.expected[j])
+        update_load(m, k, p, s.piece_node[piece])
         x.flops -= _piece_flops(w, s, k, piece, c)
         x.watts -= _piece_watts(w, s, piece, c)
     if p.count.on_machine == 0:  # sums of floats drift: an empty machine is exactly empty
@@ -375,18 +246,3 @@ def note_end(w: World, m: Machine, s: State, k: Task, p: EpisodeState, j: int) -
     if k.job_user[j] >= 0:
         p.user_slowdown[k.job_user[j]] += bounded
         p.user_ended[k.job_user[j]] += 1.0
-
-
-@kernel
-def open_books(w: World, m: Machine, k: Task, p: EpisodeState) -> None:
-    """Set the loads of the empty cluster (all zero) and mark everything free."""
-    for n in range(w.sizes.num_nodes):
-        p.node_until[n] = columns.FREE
-        p.node_load[n] = 0.0
-    for unit in range(k.config.units):
-        p.unit_until[unit] = columns.FREE
-    if k.config.lookahead == columns.SORTED:
-        for unit in range(k.config.units):
-            p.unit_sorted[unit] = columns.FREE
-    p.count.free_units = k.config.units
-    p.value.usage_sum = 0.0

@@ -215,7 +215,7 @@ class Frame(Table):
 
 LISTS = 7
 WORLD_LIST, TASK_LIST = 0, 4  # the lists of an env that belong to its template
-PLAY_LIST = 5
+EPISODE_STATE_LIST = 5
 # Frame.next: address of the template's block (0: the env stops there) and its length, and of the template's World and Task
 NEXT_BLOCK, NEXT_BYTES, NEXT_WORLD, NEXT_TASK, NEXT_SIZE = range(5)
 TALLY = ("return", "steps", "illegal", "completed", "unfinished", "mean_wait_s", "mean_jct_s", "mean_bounded_slowdown", "stops")

@@ -39,8 +39,8 @@ def occupancy(batch: EnvBatch, e: int = 0) -> NDArray[np.int64]:
     cells = np.full((len(gpus), max(int(gpus.max()), 1)), NOBODY, np.int64)
     if gpus.any():
         cells[np.arange(cells.shape[1])[None, :] >= gpus[:, None]] = NO_GPU
-    state, play = batch.state(e), batch.episode_state(e)
-    for j in play.running[: play.count.on_machine]:
+    state, episode_state = batch.state(e), batch.episode_state(e)
+    for j in episode_state.running[: episode_state.count.on_machine]:
         for piece in range(state.first_piece[j], state.first_piece[j] + state.num_pieces[j]):
             n, mask = int(state.piece_node[piece]), int(state.piece_gpus[piece])
             for g in range(cells.shape[1]):

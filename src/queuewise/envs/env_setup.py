@@ -12,7 +12,8 @@ import numpy as np
 from queuewise.cluster import load_cluster
 from queuewise.cluster.spec import Cluster
 from queuewise.config import validate
-from queuewise.envs.batch import EnvBatch, Template, make_template
+from queuewise.envs.batch import EnvBatch
+from queuewise.envs.env_memory import Template, make_template
 from queuewise.envs.episodes import Episode, lay_out_episode, num_units
 from queuewise.envs.features import ObservationLayout
 from queuewise.envs.presets import preset as preset_settings

@@ -58,7 +58,7 @@ def _own_value(w: World, s: State, k: Task, p: EpisodeState) -> float:
 
 
 @kernel
-def close_books(w: World, s: State, k: Task, p: EpisodeState, truncated: bool) -> None:
+def add_final_terms(w: World, s: State, k: Task, p: EpisodeState, truncated: bool) -> None:
     """The terms that are known at the end only."""
     worth = discounted(s, k, p)
     if truncated:

@@ -43,7 +43,7 @@ METRICS: dict[str, tuple[int, Callable[[measure.Measurement], float]]] = {
 
 @dataclass(frozen=True, eq=False)
 class Episode:
-    """A window laid out. `machine`, `state` and `play` are templates: envs copy them."""
+    """A window laid out. `machine`, `state` and `episode_state` are templates: envs copy them."""
 
     workload: Workload
     estimate: F64
@@ -52,7 +52,7 @@ class Episode:
     task: Task
     machine: Machine
     state: State
-    play: EpisodeState
+    episode_state: EpisodeState
 
 
 def main_resource(cluster: Cluster) -> int:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import numpy as np
 
 from queuewise.envs import columns
-from queuewise.envs.bookkeeping import touch
 from queuewise.envs.columns import EpisodeState, Task
 from queuewise.envs.features import (
     CLASS_AT,
@@ -25,6 +24,7 @@ from queuewise.envs.features import (
     NUM_JOB_FIXED,
     NUM_JOB_LIVE,
 )
+from queuewise.envs.node_occupancy import touch
 from queuewise.policies.ordering import score_live
 from queuewise.sim import placement
 from queuewise.sim.core.compilation import inline, kernel, lowest_bit, noinline

@@ -18,7 +18,7 @@ from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
 from queuewise.envs import columns
-from queuewise.envs.batch import Template
+from queuewise.envs.env_memory import Template
 from queuewise.envs.env_setup import build_arena
 from queuewise.errors import InputError
 from queuewise.evaluation.measure import measure
@@ -74,17 +74,17 @@ class QueuewiseVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
                 self._generators[e] = seeding.np_random(own)[0]
                 self._next[e] = None
         chosen = (options or {}).get("windows")
-        everyone = range(self.num_envs)
-        templates = [self._draw(e) for e in everyone] if chosen is None else [self.setup.window(int(n)) for n in chosen]
-        self.batch.begin(everyone, templates)
-        self._look_ahead(everyone)
+        all_envs = range(self.num_envs)
+        templates = [self._draw(e) for e in all_envs] if chosen is None else [self.setup.window(int(n)) for n in chosen]
+        self.batch.begin(all_envs, templates)
+        self._draw_next_windows(all_envs)
         return self._observation(self.batch.observations), self._info()
 
     def _draw(self, e: int) -> Template:
         template, self._next[e] = self._next[e] or self.setup.draw(self._generators[e]), None
         return template
 
-    def _look_ahead(self, envs: Iterable[int]) -> None:
+    def _draw_next_windows(self, envs: Iterable[int]) -> None:
         """Draw the windows that these envs will go on with; of an episode whose metrics are asked for, the end has to be kept."""
         if not self._metrics:
             for e in envs:
@@ -98,13 +98,13 @@ class QueuewiseVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
         rewards, elapsed, terminated, truncated = batch.rewards, batch.elapsed, batch.terminated, batch.truncated
         if self._copy or ended:  # beginning anew overwrites them
             rewards, elapsed, terminated, truncated = rewards.copy(), elapsed.copy(), terminated.copy(), truncated.copy()
-        final = self._begin_anew(terminated | truncated, out) if ended else {}
+        final = self._begin_next_episodes(terminated | truncated, out) if ended else {}
         info = self._info()  # of the state after that
         info["elapsed_s"] = elapsed
         info.update(final)
         return self._observation(batch.observations if out is None else out, own=out is not None), rewards, terminated, truncated, info
 
-    def _begin_anew(self, over: NDArray[np.bool_], out: F32 | None) -> dict[str, Any]:
+    def _begin_next_episodes(self, over: NDArray[np.bool_], out: F32 | None) -> dict[str, Any]:
         """Note how these episodes ended and put their envs at the beginning of new ones."""
         rows = self.batch.observations if out is None else out
         ended: list[int] = over.nonzero()[0].tolist()
@@ -123,7 +123,7 @@ class QueuewiseVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
             final_info |= {"metrics": self._final_metrics(ended), "_metrics": over}
         if waiting:
             self.batch.begin(waiting, [self._draw(e) for e in waiting], out)
-        self._look_ahead(ended)
+        self._draw_next_windows(ended)
         return {"final_obs": final_obs, "_final_obs": over, "final_info": final_info, "_final_info": over}
 
     def _final_metrics(self, ended: list[int]) -> NDArray[np.object_]:
