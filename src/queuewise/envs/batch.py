@@ -1,7 +1,6 @@
-"""A batch of envs in memory: E simulations side by side, stepped by one compiled call. `single` and `vector` are thin shells of it.
+"""A batch of E envs, stepped by one compiled call. `single` and `vector` are thin layers on top of it.
 
-Each env owns one block of bytes that holds all its arrays (machine, spare machine, state, play) and their addresses. To reset it, the
-block of the episode's template is copied over it; nothing is allocated once the block is large enough.
+Each env has its own block of memory, see `env_memory`. Resetting an env copies a template into its block.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ Bools = NDArray[np.bool_]
 
 
 class EnvBatch:
-    """E envs. The arrays below are written by `begin` and `step`; `observations` may be exchanged for a buffer of the caller's."""
+    """E envs. `begin` and `step` write the arrays below. The caller may pass its own buffer instead of `observations`."""
 
     def __init__(self, size: int, cluster: Cluster, settings: TaskSettings, layout: ObservationLayout, threads: int | None = None) -> None:
         self.size, self.cluster, self.settings, self.layout = size, cluster, settings, layout
@@ -55,7 +54,7 @@ class EnvBatch:
         width = self.num_actions + (layout.window * layout.hosts if self.joint else 0)
         self.observations: F32 = zeroed_memory(size * layout.size * 4).view(np.float32).reshape(size, layout.size)
         self.mask: Bools = np.zeros((size, width), np.bool_)
-        self.finals: F32 = np.zeros((size, layout.size), np.float32)  # last observations of episodes, of envs that went on
+        self.finals: F32 = np.zeros((size, layout.size), np.float32)  # last observations of envs that went on to their next episode
         self.rewards: F64 = np.zeros(size)
         self.outcome: I64 = np.zeros(size, np.int64)
         self.terminated: Bools = np.zeros(size, np.bool_)
@@ -66,7 +65,7 @@ class EnvBatch:
         self._actions: I64 = np.zeros((size, 2), np.int64)
         self._memory = [np.zeros(0, np.uint8) for _ in range(size)]
         self._templates: list[Template | None] = [None] * size
-        self._following: list[Template | None] = [None] * size  # what envs go on with
+        self._following: list[Template | None] = [None] * size  # the prepared next episodes
         self._all_envs = np.arange(size)
         self._outputs: Any = [None] * size if JIT_DISABLED else np.zeros((size, 3), np.int64)
         self._shown_at: F32 | None = None  # the buffer that observations were last written to
@@ -77,8 +76,9 @@ class EnvBatch:
         self._step_threads: StepThreads | None = None
         drawn = self._frame.drawn.reshape(size, 2)
         self._random, self._chosen = (drawn, self._actions) if self.joint else (drawn[:, 0], self._actions[:, 0])
-        self._asked, self._drawn = False, False  # for random actions since the last step; whether those of the present state are there
-        self._draws, self._seeded = False, False  # whether steps end with drawing, and the generators have begun
+        # Random actions: whether the caller asked for some since the last step, whether those of the present state are drawn,
+        # whether steps end with drawing, and whether the generators are seeded.
+        self._asked, self._drawn, self._draws, self._seeded = False, False, False, False
 
     def _make_frame(self) -> Frame:
         lists: Any = [None] * (self.size * columns.LISTS) if JIT_DISABLED else np.zeros(self.size * columns.LISTS, np.int64)
@@ -106,7 +106,7 @@ class EnvBatch:
         )
 
     def begin(self, envs: Iterable[int], templates: Iterable[Template], out: F32 | None = None) -> None:
-        """Put these envs at the beginning of these episodes; observations go to `out` if given."""
+        """Reset these envs to the beginning of these episodes. Observations are written to `out` if it is given."""
         chosen = []
         for e, template in zip(envs, templates, strict=True):
             self._load(int(e), template)
@@ -120,16 +120,17 @@ class EnvBatch:
         self._begin_or_step(np.array(chosen, np.int64), True, True)
 
     def prepare(self, e: int, template: Template) -> None:
-        """Let env e go on with this episode in the step that ends its present one, if it can: afterwards `went_on` says whether it did.
+        """Let env e begin this episode in the same step that ends its present one. Afterwards `went_on` reports whether it did.
 
-        Of an episode that has ended so, `tally` and `finals` are left. A published view and a larger block need a `begin`.
+        Of the episode that ended, only `tally` and `finals` remain. With a published view, or if the template's block is
+        larger than the env's, the caller must call `begin` instead.
         """
         if not JIT_DISABLED and self._publish is None and len(template.block.bytes) <= len(self._memory[e]):
             self._following[e] = template
             self._frame.next[e * columns.NEXT_SIZE : (e + 1) * columns.NEXT_SIZE] = template.following
 
     def went_on(self, e: int) -> bool:
-        """Whether env e, whose episode ended in the last step, is in the one that was prepared."""
+        """Whether env e, whose episode ended in the last step, has begun the prepared episode."""
         template = self._following[e]
         if template is None:
             return False
@@ -140,7 +141,7 @@ class EnvBatch:
         block, frame = template.block, self._frame
         if len(self._memory[e]) < len(block.bytes):
             if len(self._memory[e]) == 0:
-                self._allocate_blocks(round_to_cache_line(len(block.bytes) * 5 // 4))  # other windows may need more
+                self._allocate_blocks(round_to_cache_line(len(block.bytes) * 5 // 4))  # larger windows may follow
             else:
                 self._memory[e] = zeroed_memory(len(block.bytes))
                 frame.home[e] = self._memory[e].ctypes.data
@@ -157,7 +158,7 @@ class EnvBatch:
         self._templates[e] = template
 
     def _allocate_blocks(self, size: int) -> None:
-        """Give every env so many bytes."""
+        """Allocate a block of `size` bytes for every env."""
         memory = zeroed_memory(self.size * size)
         self._memory = [memory[e * size : (e + 1) * size] for e in range(self.size)]
         self._frame.home[:] = memory.ctypes.data + size * self._all_envs
@@ -165,12 +166,12 @@ class EnvBatch:
     def step(self, actions: NDArray[Any], out: F32 | None = None) -> int:
         """Step all envs and return how many episodes ended.
 
-        `actions` is [E], or [E, 2] for the joint problem; observations go to `out` if given.
+        `actions` is [E], or [E, 2] in the joint problem. Observations are written to `out` if it is given.
         """
         actions = np.asarray(actions)
         if actions.shape != self._chosen.shape or actions.dtype.kind not in "iu":
             raise InputError(
-                f"actions are {actions.dtype} {actions.shape}", hint=f"give whole numbers {self._chosen.shape}: one row for each env"
+                f"actions are {actions.dtype} {actions.shape}", hint=f"give integers of shape {self._chosen.shape}: one row per env"
             )
         self._chosen[...] = actions
         if self._draws != self._asked:
@@ -180,7 +181,7 @@ class EnvBatch:
             self._step_threads = StepThreads(self._threads, self._call, self._all_envs, begin_or_step, self._publish)
         ended = self._step_threads.step(fresh)
         if ended <= REFUSED:
-            self._shown_at = None  # nothing was shown there
+            self._shown_at = None  # nothing was written to the buffer
             raise self._refusal(REFUSED - ended)
         self._drawn, self._asked = self._asked, False
         return ended
@@ -196,13 +197,13 @@ class EnvBatch:
         return ended
 
     def _set_output(self, observations: F32) -> bool:
-        """Let observations go to this buffer [E, F]; True if it is not the one that holds the last ones."""
+        """Write observations to this buffer [E, F] from now on. Returns False if it already holds the last ones."""
         if observations is self._shown_at:
             return False
         if observations.shape != (self.size, self.layout.size) or observations.dtype != np.float32 or observations.strides[1] != 4:
             raise InputError(
-                f"a buffer for observations is {observations.dtype} {observations.shape}",
-                hint=f"give float32 ({self.size}, {self.layout.size}) with contiguous rows",
+                f"the buffer for observations is {observations.dtype} {observations.shape}",
+                hint=f"give a float32 array of shape ({self.size}, {self.layout.size}) with contiguous rows",
             )
         mask = self._bytes
         if JIT_DISABLED:
@@ -217,27 +218,29 @@ class EnvBatch:
         return True
 
     def _refusal(self, e: int) -> InputError:
-        """What to say of the action of env e: outside the action space, or illegal where that does not count as a wait."""
+        """The error for the refused action of env e: it is outside the action space, or illegal and the env is not lenient."""
         action, host = self._actions[e].tolist()
         if not (0 <= action < self.num_actions and 0 <= host < self.layout.hosts):
-            return InputError("an action is outside the action space", hint=f"actions of this env are below {self.num_actions}")
+            hosts = f" and a host from 0 to {self.layout.hosts - 1}" if self.joint else ""
+            hint = f"give an action from 0 to {self.num_actions - 1}{hosts}"
+            return InputError(f"the action of env {e} is outside the action space", hint=hint)
         action = [action, host] if self.joint else action
         return InputError(
             f"action {action} is not legal in env {e}",
-            hint='choose where info["action_mask"] is true, or make the env with illegal="wait"',
+            hint='choose an action for which info["action_mask"] is true, or make the env with illegal="wait"',
         )
 
     def draw_legal(self, seed: int | None = None) -> I64:
-        """Random legal actions [E] or [E, 2], drawn by compiled code; a seed starts the generators anew.
+        """Random legal actions [E] or [E, 2], drawn by compiled code. A seed restarts the generators.
 
-        Who asks once will ask again, so the next step ends with drawing, on its threads.
+        A caller that asks once usually asks again, so the next step ends with drawing, on the threads that step.
         """
         if seed is not None or not self._seeded:
             self._frame.generator[:] = np.random.default_rng(seed).integers(1, 2**63, self.size)
             self._seeded, self._drawn = True, False
         if not self._drawn:
             for e in range(self.size):
-                self._template(e)  # says so if there is none yet
+                self._template(e)  # raises if the env has not been reset
             draw_for_all(self._call, self.size)
         self._drawn, self._asked = False, True
         return self._random
@@ -262,7 +265,7 @@ class EnvBatch:
         return self._template(e).block.view(MACHINE, self._memory[e])
 
     def window_jobs(self, e: int) -> I32:
-        """[Q] the job in each slot of the window, -1 where it is empty."""
+        """[Q] the job in each slot of the window, -1 if the slot is empty."""
         episode_state = self.episode_state(e)
         jobs = np.full(self.layout.window, -1, np.int32)
         shown = min(int(episode_state.count.waiting), self.layout.window)
@@ -270,7 +273,7 @@ class EnvBatch:
         return jobs
 
     def running_jobs(self, e: int) -> I32:
-        """[P] the running job in each slot of those that may be preempted, -1 where it is empty."""
+        """[P] the running job in each slot for jobs that may be preempted, -1 if the slot is empty."""
         episode_state = self.episode_state(e)
         jobs = np.full(self.layout.stops, -1, np.int32)
         shown = int(episode_state.count.listed)
@@ -283,7 +286,7 @@ class EnvBatch:
         state: State = self._template(e).block.view(STATE, self._memory[e].copy())
         num_jobs = len(episode.workload)
         state = state.replace(status=state.status[:num_jobs], start=state.start[:num_jobs], end=state.end[:num_jobs])
-        state.end[state.status == RUNNING] = NEVER  # when a running job will end is nobody's business
+        state.end[state.status == RUNNING] = NEVER  # do not reveal when running jobs will end
         return schedule_of(episode.workload, self.cluster, episode.rules, state, episode.estimate, policy, self.settings.estimates, 0.0)
 
     def illegal_actions(self, e: int) -> int:
@@ -291,11 +294,11 @@ class EnvBatch:
         return int(self.episode_state(e).count.illegal)
 
     def tally(self, e: int) -> dict[str, float]:
-        """Sums of env e's episode, which ended in the last step; all figures of docs/metrics.md are in `schedule`."""
+        """Sums of env e's episode, which ended in the last step. Use `schedule` for all figures of docs/metrics.md."""
         return dict(zip(columns.TALLY, self.tallies[:, e].tolist(), strict=True))
 
     def bytes_per_env(self) -> int:
-        """Memory of one env: its block of arrays, and its rows of the buffers."""
+        """Bytes of memory that one env needs: its block of arrays and its rows of the buffers."""
         rows = (self.observations, self.finals, self.mask, self.rewards, self.elapsed, self.tallies, self._actions)
         return max(len(memory) for memory in self._memory) + sum(row.nbytes for row in rows) // self.size
 

@@ -1,8 +1,9 @@
-"""The books of an episode: what starts, ends and passing time do to the reward terms and to what observations need.
+"""Reward terms and lists of jobs: how arrivals, starts, stops, ends and passing time change them.
 
-Rewards may look at true runtimes, observations may not: everything that reaches an observation (node_until, unit_until, usage) is
-kept from estimates. With a decay β > 0 every term is discounted to the beginning of its step, so that a step's reward is right
-however long the step took; the step as a whole is then discounted by exp(−β · elapsed).
+Rewards may depend on true runtimes, observations must not. Everything that reaches an observation (node_until,
+unit_until, usage) is therefore computed from estimates. With a decay β > 0, every term is discounted to the beginning of
+its step, so a step's reward is correct for any length of the step. The step as a whole is then discounted by
+exp(−β · elapsed).
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ from queuewise.sim.preemption.restart import run_started
 
 BOUND_S = 10.0  # of the bounded slowdown, as in evaluation.measure
 USAGE_HALF_LIFE_S = 86_400.0
-MOST_HALF_LIVES = 900.0  # later starts of one episode weigh alike: 2^1000 has no float64
+MOST_HALF_LIVES = 900.0  # later starts of an episode have equal weights, because 2^1024 overflows float64
 
 
 @inline
 def discounted(s: State, k: Task, p: EpisodeState) -> float:
-    """What one unit now is worth at the beginning of the step."""
+    """Discount factor from now back to the beginning of the step."""
     if k.scale.decay == 0.0:
         return 1.0
     return np.exp(-k.scale.decay * (s.clock.now - p.value.step_began))
@@ -45,7 +46,7 @@ def _load_deviation(k: Task, p: EpisodeState) -> float:
 
 @kernel
 def pass_time(k: Task, p: EpisodeState, begin: float, end: float) -> None:
-    """Nothing happened from `begin` to `end`: charge the terms that grow with time."""
+    """Add to the terms that grow with time. Nothing happened from `begin` to `end`."""
     lasted = end - begin
     if lasted <= 0.0:
         return
@@ -86,7 +87,7 @@ def _insert_waiting(w: World, p: EpisodeState, j: int) -> None:
 
 @kernel
 def note_arrival(w: World, k: Task, p: EpisodeState, j: int) -> None:
-    """Job j has been queued: put it into the waiting list, which follows the order of the window (World.rank)."""
+    """Job j was queued. Insert it into the waiting list, which is in the order of the window (World.rank)."""
     _insert_waiting(w, p, j)
     x = p.value
     x.queued_work += k.job_work[j]
@@ -97,7 +98,7 @@ def note_arrival(w: World, k: Task, p: EpisodeState, j: int) -> None:
 
 @inline
 def _work_left(w: World, s: State, k: Task, j: int) -> float:
-    """Work that job j had not done when its last run began, or ended unfinished."""
+    """Work that job j had left when its last run began or, if it was stopped, when that run ended."""
     if w.policy.can_restart and w.runtime[j] > 0.0:
         return k.job_work[j] * s.remaining[j] / w.runtime[j]
     return k.job_work[j]
@@ -110,7 +111,7 @@ def _run_start(w: World, s: State, j: int) -> float:
 
 @inline
 def rate_of(w: World, s: State, k: Task, j: int) -> float:
-    """Work that the running job j does in a second: what was left when the run began, evenly over the run."""
+    """Work per second of running job j: the work left when the run began, spread evenly over the run."""
     lasts = s.end[j] - _run_start(w, s, j)
     return _work_left(w, s, k, j) / lasts if lasts > 0.0 else 0.0
 
@@ -128,7 +129,7 @@ def _piece_watts(w: World, s: State, piece: int, c: int) -> float:
 
 @kernel
 def note_start(w: World, m: Machine, s: State, k: Task, p: EpisodeState, j: int) -> None:
-    """Job j, which was waiting, has started. What is counted by the job is counted at its first start."""
+    """Job j was waiting and has started. Terms that count once per job are added at its first start."""
     c = w.job_class[j]
     x = p.value
     _remove_waiting(p, j)
@@ -177,7 +178,7 @@ def _remove_waiting(p: EpisodeState, j: int) -> None:
 
 @kernel
 def _note_release(w: World, m: Machine, s: State, k: Task, p: EpisodeState, j: int) -> None:
-    """What job j held, which is no longer in EpisodeState.running, is free."""
+    """Release what job j held. It is no longer in EpisodeState.running."""
     c = w.job_class[j]
     x = p.value
     p.count.without_gpu -= w.class_milli[c] == 0
@@ -187,13 +188,13 @@ def _note_release(w: World, m: Machine, s: State, k: Task, p: EpisodeState, j: i
         update_load(m, k, p, s.piece_node[piece])
         x.flops -= _piece_flops(w, s, k, piece, c)
         x.watts -= _piece_watts(w, s, piece, c)
-    if p.count.on_machine == 0:  # sums of floats drift: an empty machine is exactly empty
+    if p.count.on_machine == 0:  # sums of floats drift, so reset them when the machine is empty
         x.running_work = x.running_rate = x.busy = x.flops = x.watts = x.load_sum = x.load_squares = 0.0
 
 
 @inline
 def leave_running(p: EpisodeState, at: int) -> None:
-    """Strike out the job at this place of EpisodeState.running."""
+    """Remove the job at position `at` of EpisodeState.running."""
     p.count.on_machine -= 1
     p.running[at] = p.running[p.count.on_machine]
     p.running_end[at] = p.running_end[p.count.on_machine]
@@ -201,7 +202,7 @@ def leave_running(p: EpisodeState, at: int) -> None:
 
 @kernel
 def note_stop(w: World, m: Machine, s: State, k: Task, p: EpisodeState, j: int, rate: float, left: float) -> None:
-    """Job j, off the machine now, was stopped and is queued again. It did `rate` work a second; `left` was to come."""
+    """Job j was stopped, has left the machine and is queued again. It did `rate` work per second and had `left` to do."""
     at = 0
     while p.running[at] != j:
         at += 1
@@ -219,7 +220,7 @@ def note_stop(w: World, m: Machine, s: State, k: Task, p: EpisodeState, j: int, 
 
 @kernel
 def note_end(w: World, m: Machine, s: State, k: Task, p: EpisodeState, j: int) -> None:
-    """Job j, which is no longer in EpisodeState.running, has ended."""
+    """Job j has ended. It is no longer in EpisodeState.running."""
     x = p.value
     jct = s.end[j] - w.submit[j]
     service = s.end[j] - _run_start(w, s, j)
@@ -234,7 +235,7 @@ def note_end(w: World, m: Machine, s: State, k: Task, p: EpisodeState, j: int) -
     bounded = max(1.0, jct / max(service, BOUND_S))
     p.term[rewards.COMPLETED_WORK] += k.job_work[j] * worth
     p.term[rewards.PRIORITY_COMPLETION] += k.priority[j] * worth
-    # The time in the system was charged at a rate by the reference runtime: make the sum exact.
+    # `pass_time` charged the time in the system at a rate given by the reference runtime. Correct the sum to the exact value.
     p.term[rewards.SLOWDOWN] += (jct * inverse(w.runtime[j]) - slowdown) * worth
     p.term[rewards.BOUNDED_SLOWDOWN] += (jct / max(w.runtime[j], BOUND_S) - bounded) * worth
     if s.end[j] > k.deadline[j]:

@@ -30,10 +30,11 @@ Table = TypeVar("Table", World, Task)
 
 
 class Block:
-    """The bytes of some tables of arrays, and where in them each array lies.
+    """The bytes of several tables, and the offset of each array in them.
 
-    First come the lists of addresses that kernels are given, then the arrays, small ones before large ones: those that are used at every
-    step (counters, what is free, classes, nodes) are small, and so lie together. Tables that are seldom used go last.
+    The lists of addresses that kernels receive come first. The arrays follow, small ones before large ones. The arrays that
+    every step uses (counters, what is free, classes, nodes) are small, so they lie next to each other. The tables numbered in
+    `seldom` are rarely used and come last.
     """
 
     def __init__(self, *tables: Any, seldom: tuple[int, ...] = ()) -> None:
@@ -60,16 +61,16 @@ class Block:
         self.num_addresses = len(relative)
         self.bytes[: relative.nbytes] = relative.view(np.uint8)
         lengths = [len(offsets) for offsets in self.offsets]
-        self.lists = 8 * np.cumsum([0, *lengths[:-1]])  # where in it the tables' lists of addresses begin
+        self.lists = 8 * np.cumsum([0, *lengths[:-1]])  # offsets of the tables' lists of addresses
 
     def load(self, memory: NDArray[np.uint8], home: int) -> None:
-        """Copy the block into memory that lies at `home`, with addresses that are right there."""
+        """Copy the block into memory at address `home`, and make its addresses valid there."""
         memory[: len(self.bytes)] = self.bytes
         addresses = memory[: 8 * self.num_addresses].view(np.int64)
         addresses += home
 
     def view(self, number: int, memory: NDArray[np.uint8]) -> Any:
-        """Table `number` as arrays in `memory`, into which the block was loaded."""
+        """Table `number` as arrays in `memory`, which holds a copy of the block."""
         arrays = self._tables[number]
         offsets = self.offsets[number]
         return type(arrays)(*(
@@ -83,7 +84,7 @@ def round_to_cache_line(size: int) -> int:
 
 
 def _owner(array: NDArray[Any]) -> NDArray[Any]:
-    """The array whose memory this one looks at."""
+    """The array that owns the memory of this one."""
     while isinstance(array.base, np.ndarray):
         array = array.base
     return array
@@ -98,15 +99,18 @@ class Template(NamedTuple):
 
 
 MACHINE, SPARE, STATE, EPISODE_STATE = range(4)  # tables of an env's block
-BLOCK_LISTS = np.array([1, 2, 3, 5])  # where in Frame.lists their addresses go
-SHARED_LISTS = np.array([columns.WORLD_LIST, columns.TASK_LIST])  # and those of the template's
+BLOCK_LISTS = np.array([1, 2, 3, 5])  # positions of their addresses in Frame.lists
+SHARED_LISTS = np.array([columns.WORLD_LIST, columns.TASK_LIST])  # positions of the tables that envs share with the template
 SHARED = slice(columns.NEXT_WORLD, columns.NEXT_TASK + 1)
 
 _SHARED_ARRAYS: WeakValueDictionary[tuple[type, str, bytes], NDArray[Any]] = WeakValueDictionary()
 
 
 def _share_small_arrays(arrays: Table) -> Table:
-    """The same table, with small arrays that other windows have too (nodes, classes, settings) in one place: it stays in the caches."""
+    """The same table, with one copy of each small array that equals one of another window (nodes, classes, settings).
+
+    A shared copy stays in the processor's caches.
+    """
 
     def find(array: Any) -> Any:
         if array.base is not None or array.nbytes > MAX_SHARED_BYTES:
@@ -119,7 +123,7 @@ def _share_small_arrays(arrays: Table) -> Table:
 def make_template(episode: Episode) -> Template:
     episode = replace(episode, world=_share_small_arrays(episode.world), task=_share_small_arrays(episode.task))
     for arrays in (episode.machine, episode.state):
-        addresses_of(arrays)  # checks the types
+        addresses_of(arrays)  # raises if a type is wrong
     addresses_of(episode.episode_state)
     block = Block(episode.machine, episode.machine.clone(), episode.state, episode.episode_state, seldom=(SPARE,))
     world, task = addresses_of(episode.world), addresses_of(episode.task)
@@ -130,7 +134,10 @@ def make_template(episode: Episode) -> Template:
 
 
 def zeroed_memory(size: int) -> NDArray[np.uint8]:
-    """Zeros, in pages of 2 MiB if there are such and one is filled: many envs lie in more small pages than a processor has in mind."""
+    """`size` zero bytes, in pages of 2 MiB if the system has them and at least one is filled.
+
+    Many envs in small pages need more pages than the processor's address cache holds.
+    """
     if size < LARGE_PAGE or not hasattr(mmap, "MADV_HUGEPAGE"):
         memory = np.zeros(size + CACHE_LINE, np.uint8)
         return memory[-memory.ctypes.data % CACHE_LINE :][:size]

@@ -24,13 +24,13 @@ def _free_amount(m: Machine, resource: int, n: int) -> float:
 
 @inline
 def touch(p: EpisodeState, n: int) -> None:
-    """Note that more than time has changed on node n."""
+    """Mark node n as changed by more than the passing of time."""
     p.touched[n // columns.TOUCHED_BITS] |= 1 << (n % columns.TOUCHED_BITS)
 
 
 @inline
 def update_load(m: Machine, k: Task, p: EpisodeState, n: int) -> float:
-    """Bring the node's load up to date and return it."""
+    """Update the load of the node and return it."""
     touch(p, n)
     if k.node_amount[n] == 0.0:
         return 0.0
@@ -44,7 +44,7 @@ def update_load(m: Machine, k: Task, p: EpisodeState, n: int) -> float:
 
 @kernel
 def _move_units(k: Task, p: EpisodeState, old: float, new: float, number: int) -> None:
-    """Among the sorted times, let `number` units of `old` become `new`: a gap is opened at their place and moved to the new one."""
+    """Change `number` of the sorted times from `old` to `new`: move the gap that they leave to where they belong now."""
     free = p.count.free_units
     gap = free - number
     if old > columns.FREE:
@@ -67,7 +67,7 @@ def _move_units(k: Task, p: EpisodeState, old: float, new: float, number: int) -
 
 @inline
 def _set_unit(k: Task, p: EpisodeState, unit: int, until: float) -> None:
-    """A unit is held until then; the sorted times follow."""
+    """Set the time until which the unit is held, also among the sorted times."""
     old = p.unit_until[unit]
     p.unit_until[unit] = until
     if k.config.lookahead == columns.SORTED and old != until:
@@ -76,7 +76,7 @@ def _set_unit(k: Task, p: EpisodeState, unit: int, until: float) -> None:
 
 @inline
 def _set_whole_gpus(s: State, k: Task, p: EpisodeState, piece: int, old: float, until: float) -> None:
-    """The same for all GPUs of a piece that has them to itself."""
+    """Do the same for all GPUs of a piece that does not share them."""
     first = k.unit_first[s.piece_node[piece]]
     gpus = s.piece_gpus[piece]
     number = 0
@@ -90,7 +90,7 @@ def _set_whole_gpus(s: State, k: Task, p: EpisodeState, piece: int, old: float, 
 
 @kernel
 def _latest_end(s: State, p: EpisodeState, n: int, gpus: int) -> float:
-    """The latest expected end on node n (of pieces that use some of these GPUs, unless 0), columns.FREE if there is none."""
+    """The latest expected end on node n, columns.FREE if there is none. If `gpus` is not 0, only pieces that use one of them count."""
     latest = columns.FREE
     for i in range(p.count.on_machine):
         j = p.running[i]
@@ -118,7 +118,7 @@ def hold_piece(w: World, s: State, k: Task, p: EpisodeState, piece: int, c: int,
 
 @kernel
 def _node_until(w: World, s: State, k: Task, p: EpisodeState, n: int) -> float:
-    """The latest expected end on node n; the units know it, unless jobs without GPUs are running."""
+    """The latest expected end on node n. It follows from the units, unless jobs without GPUs are running."""
     if k.config.resource != placement.BY_GPU or p.count.without_gpu > 0:
         return _latest_end(s, p, n, 0)
     latest = columns.FREE
@@ -144,7 +144,7 @@ def release_piece(w: World, s: State, k: Task, p: EpisodeState, piece: int, c: i
 
 @kernel
 def reset_occupancy(w: World, k: Task, p: EpisodeState) -> None:
-    """Set the loads of the empty cluster (all zero) and mark everything free."""
+    """Mark everything as free and set all loads to zero: the cluster is empty."""
     for n in range(w.sizes.num_nodes):
         p.node_until[n] = columns.FREE
         p.node_load[n] = 0.0

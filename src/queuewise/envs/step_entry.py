@@ -19,12 +19,12 @@ from queuewise.sim.core.state import Machine, State, World, as_machine, as_state
 from queuewise.sim.core.table_types import fetch, words_at
 
 FETCHED = 2048  # bytes of an env: addresses, counters, and the smallest arrays
-NUM_ADDRESSES = 2 * len(Machine.columns) + len(State.columns) + len(EpisodeState.columns)  # with which an env's block begins
+NUM_ADDRESSES = 2 * len(Machine.columns) + len(State.columns) + len(EpisodeState.columns)  # at the beginning of an env's block
 
 
 @inline
 def _fetch_counters(f: Frame, e: int) -> None:
-    """Ask for the beginning of an env that will be stepped soon: envs are many and do not fit into the nearer caches together."""
+    """Prefetch the beginning of an env that will be stepped soon. All envs together do not fit into the nearer caches."""
     block = words_at(f.home[e])
     for word in range(0, FETCHED // 8, CACHE_LINE // 8):
         fetch(block, word)
@@ -32,12 +32,12 @@ def _fetch_counters(f: Frame, e: int) -> None:
 
 @inline
 def _fetch_jobs(f: Frame, e: int) -> None:
-    """Ask for the jobs that the next step of env e has to do with, once its counters are at hand: who starts, ends or arrives."""
+    """Prefetch the jobs that start, end or arrive in the next step of env e. Its counters must have been fetched."""
     at = e * columns.LISTS
     w, s, k, p = as_world(f.lists[at]), as_state(f.lists[at + 3]), as_task(f.lists[at + 4]), as_episode_state(f.lists[at + 5])
     action = f.actions[2 * e]
     if action != f.space.actions - 1:
-        _fetch_job(w, s, k, p.waiting[min(action, p.count.waiting)])  # of an action that starts none, it is the wrong one
+        _fetch_job(w, s, k, p.waiting[min(action, p.count.waiting)])  # useless, but harmless, for an action that starts no job
         return
     _fetch_job(w, s, k, s.count.arrived)
     if s.count.events > 0:
@@ -71,7 +71,7 @@ def _write_tally(s: State, p: EpisodeState, f: Frame, e: int, num_envs: int) -> 
 
 @kernel
 def _load_next_episode(f: Frame, o: Output, e: int) -> None:
-    """Keep the last observation of env e and lay out its next episode."""
+    """Keep the last observation of env e and copy the template of its next episode into its block."""
     for i in range(f.length[0]):
         o.final[i] = o.observation[i]
     following = e * columns.NEXT_SIZE
@@ -108,10 +108,10 @@ def _step_one(f: Frame, w: World, m: Machine, z: Machine, s: State, k: Task, p: 
 
 @entry
 def begin_or_step(frame, envs, begins, fresh, num_envs) -> int:  # type: ignore[no-untyped-def]
-    """Begin or step every env in `envs` and return how many of their episodes have ended.
+    """Begin or step every env in `envs` and return how many of their episodes ended.
 
-    An illegal action counts, and becomes a wait, or the first legal action where waiting is not possible. An env whose episode ends goes
-    on with the next one if there is one (Frame.next): it is then looked at a second time, to begin.
+    An illegal action is counted and replaced by a wait, or by the first legal action if waiting is illegal. An env whose
+    episode ends goes on with its next episode if one is prepared (Frame.next): the loop visits it a second time to begin it.
     """
     f = as_frame(frame)
     over = 0

@@ -1,6 +1,6 @@
-"""Stepping: the one compiled entry of all environments. It begins or steps a list of envs and writes what their agents see.
+"""One step of one env: what an action does to the engine, and when an episode ends (docs/mdp.md).
 
-The engine moves time and hardware; this module says which of its moves an action means and when an episode ends (docs/mdp.md).
+The engine advances time and starts jobs. This module translates actions into calls of the engine.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from queuewise.sim.core.schedule import QUEUED, RUNNING
 from queuewise.sim.core.state import Machine, State, World
 from queuewise.sim.placement.placement_rules import place, runtime_factor
 
-RUNS_ON, TERMINATED, TRUNCATED = range(3)  # what a step says of the episode
+RUNS_ON, TERMINATED, TRUNCATED = range(3)  # outcome of a step
 
 
 @kernel
 def advance(w: World, m: Machine, s: State, k: Task, p: EpisodeState) -> bool:
-    """Go to the next event time and keep the books; False if nothing lies ahead."""
+    """Go to the next event time and update reward terms and episode state. Returns False if there is no further event."""
     before = s.clock.now
     arrived = s.count.arrived
     if not next_instant(w, m, s):
@@ -49,7 +49,7 @@ def _note_ends(w: World, m: Machine, s: State, k: Task, p: EpisodeState) -> None
     at = 0
     while at < p.count.on_machine:
         j = p.running[at]
-        if p.running_end[at] > s.clock.now or s.status[j] == RUNNING:  # a job of length zero may yet be running
+        if p.running_end[at] > s.clock.now or s.status[j] == RUNNING:  # a job of length zero may still be running
             at += 1
             continue
         leave_running(p, at)
@@ -69,7 +69,7 @@ def _try_start(w: World, m: Machine, s: State, k: Task, p: EpisodeState, j: int)
 
 @kernel
 def _backfill_behind(w: World, m: Machine, z: Machine, s: State, k: Task, p: EpisodeState, head: int) -> None:
-    """Let the backfill rule start what may start while the committed job waits."""
+    """Let the backfill rule start jobs behind the committed job, which waits."""
     rule = w.policy.backfill
     if rule == backfill.NO_BACKFILL or p.count.waiting == 1:
         return
@@ -85,14 +85,14 @@ def _backfill_behind(w: World, m: Machine, z: Machine, s: State, k: Task, p: Epi
     while at < p.count.waiting:
         j = p.waiting[at]
         if s.status[j] == RUNNING:
-            note_start(w, m, s, k, p, j)  # takes j off the list
+            note_start(w, m, s, k, p, j)  # removes j from the list
         else:
             at += 1
 
 
 @kernel
 def _commit(w: World, m: Machine, z: Machine, s: State, k: Task, p: EpisodeState, j: int) -> None:
-    """Hold the machine for job j until it fits, then start it. Stops at the horizon, with the job still waiting."""
+    """Advance until job j fits, then start it. Returns at the horizon with the job still waiting."""
     while not _try_start(w, m, s, k, p, j):
         _backfill_behind(w, m, z, s, k, p, j)
         if not advance(w, m, s, k, p) or s.clock.now > k.scale.horizon:
@@ -101,7 +101,7 @@ def _commit(w: World, m: Machine, z: Machine, s: State, k: Task, p: EpisodeState
 
 @kernel
 def _put_on_host(w: World, m: Machine, s: State, k: Task, p: EpisodeState, j: int, n: int) -> None:
-    """Give host n as many of the job's remaining tasks as it takes; the last one starts the job."""
+    """Put as many of the job's remaining tasks on host n as fit. The job starts when its last task is placed."""
     c = w.job_class[j]
     if p.count.gang == columns.NOBODY or p.count.tasks_left == w.class_tasks[c]:
         p.count.gang = j
@@ -127,7 +127,7 @@ def _something_fits(w: World, m: Machine, s: State, k: Task, p: EpisodeState) ->
 
 @kernel
 def _wait(w: World, m: Machine, s: State, k: Task, p: EpisodeState) -> None:
-    """Let time pass until the next event."""
+    """Advance to the next event."""
     p.count.gang = columns.NOBODY
     if p.count.fitting > 0:
         idle = 1.0 - p.value.busy / k.scale.capacity
@@ -139,7 +139,7 @@ def _wait(w: World, m: Machine, s: State, k: Task, p: EpisodeState) -> None:
 
 @kernel
 def _choose_next_job(w: World, m: Machine, s: State, k: Task, p: EpisodeState) -> None:
-    """Host problem: the first job shown that fits (the first one only, if it blocks the others) is the one to place."""
+    """Host problem: choose the job to place, the first one shown that fits. If the head blocks, only the head can be chosen."""
     p.count.gang = columns.NOBODY
     for q in range(1 if k.config.blocking and p.count.waiting > 0 else shown_jobs(k, p)):
         j = p.waiting[q]
@@ -151,7 +151,7 @@ def _choose_next_job(w: World, m: Machine, s: State, k: Task, p: EpisodeState) -
 
 @kernel
 def _advance_to_decision(w: World, m: Machine, s: State, k: Task, p: EpisodeState) -> int:
-    """After an action: play on to the next decision, or to the end when none is left."""
+    """After an action: advance to the next decision, or to the end of the episode if none is left. Returns the outcome."""
     in_gang = k.config.problem != columns.JOB and p.count.gang != columns.NOBODY
     while not in_gang:
         if p.count.waiting == 0 and s.count.arrived == w.sizes.num_jobs:
@@ -180,7 +180,7 @@ def _advance_to_decision(w: World, m: Machine, s: State, k: Task, p: EpisodeStat
 
 @kernel
 def _act(w: World, m: Machine, z: Machine, s: State, k: Task, p: EpisodeState, action: int, host: int) -> None:
-    """Do what a legal action says."""
+    """Execute a legal action."""
     problem = k.config.problem
     if action == k.config.wait_action:
         _wait(w, m, s, k, p)
@@ -198,7 +198,7 @@ def _act(w: World, m: Machine, z: Machine, s: State, k: Task, p: EpisodeState, a
 
 @kernel
 def begin(w: World, m: Machine, s: State, k: Task, p: EpisodeState) -> None:
-    """Go to the first decision of an episode that was just laid out."""
+    """Advance a new episode to its first decision."""
     reset_occupancy(w, k, p)
     p.count.gang = columns.NOBODY
     for t in range(rewards.NUM_TERMS):
@@ -214,7 +214,7 @@ def begin(w: World, m: Machine, s: State, k: Task, p: EpisodeState) -> None:
 
 @kernel
 def step(w: World, m: Machine, z: Machine, s: State, k: Task, p: EpisodeState, action: int, host: int) -> int:
-    """One legal action of one env; terms are left in EpisodeState.term."""
+    """Execute one legal action of one env. The reward terms are left in EpisodeState.term."""
     p.value.step_began = s.clock.now
     p.value.elapsed = 0.0
     p.count.steps += 1
@@ -229,7 +229,7 @@ def step(w: World, m: Machine, z: Machine, s: State, k: Task, p: EpisodeState, a
 
 @kernel
 def reward_of_step(k: Task, p: EpisodeState, over: bool) -> float:
-    """The step's reward; with terminal pay everything is held back until the end."""
+    """The reward of the step. With terminal pay, rewards are held back and paid at the end of the episode."""
     reward = 0.0
     for i in range(k.config.num_weighted):
         t = k.weighted[i]
