@@ -17,7 +17,7 @@ from queuewise.agents.task_shape import TaskShape, flat_mask, read_shape, split_
 from queuewise.agents.train_settings import TrainSettings
 from queuewise.cluster.spec import Cluster
 from queuewise.config import validate
-from queuewise.envs.batch import make_template
+from queuewise.envs.env_memory import make_template
 from queuewise.envs.env_setup import EnvSetup
 from queuewise.envs.episodes import lay_out_episode
 from queuewise.envs.stepping import RUNS_ON

@@ -66,5 +66,5 @@ def announce_compilation(*, playing: bool = False) -> None:
 
     if not cache_is_warm():
         note(f"compiling the engine (once, about {COMPILE_S['engine']} s) …")
-    if playing and not cache_is_warm("envs", "play"):
+    if playing and not cache_is_warm("envs", "begin_or_step"):
         note(f"compiling the environments (once, about {COMPILE_S['environments']} s) …")

@@ -1,6 +1,7 @@
-"""Gymnasium environments on the engine: `gym.make("queuewise:Queuewise/Job-v0")`, `Host-v0`, `Joint-v0`; `make_vec` finds the native batch.
+"""Gymnasium environments on the engine: `gym.make("queuewise:Queuewise/Job-v0")`, and `Host-v0` and `Joint-v0`.
 
-Importing this package imports neither Gymnasium nor the engine: the names below are loaded on first use.
+`gym.make_vec` uses the native vector env. Importing this package imports neither Gymnasium nor the engine: the names
+below are loaded on first use.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ IDS = {"Queuewise/Job-v0": "job", "Queuewise/Host-v0": "host", "Queuewise/Joint-
 
 
 def register_envs() -> None:
-    """Tell Gymnasium of the environments; doing so twice changes nothing."""
+    """Register the environments with Gymnasium. A second call has no effect."""
     from gymnasium.envs.registration import register, registry
 
     for name, problem in IDS.items():

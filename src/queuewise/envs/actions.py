@@ -1,4 +1,4 @@
-"""Actions and masks: what an illegal action becomes, which action of a batch is refused, and random legal ones."""
+"""Actions: whether one is legal, what replaces an illegal one, which one of a batch is refused, and random legal ones."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from queuewise.sim.core.tables import I8
 
 @inline
 def is_legal(k: Task, mask: I8, action: int, host: int) -> bool:
-    """Whether the mask allows the action, and the host of a joint one."""
+    """Whether the mask allows the action, and, in the joint problem, its host."""
     if not mask[action]:
         return False
     if k.config.problem != columns.JOINT or action == k.config.wait_action:
@@ -24,7 +24,7 @@ def is_legal(k: Task, mask: I8, action: int, host: int) -> bool:
 
 @kernel
 def legal_instead(k: Task, mask: I8) -> tuple[int, int]:
-    """What is done in place of an illegal action: wait, or else the first legal one."""
+    """The action that replaces an illegal one: wait if that is legal, otherwise the first legal action."""
     if mask[k.config.wait_action]:
         return k.config.wait_action, 0
     action = 0
@@ -39,7 +39,10 @@ def legal_instead(k: Task, mask: I8) -> tuple[int, int]:
 
 @kernel
 def first_refused(f: Frame, num_envs: int) -> int:
-    """The first env whose action is outside the action space or, where these do not count as waits, illegal; -1 if there is none."""
+    """The first env whose action is refused, -1 if there is none.
+
+    An action is refused if it is outside the action space, or if it is illegal and the env is not lenient.
+    """
     actions, hosts, lenient = f.space.actions, f.space.hosts, f.space.lenient
     for e in range(num_envs):
         action, host = f.actions[2 * e], f.actions[2 * e + 1]
@@ -57,7 +60,7 @@ def first_refused(f: Frame, num_envs: int) -> int:
 
 @kernel
 def draw_legal(f: Frame, p: EpisodeState, e: int) -> None:
-    """A uniformly random legal action for env e (joint: a job, then one of its hosts)."""
+    """Draw a uniformly random legal action for env e. In the joint problem: a job, then one of its hosts."""
     actions, hosts, row = f.space.actions, f.space.hosts, e * f.space.mask_width
     legal = p.count.legal
     number = _draw_below(f, e, legal)
@@ -74,7 +77,7 @@ def draw_legal(f: Frame, p: EpisodeState, e: int) -> None:
 def draw_for_all(frame, num_envs) -> None:  # type: ignore[no-untyped-def]
     f = as_frame(frame)
     for e in range(num_envs):
-        draw_legal(f, as_episode_state(f.lists[e * columns.LISTS + columns.PLAY_LIST]), e)
+        draw_legal(f, as_episode_state(f.lists[e * columns.LISTS + columns.EPISODE_STATE_LIST]), e)
 
 
 @inline
@@ -87,7 +90,7 @@ def _count(f: Frame, first: int, length: int) -> int:
 
 @inline
 def _find_legal(f: Frame, first: int, number: int) -> int:
-    """The position of the legal action before which there are so many."""
+    """Position of the legal action that has `number` legal actions before it."""
     a = first
     left = number - f.mask[a]
     while left >= 0:
@@ -98,7 +101,7 @@ def _find_legal(f: Frame, first: int, number: int) -> int:
 
 @inline
 def _draw_below(f: Frame, e: int, bound: int) -> Any:
-    """A random number from env e's generator (xorshift64), less than the bound."""
+    """Draw a number below the bound from the generator of env e (xorshift64)."""
     x = np.uint64(f.generator[e])
     x ^= x << np.uint64(13)
     x ^= x >> np.uint64(7)

@@ -1,4 +1,4 @@
-"""Words of memory that several threads write: each function below is one indivisible access to `words[i]`, an array of int64."""
+"""Atomic access to memory that several threads write. Each function is one atomic operation on `words[i]`, an int64."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WORD_BYTES = 8
 
 
 def _atomic(function: Callable[..., Any]) -> Any:
-    """As kernels call it: without the typing context, which is Numba's first argument."""
+    """Declare an intrinsic. Kernels call it without the typing context, the first argument that Numba passes."""
     return intrinsic(function)
 
 
@@ -25,8 +25,8 @@ def _word(context: Any, builder: Any, array_type: Any, array: Any, index: Any) -
 
 
 @_atomic
-def look(typingctx: Any, words: Any, index: Any) -> Any:
-    """The word. Looking takes a moment, so that a thread may look again and again without slowing the others down."""
+def load_word(typingctx: Any, words: Any, index: Any) -> Any:
+    """Read the word. The fence makes this slow enough that a thread can poll without slowing down the others."""
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         builder.fence(ORDER)
@@ -36,8 +36,8 @@ def look(typingctx: Any, words: Any, index: Any) -> Any:
 
 
 @_atomic
-def put(typingctx: Any, words: Any, index: Any, value: Any) -> Any:
-    """Set the word and return what it was."""
+def swap_word(typingctx: Any, words: Any, index: Any, value: Any) -> Any:
+    """Set the word and return its old value."""
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         return builder.atomic_rmw("xchg", _word(context, builder, sig.args[0], *args[:2]), args[2], ORDER)
@@ -46,8 +46,8 @@ def put(typingctx: Any, words: Any, index: Any, value: Any) -> Any:
 
 
 @_atomic
-def put_if(typingctx: Any, words: Any, index: Any, expected: Any, value: Any) -> Any:
-    """Set the word if it is `expected`, and say whether it was."""
+def compare_and_swap(typingctx: Any, words: Any, index: Any, expected: Any, value: Any) -> Any:
+    """Set the word if it equals `expected`, and return whether it did."""
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         pair = builder.cmpxchg(_word(context, builder, sig.args[0], *args[:2]), args[2], args[3], ORDER, ORDER)

@@ -1,17 +1,13 @@
-"""A batch of envs in memory: E simulations side by side, stepped by one compiled call. `single` and `vector` are thin shells of it.
+"""A batch of E envs, stepped by one compiled call. `single` and `vector` are thin layers on top of it.
 
-Each env owns one block of bytes that holds all its arrays (machine, spare machine, state, play) and their addresses. To reset it, the
-block of the episode's template is copied over it; nothing is allocated once the block is large enough.
+Each env has its own block of memory, see `env_memory`. Resetting an env copies a template into its block.
 """
 
 from __future__ import annotations
 
-import mmap
 import os
 from collections.abc import Iterable
-from dataclasses import replace
-from typing import Any, NamedTuple, TypeVar
-from weakref import WeakValueDictionary
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,139 +15,46 @@ from numpy.typing import NDArray
 from queuewise.cluster.spec import Cluster
 from queuewise.envs import columns
 from queuewise.envs.actions import draw_for_all
-from queuewise.envs.columns import EpisodeState, Frame, Output, Task
+from queuewise.envs.columns import EpisodeState, Frame, Output
+from queuewise.envs.env_memory import (
+    BLOCK_LISTS,
+    EPISODE_STATE,
+    MACHINE,
+    SHARED,
+    SHARED_LISTS,
+    SPARE,
+    STATE,
+    Template,
+    round_to_cache_line,
+    zeroed_memory,
+)
 from queuewise.envs.episodes import Episode, num_actions
 from queuewise.envs.features import NUM_RUNNING, ObservationLayout
 from queuewise.envs.published import publish
+from queuewise.envs.step_entry import begin_or_step
 from queuewise.envs.step_threads import REFUSED, StepThreads
-from queuewise.envs.stepping import CACHE_LINE, play
 from queuewise.envs.task_settings import TaskSettings
 from queuewise.errors import InputError
 from queuewise.sim.core.compilation import JIT_DISABLED
 from queuewise.sim.core.engine import schedule_of
 from queuewise.sim.core.schedule import NEVER, RUNNING, Schedule
-from queuewise.sim.core.state import Machine, State, World
+from queuewise.sim.core.state import Machine, State
 from queuewise.sim.core.tables import F32, F64, I32, I64, addresses_of
 
-ALIGNMENT = 16  # bytes, of arrays
-LARGE_PAGE = 1 << 21  # bytes
-MOST_COMMON = 4096  # bytes of an array that is worth looking for among those of other windows
-Table = TypeVar("Table", World, Task)
 Bools = NDArray[np.bool_]
 
 
-class Block:
-    """The bytes of some tables of arrays, and where in them each array lies.
-
-    First come the lists of addresses that kernels are given, then the arrays, small ones before large ones: those that are used at every
-    step (counters, what is free, classes, nodes) are small, and so lie together. Tables that are seldom used go last.
-    """
-
-    def __init__(self, *tables: Any, seldom: tuple[int, ...] = ()) -> None:
-        self._tables = tables
-        owners: dict[int, tuple[bool, NDArray[Any]]] = {}
-        for number, array in ((number, array) for number, arrays in enumerate(tables) for array in arrays):
-            owner = _owner(array)
-            owners.setdefault(id(owner), (number in seldom, owner))
-        ordered = sorted(owners.values(), key=lambda owner: (owner[0], owner[1].nbytes))
-        size = _rounded(8 * sum(len(arrays) for arrays in tables))
-        places: dict[int, int] = {}
-        for _, owner in ordered:
-            places[id(owner)] = size
-            size += -(-owner.nbytes // ALIGNMENT) * ALIGNMENT
-        self.bytes = np.zeros(_rounded(size), np.uint8)
-        for _, owner in ordered:
-            at = places[id(owner)]
-            self.bytes[at : at + owner.nbytes] = np.frombuffer(owner.tobytes(), np.uint8)
-        self.offsets = [
-            np.array([places[id(_owner(array))] + array.ctypes.data - _owner(array).ctypes.data for array in arrays], np.int64)
-            for arrays in tables
-        ]
-        relative = np.concatenate(self.offsets)
-        self.num_addresses = len(relative)
-        self.bytes[: relative.nbytes] = relative.view(np.uint8)
-        lengths = [len(offsets) for offsets in self.offsets]
-        self.lists = 8 * np.cumsum([0, *lengths[:-1]])  # where in it the tables' lists of addresses begin
-
-    def load(self, memory: NDArray[np.uint8], home: int) -> None:
-        """Copy the block into memory that lies at `home`, with addresses that are right there."""
-        memory[: len(self.bytes)] = self.bytes
-        addresses = memory[: 8 * self.num_addresses].view(np.int64)
-        addresses += home
-
-    def view(self, number: int, memory: NDArray[np.uint8]) -> Any:
-        """Table `number` as arrays in `memory`, into which the block was loaded."""
-        arrays = self._tables[number]
-        offsets = self.offsets[number]
-        return type(arrays)(*(
-            np.ndarray(array.shape, array.dtype, memory.data, int(offset), array.strides).view(type(array))
-            for array, offset in zip(arrays, offsets, strict=True)
-        ))  # fmt: skip
-
-
-def _rounded(size: int) -> int:
-    return -(-size // CACHE_LINE) * CACHE_LINE
-
-
-def _owner(array: NDArray[Any]) -> NDArray[Any]:
-    """The array whose memory this one looks at."""
-    while isinstance(array.base, np.ndarray):
-        array = array.base
-    return array
-
-
-class Template(NamedTuple):
-    episode: Episode
-    block: Block
-    world: Any
-    task: Any
-    following: I64  # [NEXT_SIZE] entries of Frame.next for this template
-
-
-MACHINE, SPARE, STATE, PLAY = range(4)  # tables of an env's block
-BLOCK_LISTS = np.array([1, 2, 3, 5])  # where in Frame.lists their addresses go
-SHARED_LISTS = np.array([columns.WORLD_LIST, columns.TASK_LIST])  # and those of the template's
-SHARED = slice(columns.NEXT_WORLD, columns.NEXT_TASK + 1)
-
-
-_COMMON: WeakValueDictionary[tuple[type, str, bytes], NDArray[Any]] = WeakValueDictionary()
-
-
-def _in_common(arrays: Table) -> Table:
-    """The same table, with small arrays that other windows have too (nodes, classes, settings) in one place: it stays in the caches."""
-
-    def find(array: Any) -> Any:
-        if array.base is not None or array.nbytes > MOST_COMMON:
-            return array
-        return _COMMON.setdefault((type(array), array.dtype.str, array.tobytes()), array)
-
-    return type(arrays)(*map(find, arrays))
-
-
-def make_template(episode: Episode) -> Template:
-    episode = replace(episode, world=_in_common(episode.world), task=_in_common(episode.task))
-    for arrays in (episode.machine, episode.state):
-        addresses_of(arrays)  # checks the types
-    addresses_of(episode.play)
-    block = Block(episode.machine, episode.machine.clone(), episode.state, episode.play, seldom=(SPARE,))
-    world, task = addresses_of(episode.world), addresses_of(episode.task)
-    following = np.zeros(columns.NEXT_SIZE, np.int64)
-    if not JIT_DISABLED:
-        following[:] = block.bytes.ctypes.data, len(block.bytes), world.ctypes.data, task.ctypes.data
-    return Template(episode, block, world, task, following)
-
-
 class EnvBatch:
-    """E envs. The arrays below are written by `begin` and `step`; `observations` may be exchanged for a buffer of the caller's."""
+    """E envs. `begin` and `step` write the arrays below. The caller may pass its own buffer instead of `observations`."""
 
     def __init__(self, size: int, cluster: Cluster, settings: TaskSettings, layout: ObservationLayout, threads: int | None = None) -> None:
         self.size, self.cluster, self.settings, self.layout = size, cluster, settings, layout
         self.joint = settings.problem == "joint"
         self.num_actions = num_actions(settings, layout)
         width = self.num_actions + (layout.window * layout.hosts if self.joint else 0)
-        self.observations: F32 = _roomy(size * layout.size * 4).view(np.float32).reshape(size, layout.size)
+        self.observations: F32 = zeroed_memory(size * layout.size * 4).view(np.float32).reshape(size, layout.size)
         self.mask: Bools = np.zeros((size, width), np.bool_)
-        self.finals: F32 = np.zeros((size, layout.size), np.float32)  # last observations of episodes, of envs that went on
+        self.finals: F32 = np.zeros((size, layout.size), np.float32)  # last observations of envs that went on to their next episode
         self.rewards: F64 = np.zeros(size)
         self.outcome: I64 = np.zeros(size, np.int64)
         self.terminated: Bools = np.zeros(size, np.bool_)
@@ -162,8 +65,8 @@ class EnvBatch:
         self._actions: I64 = np.zeros((size, 2), np.int64)
         self._memory = [np.zeros(0, np.uint8) for _ in range(size)]
         self._templates: list[Template | None] = [None] * size
-        self._following: list[Template | None] = [None] * size  # what envs go on with
-        self._everyone = np.arange(size)
+        self._following: list[Template | None] = [None] * size  # the prepared next episodes
+        self._all_envs = np.arange(size)
         self._outputs: Any = [None] * size if JIT_DISABLED else np.zeros((size, 3), np.int64)
         self._shown_at: F32 | None = None  # the buffer that observations were last written to
         self._frame = self._make_frame()
@@ -173,8 +76,9 @@ class EnvBatch:
         self._step_threads: StepThreads | None = None
         drawn = self._frame.drawn.reshape(size, 2)
         self._random, self._chosen = (drawn, self._actions) if self.joint else (drawn[:, 0], self._actions[:, 0])
-        self._asked, self._drawn = False, False  # for random actions since the last step; whether those of the present state are there
-        self._draws, self._seeded = False, False  # whether steps end with drawing, and the generators have begun
+        # Random actions: whether the caller asked for some since the last step, whether those of the present state are drawn,
+        # whether steps end with drawing, and whether the generators are seeded.
+        self._asked, self._drawn, self._draws, self._seeded = False, False, False, False
 
     def _make_frame(self) -> Frame:
         lists: Any = [None] * (self.size * columns.LISTS) if JIT_DISABLED else np.zeros(self.size * columns.LISTS, np.int64)
@@ -202,7 +106,7 @@ class EnvBatch:
         )
 
     def begin(self, envs: Iterable[int], templates: Iterable[Template], out: F32 | None = None) -> None:
-        """Put these envs at the beginning of these episodes; observations go to `out` if given."""
+        """Reset these envs to the beginning of these episodes. Observations are written to `out` if it is given."""
         chosen = []
         for e, template in zip(envs, templates, strict=True):
             self._load(int(e), template)
@@ -211,21 +115,22 @@ class EnvBatch:
         for figures in (self.rewards, self.outcome, self.terminated, self.truncated, self.elapsed):
             figures[chosen] = 0
         self._frame.next.reshape(self.size, -1)[chosen] = 0
-        self._aim(self.observations if out is None else out)
+        self._set_output(self.observations if out is None else out)
         self._let_steps_draw(self._drawn)
-        self._play(np.array(chosen, np.int64), True, True)
+        self._begin_or_step(np.array(chosen, np.int64), True, True)
 
     def prepare(self, e: int, template: Template) -> None:
-        """Let env e go on with this episode in the step that ends its present one, if it can: afterwards `went_on` says whether it did.
+        """Let env e begin this episode in the same step that ends its present one. Afterwards `went_on` reports whether it did.
 
-        Of an episode that has ended so, `tally` and `finals` are left. A published view and a larger block need a `begin`.
+        Of the episode that ended, only `tally` and `finals` remain. With a published view, or if the template's block is
+        larger than the env's, the caller must call `begin` instead.
         """
         if not JIT_DISABLED and self._publish is None and len(template.block.bytes) <= len(self._memory[e]):
             self._following[e] = template
             self._frame.next[e * columns.NEXT_SIZE : (e + 1) * columns.NEXT_SIZE] = template.following
 
     def went_on(self, e: int) -> bool:
-        """Whether env e, whose episode ended in the last step, is in the one that was prepared."""
+        """Whether env e, whose episode ended in the last step, has begun the prepared episode."""
         template = self._following[e]
         if template is None:
             return False
@@ -236,46 +141,47 @@ class EnvBatch:
         block, frame = template.block, self._frame
         if len(self._memory[e]) < len(block.bytes):
             if len(self._memory[e]) == 0:
-                self._share_out(_rounded(len(block.bytes) * 5 // 4))  # other windows may need more
+                self._allocate_blocks(round_to_cache_line(len(block.bytes) * 5 // 4))  # larger windows may follow
             else:
-                self._memory[e] = _roomy(len(block.bytes))
+                self._memory[e] = zeroed_memory(len(block.bytes))
                 frame.home[e] = self._memory[e].ctypes.data
         memory, home = self._memory[e], frame.home[e]
         block.load(memory, home)
         first = e * columns.LISTS
         if JIT_DISABLED:
-            tables = [template.world, *(block.view(number, memory) for number in range(3)), template.task, block.view(PLAY, memory)]
+            machine, spare, state, episode_state = (block.view(number, memory) for number in (MACHINE, SPARE, STATE, EPISODE_STATE))
+            tables = [template.world, machine, spare, state, template.task, episode_state]
             frame.lists[first : first + len(tables)] = tables
         else:
             frame.lists[first + BLOCK_LISTS] = home + block.lists
             frame.lists[first + SHARED_LISTS] = template.following[SHARED]
         self._templates[e] = template
 
-    def _share_out(self, size: int) -> None:
-        """Give every env so many bytes."""
-        memory = _roomy(self.size * size)
+    def _allocate_blocks(self, size: int) -> None:
+        """Allocate a block of `size` bytes for every env."""
+        memory = zeroed_memory(self.size * size)
         self._memory = [memory[e * size : (e + 1) * size] for e in range(self.size)]
-        self._frame.home[:] = memory.ctypes.data + size * self._everyone
+        self._frame.home[:] = memory.ctypes.data + size * self._all_envs
 
     def step(self, actions: NDArray[Any], out: F32 | None = None) -> int:
         """Step all envs and return how many episodes ended.
 
-        `actions` is [E], or [E, 2] for the joint problem; observations go to `out` if given.
+        `actions` is [E], or [E, 2] in the joint problem. Observations are written to `out` if it is given.
         """
         actions = np.asarray(actions)
         if actions.shape != self._chosen.shape or actions.dtype.kind not in "iu":
             raise InputError(
-                f"actions are {actions.dtype} {actions.shape}", hint=f"give whole numbers {self._chosen.shape}: one row for each env"
+                f"actions are {actions.dtype} {actions.shape}", hint=f"give integers of shape {self._chosen.shape}: one row per env"
             )
         self._chosen[...] = actions
         if self._draws != self._asked:
             self._let_steps_draw(self._asked)
-        fresh = self._aim(self.observations if out is None else out)
+        fresh = self._set_output(self.observations if out is None else out)
         if self._step_threads is None:
-            self._step_threads = StepThreads(self._threads, self._call, self._everyone, play, self._publish)
+            self._step_threads = StepThreads(self._threads, self._call, self._all_envs, begin_or_step, self._publish)
         ended = self._step_threads.step(fresh)
         if ended <= REFUSED:
-            self._shown_at = None  # nothing was shown there
+            self._shown_at = None  # nothing was written to the buffer
             raise self._refusal(REFUSED - ended)
         self._drawn, self._asked = self._asked, False
         return ended
@@ -284,55 +190,57 @@ class EnvBatch:
         self._draws = draws
         self._frame.space.draws = draws
 
-    def _play(self, envs: I64, begins: bool, fresh: bool) -> int:
-        ended: int = play(self._call, envs, begins, fresh, self.size)
+    def _begin_or_step(self, envs: I64, begins: bool, fresh: bool) -> int:
+        ended: int = begin_or_step(self._call, envs, begins, fresh, self.size)
         if self._publish is not None:
             self._publish(self._call, envs)
         return ended
 
-    def _aim(self, observations: F32) -> bool:
-        """Let observations go to this buffer [E, F]; True if it is not the one that holds the last ones."""
+    def _set_output(self, observations: F32) -> bool:
+        """Write observations to this buffer [E, F] from now on. Returns False if it already holds the last ones."""
         if observations is self._shown_at:
             return False
         if observations.shape != (self.size, self.layout.size) or observations.dtype != np.float32 or observations.strides[1] != 4:
             raise InputError(
-                f"a buffer for observations is {observations.dtype} {observations.shape}",
-                hint=f"give float32 ({self.size}, {self.layout.size}) with contiguous rows",
+                f"the buffer for observations is {observations.dtype} {observations.shape}",
+                hint=f"give a float32 array of shape ({self.size}, {self.layout.size}) with contiguous rows",
             )
         mask = self._bytes
         if JIT_DISABLED:
             lists: Any = self._frame.lists
             lists[columns.LISTS - 1 :: columns.LISTS] = [Output(*rows) for rows in zip(observations, mask, self.finals, strict=True)]
         else:
-            self._outputs[:, 0] = observations.ctypes.data + self._everyone * observations.strides[0]
-            self._outputs[:, 1] = mask.ctypes.data + self._everyone * mask.strides[0]
-            self._outputs[:, 2] = self.finals.ctypes.data + self._everyone * self.finals.strides[0]
-            self._frame.lists[columns.LISTS - 1 :: columns.LISTS] = self._outputs.ctypes.data + self._everyone * self._outputs.strides[0]
+            self._outputs[:, 0] = observations.ctypes.data + self._all_envs * observations.strides[0]
+            self._outputs[:, 1] = mask.ctypes.data + self._all_envs * mask.strides[0]
+            self._outputs[:, 2] = self.finals.ctypes.data + self._all_envs * self.finals.strides[0]
+            self._frame.lists[columns.LISTS - 1 :: columns.LISTS] = self._outputs.ctypes.data + self._all_envs * self._outputs.strides[0]
         self._shown_at = observations
         return True
 
     def _refusal(self, e: int) -> InputError:
-        """What to say of the action of env e: outside the action space, or illegal where that does not count as a wait."""
+        """The error for the refused action of env e: it is outside the action space, or illegal and the env is not lenient."""
         action, host = self._actions[e].tolist()
         if not (0 <= action < self.num_actions and 0 <= host < self.layout.hosts):
-            return InputError("an action is outside the action space", hint=f"actions of this env are below {self.num_actions}")
+            hosts = f" and a host from 0 to {self.layout.hosts - 1}" if self.joint else ""
+            hint = f"give an action from 0 to {self.num_actions - 1}{hosts}"
+            return InputError(f"the action of env {e} is outside the action space", hint=hint)
         action = [action, host] if self.joint else action
         return InputError(
             f"action {action} is not legal in env {e}",
-            hint='choose where info["action_mask"] is true, or make the env with illegal="wait"',
+            hint='choose an action for which info["action_mask"] is true, or make the env with illegal="wait"',
         )
 
     def draw_legal(self, seed: int | None = None) -> I64:
-        """Random legal actions [E] or [E, 2], drawn by compiled code; a seed starts the generators anew.
+        """Random legal actions [E] or [E, 2], drawn by compiled code. A seed restarts the generators.
 
-        Who asks once will ask again, so the next step ends with drawing, on its threads.
+        A caller that asks once usually asks again, so the next step ends with drawing, on the threads that step.
         """
         if seed is not None or not self._seeded:
             self._frame.generator[:] = np.random.default_rng(seed).integers(1, 2**63, self.size)
             self._seeded, self._drawn = True, False
         if not self._drawn:
             for e in range(self.size):
-                self._template(e)  # says so if there is none yet
+                self._template(e)  # raises if the env has not been reset
             draw_for_all(self._call, self.size)
         self._drawn, self._asked = False, True
         return self._random
@@ -351,25 +259,25 @@ class EnvBatch:
         return self._template(e).block.view(STATE, self._memory[e])
 
     def episode_state(self, e: int) -> EpisodeState:
-        return self._template(e).block.view(PLAY, self._memory[e])
+        return self._template(e).block.view(EPISODE_STATE, self._memory[e])
 
     def machine(self, e: int) -> Machine:
         return self._template(e).block.view(MACHINE, self._memory[e])
 
     def window_jobs(self, e: int) -> I32:
-        """[Q] the job in each slot of the window, -1 where it is empty."""
-        play_arrays = self.episode_state(e)
+        """[Q] the job in each slot of the window, -1 if the slot is empty."""
+        episode_state = self.episode_state(e)
         jobs = np.full(self.layout.window, -1, np.int32)
-        shown = min(int(play_arrays.count.waiting), self.layout.window)
-        jobs[:shown] = play_arrays.waiting[:shown]
+        shown = min(int(episode_state.count.waiting), self.layout.window)
+        jobs[:shown] = episode_state.waiting[:shown]
         return jobs
 
     def running_jobs(self, e: int) -> I32:
-        """[P] the running job in each slot of those that may be preempted, -1 where it is empty."""
-        play_arrays = self.episode_state(e)
+        """[P] the running job in each slot for jobs that may be preempted, -1 if the slot is empty."""
+        episode_state = self.episode_state(e)
         jobs = np.full(self.layout.stops, -1, np.int32)
-        shown = int(play_arrays.count.listed)
-        jobs[:shown] = play_arrays.stop_job[:shown]
+        shown = int(episode_state.count.listed)
+        jobs[:shown] = episode_state.stop_job[:shown]
         return jobs
 
     def schedule(self, e: int, policy: str = "env") -> Schedule:
@@ -378,7 +286,7 @@ class EnvBatch:
         state: State = self._template(e).block.view(STATE, self._memory[e].copy())
         num_jobs = len(episode.workload)
         state = state.replace(status=state.status[:num_jobs], start=state.start[:num_jobs], end=state.end[:num_jobs])
-        state.end[state.status == RUNNING] = NEVER  # when a running job will end is nobody's business
+        state.end[state.status == RUNNING] = NEVER  # do not reveal when running jobs will end
         return schedule_of(episode.workload, self.cluster, episode.rules, state, episode.estimate, policy, self.settings.estimates, 0.0)
 
     def illegal_actions(self, e: int) -> int:
@@ -386,11 +294,11 @@ class EnvBatch:
         return int(self.episode_state(e).count.illegal)
 
     def tally(self, e: int) -> dict[str, float]:
-        """Sums of env e's episode, which ended in the last step; all figures of docs/metrics.md are in `schedule`."""
+        """Sums of env e's episode, which ended in the last step. Use `schedule` for all figures of docs/metrics.md."""
         return dict(zip(columns.TALLY, self.tallies[:, e].tolist(), strict=True))
 
     def bytes_per_env(self) -> int:
-        """Memory of one env: its block of arrays, and its rows of the buffers."""
+        """Bytes of memory that one env needs: its block of arrays and its rows of the buffers."""
         rows = (self.observations, self.finals, self.mask, self.rewards, self.elapsed, self.tallies, self._actions)
         return max(len(memory) for memory in self._memory) + sum(row.nbytes for row in rows) // self.size
 
@@ -398,14 +306,3 @@ class EnvBatch:
         if self._step_threads is not None:
             self._step_threads.close()
             self._step_threads = None
-
-
-def _roomy(size: int) -> NDArray[np.uint8]:
-    """Zeros, in pages of 2 MiB if there are such and one is filled: many envs lie in more small pages than a processor has in mind."""
-    if size < LARGE_PAGE or not hasattr(mmap, "MADV_HUGEPAGE"):
-        memory = np.zeros(size + CACHE_LINE, np.uint8)
-        return memory[-memory.ctypes.data % CACHE_LINE :][:size]
-    pages = mmap.mmap(-1, size + LARGE_PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    pages.madvise(mmap.MADV_HUGEPAGE)
-    memory = np.frombuffer(pages, np.uint8)
-    return memory[-memory.ctypes.data % LARGE_PAGE :][:size]

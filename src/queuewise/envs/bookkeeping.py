@@ -1,30 +1,31 @@
-"""The books of an episode: what starts, ends and passing time do to the reward terms and to what observations need.
+"""Reward terms and lists of jobs: how arrivals, starts, stops, ends and passing time change them.
 
-Rewards may look at true runtimes, observations may not: everything that reaches an observation (node_until, unit_until, usage) is
-kept from estimates. With a decay β > 0 every term is discounted to the beginning of its step, so that a step's reward is right
-however long the step took; the step as a whole is then discounted by exp(−β · elapsed).
+Rewards may depend on true runtimes, observations must not. Everything that reaches an observation (node_until,
+unit_until, usage) is therefore computed from estimates. With a decay β > 0, every term is discounted to the beginning of
+its step, so a step's reward is correct for any length of the step. The step as a whole is then discounted by
+exp(−β · elapsed).
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from queuewise.envs import columns, rewards
+from queuewise.envs import rewards
 from queuewise.envs.columns import EpisodeState, Task
-from queuewise.sim import placement
-from queuewise.sim.core.compilation import inline, kernel, lowest_bit
+from queuewise.envs.node_occupancy import hold_piece, release_piece, update_load
+from queuewise.sim.core.compilation import inline, kernel
 from queuewise.sim.core.machine import WHOLE
 from queuewise.sim.core.state import Machine, State, World
 from queuewise.sim.preemption.restart import run_started
 
 BOUND_S = 10.0  # of the bounded slowdown, as in evaluation.measure
 USAGE_HALF_LIFE_S = 86_400.0
-MOST_HALF_LIVES = 900.0  # later starts of one episode weigh alike: 2^1000 has no float64
+MOST_HALF_LIVES = 900.0  # later starts of an episode have equal weights, because 2^1024 overflows float64
 
 
 @inline
 def discounted(s: State, k: Task, p: EpisodeState) -> float:
-    """What one unit now is worth at the beginning of the step."""
+    """Discount factor from now back to the beginning of the step."""
     if k.scale.decay == 0.0:
         return 1.0
     return np.exp(-k.scale.decay * (s.clock.now - p.value.step_began))
@@ -45,7 +46,7 @@ def _load_deviation(k: Task, p: EpisodeState) -> float:
 
 @kernel
 def pass_time(k: Task, p: EpisodeState, begin: float, end: float) -> None:
-    """Nothing happened from `begin` to `end`: charge the terms that grow with time."""
+    """Add to the terms that grow with time. Nothing happened from `begin` to `end`."""
     lasted = end - begin
     if lasted <= 0.0:
         return
@@ -86,7 +87,7 @@ def _insert_waiting(w: World, p: EpisodeState, j: int) -> None:
 
 @kernel
 def note_arrival(w: World, k: Task, p: EpisodeState, j: int) -> None:
-    """Job j has been queued: put it into the waiting list, which follows the order of the window (World.rank)."""
+    """Job j was queued. Insert it into the waiting list, which is in the order of the window (World.rank)."""
     _insert_waiting(w, p, j)
     x = p.value
     x.queued_work += k.job_work[j]
@@ -97,7 +98,7 @@ def note_arrival(w: World, k: Task, p: EpisodeState, j: int) -> None:
 
 @inline
 def _work_left(w: World, s: State, k: Task, j: int) -> float:
-    """Work that job j had not done when its last run began, or ended unfinished."""
+    """Work that job j had left when its last run began or, if it was stopped, when that run ended."""
     if w.policy.can_restart and w.runtime[j] > 0.0:
         return k.job_work[j] * s.remaining[j] / w.runtime[j]
     return k.job_work[j]
@@ -110,138 +111,9 @@ def _run_start(w: World, s: State, j: int) -> float:
 
 @inline
 def rate_of(w: World, s: State, k: Task, j: int) -> float:
-    """Work that the running job j does in a second: what was left when the run began, evenly over the run."""
+    """Work per second of running job j: the work left when the run began, spread evenly over the run."""
     lasts = s.end[j] - _run_start(w, s, j)
     return _work_left(w, s, k, j) / lasts if lasts > 0.0 else 0.0
-
-
-@inline
-def _free_amount(m: Machine, resource: int, n: int) -> float:
-    if resource == placement.BY_GPU:
-        return float(m.free_milli[n])
-    if resource == placement.BY_CPU:
-        return float(m.free_cpu[n])
-    return float(m.free_mem[n])
-
-
-@inline
-def touch(p: EpisodeState, n: int) -> None:
-    """Note that more than time has changed on node n."""
-    p.touched[n // columns.TOUCHED_BITS] |= 1 << (n % columns.TOUCHED_BITS)
-
-
-@inline
-def _update_load(m: Machine, k: Task, p: EpisodeState, n: int) -> float:
-    """Bring the node's load up to date and return it."""
-    touch(p, n)
-    if k.node_amount[n] == 0.0:
-        return 0.0
-    load = 1.0 - _free_amount(m, k.config.resource, n) / k.node_amount[n]
-    old = p.node_load[n]
-    p.value.load_sum += load - old
-    p.value.load_squares += load * load - old * old
-    p.node_load[n] = load
-    return load
-
-
-@kernel
-def _move_units(k: Task, p: EpisodeState, old: float, new: float, number: int) -> None:
-    """Among the sorted times, let `number` units of `old` become `new`: a gap is opened at their place and moved to the new one."""
-    free = p.count.free_units
-    gap = free - number
-    if old > columns.FREE:
-        gap = free
-        while p.unit_sorted[gap] < old:
-            gap += 1
-    if new > old:
-        last = k.config.units - number
-        while gap < last and p.unit_sorted[gap + number] < new:
-            p.unit_sorted[gap] = p.unit_sorted[gap + number]
-            gap += 1
-    else:
-        while gap > free and p.unit_sorted[gap - 1] > new:
-            gap -= 1
-            p.unit_sorted[gap + number] = p.unit_sorted[gap]
-    for unit in range(gap, gap + number):
-        p.unit_sorted[unit] = new
-    p.count.free_units = free + number * (int(new == columns.FREE) - int(old == columns.FREE))
-
-
-@inline
-def _set_unit(k: Task, p: EpisodeState, unit: int, until: float) -> None:
-    """A unit is held until then; the sorted times follow."""
-    old = p.unit_until[unit]
-    p.unit_until[unit] = until
-    if k.config.lookahead == columns.SORTED and old != until:
-        _move_units(k, p, old, until, 1)
-
-
-@inline
-def _set_whole_gpus(s: State, k: Task, p: EpisodeState, piece: int, old: float, until: float) -> None:
-    """The same for all GPUs of a piece that has them to itself."""
-    first = k.unit_first[s.piece_node[piece]]
-    gpus = s.piece_gpus[piece]
-    number = 0
-    while gpus:
-        p.unit_until[first + lowest_bit(gpus)] = until
-        gpus &= gpus - 1
-        number += 1
-    if k.config.lookahead == columns.SORTED:
-        _move_units(k, p, old, until, number)
-
-
-@kernel
-def _latest_end(s: State, p: EpisodeState, n: int, gpus: int) -> float:
-    """The latest expected end on node n (of pieces that use some of these GPUs, unless 0), columns.FREE if there is none."""
-    latest = columns.FREE
-    for i in range(p.count.on_machine):
-        j = p.running[i]
-        if s.expected[j] <= latest:
-            continue
-        for piece in range(s.first_piece[j], s.first_piece[j] + s.num_pieces[j]):
-            if s.piece_node[piece] == n and (gpus == 0 or s.piece_gpus[piece] & gpus):
-                latest = s.expected[j]
-                break
-    return latest
-
-
-@inline
-def _hold_piece(w: World, s: State, k: Task, p: EpisodeState, piece: int, c: int, until: float) -> None:
-    n = s.piece_node[piece]
-    p.node_until[n] = max(p.node_until[n], until)
-    if k.config.resource != placement.BY_GPU:
-        _set_unit(k, p, k.unit_first[n], p.node_until[n])
-    elif w.class_gpus[c] > 0:
-        _set_whole_gpus(s, k, p, piece, columns.FREE, until)
-    elif w.class_milli[c] > 0:
-        unit = k.unit_first[n] + lowest_bit(s.piece_gpus[piece])
-        _set_unit(k, p, unit, max(p.unit_until[unit], until))
-
-
-@kernel
-def _node_until(w: World, s: State, k: Task, p: EpisodeState, n: int) -> float:
-    """The latest expected end on node n; the units know it, unless jobs without GPUs are running."""
-    if k.config.resource != placement.BY_GPU or p.count.without_gpu > 0:
-        return _latest_end(s, p, n, 0)
-    latest = columns.FREE
-    for unit in range(k.unit_first[n], k.unit_first[n + 1]):
-        latest = max(latest, p.unit_until[unit])
-    return latest
-
-
-@inline
-def _release_piece(w: World, s: State, k: Task, p: EpisodeState, piece: int, c: int, until: float) -> None:
-    n = s.piece_node[piece]
-    if k.config.resource == placement.BY_GPU:
-        if w.class_gpus[c] > 0:
-            _set_whole_gpus(s, k, p, piece, until, columns.FREE)
-        elif w.class_milli[c] > 0:
-            gpus = s.piece_gpus[piece]
-            _set_unit(k, p, k.unit_first[n] + lowest_bit(gpus), _latest_end(s, p, n, gpus))
-    if p.node_until[n] == until:
-        p.node_until[n] = _node_until(w, s, k, p, n)
-    if k.config.resource != placement.BY_GPU:
-        _set_unit(k, p, k.unit_first[n], p.node_until[n])
 
 
 @inline
@@ -257,7 +129,7 @@ def _piece_watts(w: World, s: State, piece: int, c: int) -> float:
 
 @kernel
 def note_start(w: World, m: Machine, s: State, k: Task, p: EpisodeState, j: int) -> None:
-    """Job j, which was waiting, has started. What is counted by the job is counted at its first start."""
+    """Job j was waiting and has started. Terms that count once per job are added at its first start."""
     c = w.job_class[j]
     x = p.value
     _remove_waiting(p, j)
@@ -273,8 +145,8 @@ def note_start(w: World, m: Machine, s: State, k: Task, p: EpisodeState, j: int)
     x.busy += k.job_amount[j]
     use = 0.0
     for piece in range(s.first_piece[j], s.first_piece[j] + s.num_pieces[j]):
-        _hold_piece(w, s, k, p, piece, c, s.expected[j])
-        use += _update_load(m, k, p, s.piece_node[piece])
+        hold_piece(w, s, k, p, piece, c, s.expected[j])
+        use += update_load(m, k, p, s.piece_node[piece])
         x.flops += _piece_flops(w, s, k, piece, c)
         x.watts += _piece_watts(w, s, piece, c)
     if w.policy.can_restart and s.stops[j] > 0:
@@ -306,23 +178,23 @@ def _remove_waiting(p: EpisodeState, j: int) -> None:
 
 @kernel
 def _note_release(w: World, m: Machine, s: State, k: Task, p: EpisodeState, j: int) -> None:
-    """What job j held, which is no longer in EpisodeState.running, is free."""
+    """Release what job j held. It is no longer in EpisodeState.running."""
     c = w.job_class[j]
     x = p.value
     p.count.without_gpu -= w.class_milli[c] == 0
     x.busy -= k.job_amount[j]
     for piece in range(s.first_piece[j], s.first_piece[j] + s.num_pieces[j]):
-        _release_piece(w, s, k, p, piece, c, s.expected[j])
-        _update_load(m, k, p, s.piece_node[piece])
+        release_piece(w, s, k, p, piece, c, s.expected[j])
+        update_load(m, k, p, s.piece_node[piece])
         x.flops -= _piece_flops(w, s, k, piece, c)
         x.watts -= _piece_watts(w, s, piece, c)
-    if p.count.on_machine == 0:  # sums of floats drift: an empty machine is exactly empty
+    if p.count.on_machine == 0:  # sums of floats drift, so reset them when the machine is empty
         x.running_work = x.running_rate = x.busy = x.flops = x.watts = x.load_sum = x.load_squares = 0.0
 
 
 @inline
 def leave_running(p: EpisodeState, at: int) -> None:
-    """Strike out the job at this place of EpisodeState.running."""
+    """Remove the job at position `at` of EpisodeState.running."""
     p.count.on_machine -= 1
     p.running[at] = p.running[p.count.on_machine]
     p.running_end[at] = p.running_end[p.count.on_machine]
@@ -330,7 +202,7 @@ def leave_running(p: EpisodeState, at: int) -> None:
 
 @kernel
 def note_stop(w: World, m: Machine, s: State, k: Task, p: EpisodeState, j: int, rate: float, left: float) -> None:
-    """Job j, off the machine now, was stopped and is queued again. It did `rate` work a second; `left` was to come."""
+    """Job j was stopped, has left the machine and is queued again. It did `rate` work per second and had `left` to do."""
     at = 0
     while p.running[at] != j:
         at += 1
@@ -348,7 +220,7 @@ def note_stop(w: World, m: Machine, s: State, k: Task, p: EpisodeState, j: int, 
 
 @kernel
 def note_end(w: World, m: Machine, s: State, k: Task, p: EpisodeState, j: int) -> None:
-    """Job j, which is no longer in EpisodeState.running, has ended."""
+    """Job j has ended. It is no longer in EpisodeState.running."""
     x = p.value
     jct = s.end[j] - w.submit[j]
     service = s.end[j] - _run_start(w, s, j)
@@ -363,7 +235,7 @@ def note_end(w: World, m: Machine, s: State, k: Task, p: EpisodeState, j: int) -
     bounded = max(1.0, jct / max(service, BOUND_S))
     p.term[rewards.COMPLETED_WORK] += k.job_work[j] * worth
     p.term[rewards.PRIORITY_COMPLETION] += k.priority[j] * worth
-    # The time in the system was charged at a rate by the reference runtime: make the sum exact.
+    # `pass_time` charged the time in the system at a rate given by the reference runtime. Correct the sum to the exact value.
     p.term[rewards.SLOWDOWN] += (jct * inverse(w.runtime[j]) - slowdown) * worth
     p.term[rewards.BOUNDED_SLOWDOWN] += (jct / max(w.runtime[j], BOUND_S) - bounded) * worth
     if s.end[j] > k.deadline[j]:
@@ -375,18 +247,3 @@ def note_end(w: World, m: Machine, s: State, k: Task, p: EpisodeState, j: int) -
     if k.job_user[j] >= 0:
         p.user_slowdown[k.job_user[j]] += bounded
         p.user_ended[k.job_user[j]] += 1.0
-
-
-@kernel
-def open_books(w: World, m: Machine, k: Task, p: EpisodeState) -> None:
-    """Set the loads of the empty cluster (all zero) and mark everything free."""
-    for n in range(w.sizes.num_nodes):
-        p.node_until[n] = columns.FREE
-        p.node_load[n] = 0.0
-    for unit in range(k.config.units):
-        p.unit_until[unit] = columns.FREE
-    if k.config.lookahead == columns.SORTED:
-        for unit in range(k.config.units):
-            p.unit_sorted[unit] = columns.FREE
-    p.count.free_units = k.config.units
-    p.value.usage_sum = 0.0

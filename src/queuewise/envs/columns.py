@@ -1,11 +1,11 @@
-"""The columns of an environment, beside the engine's own.
+"""The columns of an environment, in addition to those of the engine.
 
-`Task` k is read-only, one per episode. `EpisodeState` p is what changes, one per env. `Output` is where an env writes what its agent
-sees, and `Frame` what one compiled call needs to know about a batch. Kernels of this package take (w, m, s, k, p): the engine's World,
-Machine and State, then these.
+`Task` k is read-only; there is one per episode. `EpisodeState` p changes; there is one per env. An env writes what its
+agent sees to `Output`. `Frame` describes a batch to one compiled call. Kernels of this package take (w, m, s, k, p): the
+engine's World, Machine and State, then Task and EpisodeState.
 
-Axes: J jobs, N nodes, C demand classes, Q slots of the window, U units of the lookahead (GPUs, or nodes of a cluster without GPUs),
-T reward terms, E envs, F features of an observation, A entries of a mask.
+Axes: J jobs, N nodes, C demand classes, Q slots of the window, U units of the lookahead (GPUs, or nodes of a cluster
+without GPUs), T reward terms, E envs, F features of an observation, A entries of a mask.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ JOB, HOST, JOINT = range(3)
 MASK, COMMIT = range(2)
 # TaskConfig.lookahead
 OFF, PER_GPU, SORTED, CDF = range(4)
-TOKENS = 0  # TaskConfig.observation_view: any other number is a published one
+TOKENS = 0  # TaskConfig.observation_view: every other number is a published view
 NO_CAP = -1  # TaskConfig.max_steps without a limit
 # TaskConfig.relative_to
 NOTHING, WAIT_MEAN, JCT_MEAN, SLOWDOWN_MEAN, BOUNDED_SLOWDOWN_MEAN, UTILISATION_MEAN = range(6)
 NOBODY = -1  # EpisodeCounts.gang while no job is being placed
-TOUCHED_BITS = 32  # of a word of EpisodeState.touched
-FREE = -np.inf  # a unit or node that nobody holds, in EpisodeState.unit_until and node_until
+TOUCHED_BITS = 32  # in one word of EpisodeState.touched
+FREE = -np.inf  # in EpisodeState.unit_until and node_until: no job holds the unit or node
 RESOURCES = 3  # GPU milli, CPU milli, MiB: placement.BY_GPU, BY_CPU, BY_MEM
 
 
 class TaskConfig(Scalars, dtype=np.int64):
-    """The task in numbers."""
+    """The settings of the task as numbers."""
 
     problem: int
     dispatch: int
@@ -49,17 +49,17 @@ class TaskConfig(Scalars, dtype=np.int64):
     relative_to: int
     resource: int  # the cluster's main resource
     num_users: int
-    has_deadlines: int  # 1: some job has one
+    has_deadlines: int  # 1: at least one job has a deadline
     num_weighted: int  # entries of Task.weighted
     observation_view: int
     wait_action: int  # the last action
-    stop_slots: int  # running jobs shown
-    move_slots: int  # as many, or 0 if they may not be migrated
+    stop_slots: int  # slots for running jobs
+    move_slots: int  # equals stop_slots, or 0 if running jobs may not be migrated
     most_stops: int
 
 
 class Scale(Scalars, dtype=np.float64):
-    """What quantities are measured against."""
+    """Quantities that scale others, and constants of the episode."""
 
     horizon: float
     time_scale: float
@@ -86,12 +86,12 @@ class EpisodeCounts(Scalars, dtype=np.int64):
     free_stamp: int  # stamp of the machine when EpisodeState.free was summed
     without_gpu: int  # running jobs that hold no GPU
     shown: int  # rows of the window in the last observation
-    shown_gang: int  # whether a gang was being placed in it
-    fitting: int  # how many of the jobs shown fitted
+    shown_gang: int  # 1: a gang was being placed at that time
+    fitting: int  # how many of the jobs shown fit
     stops: int  # preemptions and migrations
     listed: int  # entries of stop_job
-    legal: int  # legal actions (of a joint one: legal first choices)
-    free_units: int  # of unit_sorted
+    legal: int  # legal actions (joint problem: legal first choices)
+    free_units: int  # entries of unit_sorted that are FREE
 
 
 class EpisodeValues(Scalars, dtype=np.float64):
@@ -124,17 +124,17 @@ class ActionSpace(Scalars, dtype=np.int64):
     actions: int
     hosts: int
     mask_width: int
-    pairs: int  # 1: a joint action names both
+    pairs: int  # 1: an action names a job and a host (joint problem)
     lenient: int  # 1: illegal actions count as waits
-    draws: int  # 1: each step ends with drawing a random action for the next
+    draws: int  # 1: each step ends by drawing a random action for the next step
 
 
 class Task(Table):
     config: TaskConfig = column()
     scale: Scale = column()
-    total: F64 = column("resources", meaning="what the cluster has of each resource, 0 if it is unlimited")
-    weight: F64 = column("terms", meaning="weight of each reward term, divided by what the term is counted per")
-    weighted: I64 = column(meaning="the terms with a weight")
+    total: F64 = column("resources", meaning="amount of each resource in the cluster, 0 if unlimited")
+    weight: F64 = column("terms", meaning="weight of each reward term, divided by the divisors in Term.per")
+    weighted: I64 = column(meaning="terms whose weight is not 0")
     token: F32 = column(meaning="features of a job that never change")  # [J*S]
     host_token: F32 = column(meaning="features of a node that never change")  # [N*S]
     job_size: F64 = column("some_jobs", row="job", initial=0.0)
@@ -147,76 +147,76 @@ class Task(Table):
     job_user: I64 = column("some_jobs", row="job", initial=0, meaning="-1: unknown")
     unit_first: I64 = column("node_bounds", meaning="first lookahead unit of each node")
     node_flops: F64 = column("nodes", meaning="of one GPU")
-    node_inverse: F64 = column("nodes", "resources", meaning="1 ÷ what the node has of each resource, 0 where it has none")
-    node_amount: F64 = column("nodes", meaning="how much of the main resource the node holds, 0: none or unlimited")
+    node_inverse: F64 = column("nodes", "resources", meaning="1 ÷ amount of each resource in the node, 0 if it has none")
+    node_amount: F64 = column("nodes", meaning="amount of the main resource in the node, 0: none or unlimited")
     score: F64 = column(meaning="scores of heuristics that never change")  # [K*J]
-    score_kind: I64 = column(meaning="-1: in `score`; otherwise the live order")  # [K]
-    facts: Records = column(dtype=FACTS, meaning="what live orders score by")  # [J or 1]
+    score_kind: I64 = column(meaning="-1: the scores are in `score`; otherwise the code of a live order")  # [K]
+    facts: Records = column(dtype=FACTS, meaning="facts about jobs that live orders score by")  # [J or 1]
     published: F32 = column(meaning="rows of a published view, see published.py")
-    class_group: I64 = column(meaning="classes that may use the same nodes have the same number (rltune's view)")  # [C or 1]
+    class_group: I64 = column(meaning="equal numbers for classes that may use the same nodes (view `rltune`)")  # [C or 1]
 
 
 class EpisodeState(Table):
     count: EpisodeCounts = column()
     value: EpisodeValues = column()
     term: F64 = column("terms", initial=0.0, meaning="reward terms of this step, unweighted")
-    free: F64 = column("resources", initial=0.0, meaning="what is free of each resource")
+    free: F64 = column("resources", initial=0.0, meaning="free amount of each resource")
     waiting: I32 = column("job_slots", initial=0, meaning="queued jobs in the order of the window")
     running: I32 = column("job_slots", initial=0)
-    running_end: F64 = column("job_slots", initial=0.0, unit="s", meaning="when they end")
+    running_end: F64 = column("job_slots", initial=0.0, unit="s", meaning="when the running jobs end")
     class_stamp: I64 = column("classes", initial=0, meaning="stamp of the machine when class_live was computed")
     class_live: F32 = column("classes", "class_live", initial=0.0, meaning="features of a class: fits, ways, share_of_free")
-    node_until: F64 = column("nodes", initial=FREE, unit="s", meaning="latest expected end of what runs on the node, or FREE")
+    node_until: F64 = column("nodes", initial=FREE, unit="s", meaning="latest expected end of the jobs on the node, or FREE")
     node_load: F64 = column("nodes", initial=0.0, meaning="share of the main resource in use")
     unit_until: F64 = column("units", initial=FREE, unit="s")
     unit_sorted: F64 = column(
-        "sorted_units", initial=FREE, unit="s", meaning="the times of unit_until, ascending, where the lookahead is sorted"
+        "sorted_units", initial=FREE, unit="s", meaning="the times of unit_until in ascending order, if the lookahead is sorted"
     )
-    touched: I64 = column("touched_words", initial=0, meaning="a bit per node: more than time has changed there since it was shown")
-    row_job: I32 = column("window", initial=0, meaning="the job whose features are in each row of the last observation")
-    row_class: I32 = column("window", initial=0, meaning="its class")
-    row_submit: F64 = column("window", initial=0.0, unit="s", meaning="its submission")
-    usage: F64 = column("users", initial=0.0, meaning="size × estimate started, newer starts weighing more; only ratios mean something")
+    touched: I64 = column("touched_words", initial=0, meaning="one bit per node, 1: more than time has changed since it was last shown")
+    row_job: I32 = column("window", initial=0, meaning="the job in each row of the last observation")
+    row_class: I32 = column("window", initial=0, meaning="class of that job")
+    row_submit: F64 = column("window", initial=0.0, unit="s", meaning="submission of that job")
+    usage: F64 = column("users", initial=0.0, meaning="Σ size × estimate of started jobs, newer ones weighted more; only ratios matter")
     user_slowdown: F64 = column("users", initial=0.0, meaning="sums of bounded slowdowns")
     user_ended: F64 = column("users", initial=0.0)
     score: F64 = column("window", initial=0.0)
     order: F64 = column("outlook", initial=0.0, meaning="parameters of a live order")
-    class_pool_stamp: I64 = column("pooled_classes", initial=0, meaning="stamp of the machine when class_pool was computed (rltune's view)")
-    class_pool: F64 = column("pooled_classes", "pool_values", initial=0.0, meaning="what the class's nodes offer")
-    group_demand: F64 = column("pooled_classes", initial=0.0, meaning="GPUs that the jobs shown ask for")
+    class_pool_stamp: I64 = column("pooled_classes", initial=0, meaning="stamp of the machine when class_pool was computed (view `rltune`)")
+    class_pool: F64 = column("pooled_classes", "pool_values", initial=0.0, meaning="GPUs and ways that the nodes of a class offer")
+    group_demand: F64 = column("pooled_classes", initial=0.0, meaning="GPUs that the jobs shown ask for, per group of classes")
     stop_job: I32 = column("stop_slots", initial=0, meaning="the running jobs shown")
-    served: F64 = column("stopped_jobs", initial=0.0, unit="s", meaning="time of the job's earlier runs")
+    served: F64 = column("stopped_jobs", initial=0.0, unit="s", meaning="total length of the job's earlier runs")
 
 
 class Output(Table):
     observation: F32 = column()  # [F]
     mask: I8 = column(meaning="1: legal")  # [A]
-    final: F32 = column(meaning="the last observation of an episode after which the env went on at once")  # [F]
+    final: F32 = column(meaning="the last observation of an episode, if the env went on to its next episode in the same step")  # [F]
 
 
 class Frame(Table):
-    lists: I64 = column("envs", "lists", meaning="addresses of World, Machine, spare Machine, State, Task, EpisodeState and Output")
+    lists: I64 = column("envs", "lists", meaning="addresses of World, Machine, spare Machine, State, Task, EpisodeState, Output")
     home: I64 = column("envs", initial=0, meaning="address of the env's block")
-    running_at: I64 = column("one", meaning="where tokens of running jobs begin in an observation")
-    length: I64 = column("one", meaning="features of an observation")
+    running_at: I64 = column("one", meaning="offset of the tokens of running jobs in an observation")
+    length: I64 = column("one", meaning="number of features of an observation")
     space: ActionSpace = column()
-    actions: I64 = column("envs", "choices", meaning="the action, and the host of a joint one")
+    actions: I64 = column("envs", "choices", meaning="the action, and the host in the joint problem")
     mask: I8 = column(meaning="all rows of Output.mask")  # [E*A]
     drawn: I64 = column("envs", "choices", initial=0, meaning="random legal actions")
-    generator: I64 = column("envs", initial=0, meaning="state of each env's generator, not zero")
+    generator: I64 = column("envs", initial=0, meaning="state of each env's random generator, never zero")
     rewards: F64 = column("envs")
     outcome: I64 = column("envs", meaning="RUNS_ON, TERMINATED or TRUNCATED")
     terminated: I8 = column("envs")
     truncated: I8 = column("envs")
     elapsed: F64 = column("envs", unit="s")
-    tally: F64 = column("tallies", "envs", meaning="sums of episodes that have just ended, in the order of TALLY")
-    next: I64 = column("envs", "next_size", initial=0, meaning="what the env goes on with when its episode ends")
+    tally: F64 = column("tallies", "envs", meaning="sums of episodes that ended in this step, in the order of TALLY")
+    next: I64 = column("envs", "next_size", initial=0, meaning="the template of the env's next episode")
 
 
 LISTS = 7
-WORLD_LIST, TASK_LIST = 0, 4  # the lists of an env that belong to its template
-PLAY_LIST = 5
-# Frame.next: address of the template's block (0: the env stops there) and its length, and of the template's World and Task
+WORLD_LIST, TASK_LIST = 0, 4  # the tables that envs share with their template
+EPISODE_STATE_LIST = 5
+# Frame.next: address and length of the template's block (address 0: no next episode), addresses of its World and Task
 NEXT_BLOCK, NEXT_BYTES, NEXT_WORLD, NEXT_TASK, NEXT_SIZE = range(5)
 TALLY = ("return", "steps", "illegal", "completed", "unfinished", "mean_wait_s", "mean_jct_s", "mean_bounded_slowdown", "stops")
 TALLY_AT = positions(("episode_return", *TALLY[1:]))  # `return` is a keyword

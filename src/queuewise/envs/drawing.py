@@ -1,7 +1,8 @@
-"""Pictures of an env's present state, as pixels and in the terminal.
+"""Drawings of an env's present state, as an image and in the terminal.
 
-Both show the same: a row a node and a cell a GPU, a colour a job; below or beside it the window. In the pixels a cell is filled as high
-as the time is long for which the GPU is expected to be held (÷ time_scale_s), and jobs of the window that fit now are bright.
+Both have one row per node, one cell per GPU and one colour per job. The window is beside the nodes (image) or below them
+(terminal). In the image, the fill level of a cell is the time for which the GPU is expected to be held (÷ time_scale_s),
+and jobs of the window that fit now are bright.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ Image = NDArray[np.uint8]
 Colour = tuple[int, int, int]
 
 CELL, GAP, MARGIN = 12, 2, 12  # pixels of a GPU, between GPUs, around everything
-QUEUE_WIDTH = 220  # pixels of the window's part
-LINES = 24  # nodes in a column of nodes
-SCALE = 3  # pixels of a dot of a character
+QUEUE_WIDTH = 220  # pixels of the part that shows the window
+LINES = 24  # nodes in one column
+SCALE = 3  # pixels per dot of a character
 PAPER, INK, EMPTY = (250, 250, 248), (60, 64, 72), (226, 228, 230)
 NOBODY, SEVERAL, NO_GPU = -1, -2, -3  # in place of a job
 SHARED: Colour = (120, 120, 128)
@@ -34,13 +35,13 @@ DOTS = {  # characters as rows of three dots
 
 
 def occupancy(batch: EnvBatch, e: int = 0) -> NDArray[np.int64]:
-    """[N, GPUs] the job on each GPU, or NOBODY, SEVERAL, NO_GPU. A cluster without GPUs has one column, the whole node."""
+    """[N, GPUs] the job on each GPU, or NOBODY, SEVERAL or NO_GPU. A cluster without GPUs has one column for the whole node."""
     gpus = batch.cluster.node_gpus
     cells = np.full((len(gpus), max(int(gpus.max()), 1)), NOBODY, np.int64)
     if gpus.any():
         cells[np.arange(cells.shape[1])[None, :] >= gpus[:, None]] = NO_GPU
-    state, play = batch.state(e), batch.episode_state(e)
-    for j in play.running[: play.count.on_machine]:
+    state, episode_state = batch.state(e), batch.episode_state(e)
+    for j in episode_state.running[: episode_state.count.on_machine]:
         for piece in range(state.first_piece[j], state.first_piece[j] + state.num_pieces[j]):
             n, mask = int(state.piece_node[piece]), int(state.piece_gpus[piece])
             for g in range(cells.shape[1]):
@@ -66,7 +67,7 @@ def _fill(image: Image, top: int, left: int, height: int, width: int, colour: Co
 
 
 def picture(batch: EnvBatch, e: int = 0) -> Image:
-    """[height, width, 3] of a size that only depends on cluster and window."""
+    """[height, width, 3] the image. Its size depends only on the cluster and the window."""
     cells = occupancy(batch, e)
     nodes, gpus = cells.shape
     columns = -(-nodes // LINES)
@@ -94,7 +95,7 @@ def _draw_cell(image: Image, top: int, left: int, job: int, level: float) -> Non
 
 
 def _levels(batch: EnvBatch, e: int, cells: NDArray[np.int64]) -> NDArray[np.float64]:
-    """[N, GPUs] remaining expected time ÷ time scale, cut to [0, 1]."""
+    """[N, GPUs] remaining expected time ÷ time scale, clipped to [0, 1]."""
     expected, now = batch.state(e).expected, batch.state(e).clock.now
     until = np.where(cells >= 0, expected[np.maximum(cells, 0)], batch.episode_state(e).node_until[:, None])
     with np.errstate(invalid="ignore"):
@@ -102,7 +103,7 @@ def _levels(batch: EnvBatch, e: int, cells: NDArray[np.int64]) -> NDArray[np.flo
 
 
 def _draw_window(image: Image, top: int, left: int, height: int, batch: EnvBatch, e: int) -> None:
-    """A bar a job, as long as the share of the cluster it asks for (square root, so that small ones can be seen)."""
+    """Draw one bar per job. Its length is the square root of the job's share of the cluster, so small jobs are visible."""
     size = batch.episode(e).task.job_size
     total = float(batch.cluster.num_gpus or batch.cluster.num_nodes)
     step = height / batch.layout.window
@@ -116,7 +117,7 @@ def _draw_window(image: Image, top: int, left: int, height: int, batch: EnvBatch
 
 
 def _headline(batch: EnvBatch, e: int) -> str:
-    """Time since the first submission, use and queue."""
+    """Time since the first submission, share in use and length of the queue."""
     seconds = int(batch.state(e).clock.now - batch.episode(e).task.scale.first_submit)
     use = round(100 * _use(batch, e))
     waiting = int(batch.episode_state(e).count.waiting)
@@ -143,7 +144,7 @@ def _terminal_rows(batch: EnvBatch, e: int) -> Iterator[tuple[str, str]]:
 
 
 def show(batch: EnvBatch, e: int = 0) -> None:
-    """Print the state to the terminal; jobs are shown by the last two digits of their number."""
+    """Print the state to the terminal. A job is shown by the last two digits of its index."""
     from rich.console import Console
     from rich.table import Table
 
@@ -157,6 +158,6 @@ def show(batch: EnvBatch, e: int = 0) -> None:
         wait = now - float(episode.workload.submit[j])
         queue.add_row(str(j), f"{episode.task.job_size[j]:g}", f"{episode.estimate[j]:,.0f} s", f"{wait:,.0f} s", fits)
     console = Console()
-    console.print(_headline(batch, e), highlight=False)  # not as the grid's title, which would be broken to the grid's width
+    console.print(_headline(batch, e), highlight=False)  # not as the grid's title, which would wrap at the grid's width
     console.print(grid)
-    console.print(queue if queue.row_count else "nobody waits")
+    console.print(queue if queue.row_count else "no job is waiting")

@@ -1,4 +1,4 @@
-"""From what a user says to what is played: settings, cluster, source of windows, layout, batch. Shared by the single and the vector env."""
+"""Set up an env from the user's arguments: settings, cluster, source of windows, layout. Shared by single and vector env."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ import numpy as np
 from queuewise.cluster import load_cluster
 from queuewise.cluster.spec import Cluster
 from queuewise.config import validate
-from queuewise.envs.batch import EnvBatch, Template, make_template
+from queuewise.envs.batch import EnvBatch
+from queuewise.envs.env_memory import Template, make_template
 from queuewise.envs.episodes import Episode, lay_out_episode, num_units
 from queuewise.envs.features import ObservationLayout
 from queuewise.envs.presets import preset as preset_settings
@@ -25,12 +26,12 @@ from queuewise.workload.jobs import Workload
 
 DEFAULT_WORKLOAD = "bench"
 DEFAULT_CLUSTER = "16x8:V100-16"
-KEPT = 512  # windows that stay laid out
+KEPT = 512  # windows whose templates are cached
 
 
 @dataclass(eq=False)
 class EnvSetup:
-    """All that envs of one kind share."""
+    """What envs with the same arguments share."""
 
     cluster: Cluster
     settings: TaskSettings
@@ -44,9 +45,9 @@ class EnvSetup:
         return self.window(self.source.draw(rng))
 
     def window(self, number: int) -> Template:
-        """Window `number` of the source, laid out; the last ones are kept."""
+        """The template of window `number` of the source. The most recently used templates are cached."""
         if not 0 <= number < self.source.size:
-            raise InputError(f"there is no window {number}", hint=f"windows are 0 to {self.source.size - 1}")
+            raise InputError(f"there is no window {number}", hint=f"give a window from 0 to {self.source.size - 1}")
         if number in self._kept:
             self._kept.move_to_end(number)
             return self._kept[number]
@@ -56,7 +57,7 @@ class EnvSetup:
         return template
 
     def given(self, workload: Workload) -> Template:
-        """A window that is not of the source."""
+        """The template of a window that the caller gives."""
         estimate = estimate_runtimes(workload, self.settings.estimates).values if len(workload) else np.zeros(0)
         return make_template(self._lay_out(workload, estimate))
 
@@ -79,7 +80,7 @@ def build_arena(
     model_args: dict[str, Any] | None = None,
     **settings: Any,
 ) -> EnvSetup:
-    """Check everything a user gave. Settings override those of the preset; the problem overrides both."""
+    """Check the arguments and set up the env. `settings` override those of the preset, `problem` overrides both."""
     chosen = preset_settings(preset) if preset else {}
     chosen |= settings
     if problem is not None:
@@ -88,13 +89,20 @@ def build_arena(
     if checked.backfill not in BACKFILLS:
         raise unknown_name("backfill", checked.backfill, BACKFILLS)
     if checked.dispatch == "commit" and checked.problem != "job":
-        raise InputError(f"the {checked.problem} problem knows no commit dispatch", hint="use dispatch='mask', or the job problem")
+        raise InputError(
+            f"the {checked.problem} problem does not support dispatch='commit'", hint="use dispatch='mask', or the job problem"
+        )
     if (checked.view == "lsf") != (checked.problem == "host") and checked.view != "tokens":
-        raise InputError(f"the {checked.problem} problem has no view {checked.view!r}", hint="lsf is for hosts, the others are for jobs")
+        raise InputError(
+            f"the {checked.problem} problem has no view {checked.view!r}",
+            hint="view 'lsf' is for the host problem, the other published views are for the job problem",
+        )
     if checked.stops and (checked.problem, checked.dispatch, checked.view) != ("job", "mask", "tokens"):
-        raise InputError("jobs can be preempted in the job problem with dispatch 'mask' and view 'tokens' only", hint="or give stops=0")
+        raise InputError(
+            "stops needs the job problem with dispatch='mask' and view='tokens'", hint="change these settings, or give stops=0"
+        )
     if checked.moves and not checked.stops:
-        raise InputError("moves=True needs running jobs to move", hint="stops=8 shows eight of them")
+        raise InputError("moves=True needs slots for running jobs", hint="for example, stops=8 shows eight of them")
     if any(term.name == "relative" for term in checked.reward) and checked.baseline is None:
         raise InputError(
             "the reward term 'relative' needs a baseline", hint="for example baseline={'policy': 'fcfs+easy', 'metric': 'wait'}"
@@ -104,5 +112,8 @@ def build_arena(
     hosts = checked.host_slots or machine.num_nodes
     layout = ObservationLayout(checked.window, hosts, num_units(machine), checked.scores, checked.view, checked.stops)
     if layout.hosts < machine.num_nodes:
-        raise InputError(f"{layout.hosts} host slots are too few for {machine.num_nodes} nodes", hint="give host_slots=None or more")
+        raise InputError(
+            f"{layout.hosts} host slots are too few for {machine.num_nodes} nodes",
+            hint=f"give host_slots=None, or at least {machine.num_nodes}",
+        )
     return EnvSetup(machine, checked, source, layout)

@@ -1,4 +1,4 @@
-"""The reward terms that are known at the end of an episode only."""
+"""Reward terms that are known only at the end of an episode."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from queuewise.sim.core.state import State, World
 
 @kernel
 def _jain_index(p: EpisodeState, users: int) -> float:
-    """(Σx)² ÷ (n·Σx²) over users' mean bounded slowdowns, 1 when no user is known."""
+    """Jain's index (Σx)² ÷ (n·Σx²) of the users' mean bounded slowdowns, 1 if no user is known."""
     total = 0.0
     squares = 0.0
     number = 0
@@ -26,7 +26,7 @@ def _jain_index(p: EpisodeState, users: int) -> float:
 
 @kernel
 def _own_value(w: World, s: State, k: Task, p: EpisodeState) -> float:
-    """The episode's figure that is compared with the baseline's, lower is better; unfinished jobs count as if they ended now."""
+    """The figure of the episode that is compared with the baseline. Lower is better. Unfinished jobs count as if they ended now."""
     now = s.clock.now
     what = k.config.relative_to
     if what == columns.UTILISATION_MEAN:
@@ -58,8 +58,8 @@ def _own_value(w: World, s: State, k: Task, p: EpisodeState) -> float:
 
 
 @kernel
-def close_books(w: World, s: State, k: Task, p: EpisodeState, truncated: bool) -> None:
-    """The terms that are known at the end only."""
+def add_final_terms(w: World, s: State, k: Task, p: EpisodeState, truncated: bool) -> None:
+    """Add the terms that are known only at the end."""
     worth = discounted(s, k, p)
     if truncated:
         x = p.value

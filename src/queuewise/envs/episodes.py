@@ -1,4 +1,4 @@
-"""Episodes: a window laid out as the columns that kernels read, and everything of an episode that does not change while it is played."""
+"""Episodes: turn a window of jobs into the columns that kernels read. They hold everything that is constant in an episode."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from queuewise.sim.queue import COMMIT, FACTS, OUTLOOK_SIZE, REORDER
 from queuewise.workload.jobs import Workload
 
 PROBLEMS = {"job": columns.JOB, "host": columns.HOST, "joint": columns.JOINT}
-MANY_TASKS = 1024.0  # as many tasks are shown as 1
+MANY_TASKS = 1024.0  # this many tasks are shown as 1
 METRICS: dict[str, tuple[int, Callable[[measure.Measurement], float]]] = {
     "wait": (columns.WAIT_MEAN, lambda m: float(measure.wait(m).mean())),
     "jct": (columns.JCT_MEAN, lambda m: float(measure.jct(m).mean())),
@@ -43,7 +43,7 @@ METRICS: dict[str, tuple[int, Callable[[measure.Measurement], float]]] = {
 
 @dataclass(frozen=True, eq=False)
 class Episode:
-    """A window laid out. `machine`, `state` and `play` are templates: envs copy them."""
+    """A window as columns. `machine`, `state` and `episode_state` are templates that envs copy."""
 
     workload: Workload
     estimate: F64
@@ -52,11 +52,11 @@ class Episode:
     task: Task
     machine: Machine
     state: State
-    play: EpisodeState
+    episode_state: EpisodeState
 
 
 def main_resource(cluster: Cluster) -> int:
-    """What utilisation is measured in: GPUs, otherwise cores, otherwise memory."""
+    """The resource that utilisation is measured in: GPUs if there are any, otherwise cores if limited, otherwise memory."""
     if cluster.num_gpus:
         return BY_GPU
     return BY_CPU if cluster.num_cores < np.inf else BY_MEM
@@ -67,19 +67,23 @@ def num_units(cluster: Cluster) -> int:
 
 
 def num_actions(settings: TaskSettings, layout: ObservationLayout) -> int:
-    """Of the first choice of an action: a host, or a job of the window, one to preempt, one to migrate; the wait is the last."""
+    """Number of actions (joint problem: of first choices).
+
+    Host problem: one per host. Otherwise: one per job of the window, then per job to preempt, then per job to migrate. The
+    last action is to wait.
+    """
     if settings.problem == "host":
         return layout.hosts + 1
     return layout.window + layout.stops * (2 if settings.moves else 1) + 1
 
 
 def make_rules(workload: Workload, settings: TaskSettings, estimate: F64) -> Rules:
-    """The policy's numbers by which the engine places jobs, orders the window and fills the shade."""
+    """The rules by which the engine places jobs, orders the window and backfills."""
     order = order_rule(settings.window_order)
     if order.fixed is None:
         raise InputError(
             f"window_order {settings.window_order!r} changes with time",
-            hint="the window needs an order that does not: fcfs, sjf, priority, …",
+            hint="choose an order that does not change: fcfs, sjf, priority, …",
         )
     rule, option = parse_placement(settings.placement if settings.problem == "job" else "pack")
     commits = settings.dispatch == "commit"
@@ -95,15 +99,15 @@ def make_rules(workload: Workload, settings: TaskSettings, estimate: F64) -> Rul
 
 def lay_out_episode(workload: Workload, cluster: Cluster, settings: TaskSettings, layout: ObservationLayout, estimate: F64) -> Episode:
     if workload.is_elastic.any():
-        raise InputError("environments know no elastic jobs", hint="leave out --elastic, or min_tasks and max_tasks in the log")
+        raise InputError("environments do not support elastic jobs", hint="omit --elastic, or min_tasks and max_tasks in the log")
     empty = len(workload) == 0
-    if empty:  # the engine lays out at least one job; with a size of zero nobody ever looks at it
+    if empty:  # the engine needs at least one job; with num_jobs = 0 it is never read
         workload = Workload(submit=np.zeros(1), runtime=np.zeros(1), num_tasks=np.ones(1, np.int32), cpu_milli=np.ones(1, np.int32))
         estimate = np.zeros(1)
     rules = make_rules(workload, settings, estimate)
     conditions = Conditions(preemption=settings.stopping)
     world, machine, state = lay_out(workload, cluster, rules, runtime=workload.runtime, estimate=estimate, conditions=conditions)
-    world.policy.external_queue = int(rules.backfill == NO_BACKFILL)  # EpisodeState.waiting is queue enough
+    world.policy.external_queue = int(rules.backfill == NO_BACKFILL)  # EpisodeState.waiting serves as the queue
     if empty:
         world.sizes.num_jobs = 0
         workload, estimate = workload.take(slice(0, 0)), estimate[:0]
@@ -189,7 +193,7 @@ def _job_columns(workload: Workload, amount: F64, work: F64) -> dict[str, Any]:
 
 
 def _totals(cluster: Cluster) -> tuple[float, float, float]:
-    """GPU milli, CPU milli and MiB of the cluster, 0 if they are unlimited."""
+    """GPU milli, CPU milli and MiB of the cluster, 0 if unlimited."""
     cores = cluster.num_cores * 1000.0 if cluster.num_cores < np.inf else 0.0
     return cluster.num_gpus * 1000.0, cores, cluster.mem_gib * 1024.0 if cluster.mem_gib < np.inf else 0.0
 
@@ -200,12 +204,12 @@ def _node_inverse(cluster: Cluster) -> F64:
 
 
 def _at_least_one(column: Any) -> F64:
-    """A contiguous float64 column of length one or more."""
+    """The column as a contiguous float64 array of length one or more."""
     return np.ascontiguousarray(column, np.float64) if len(column) else np.zeros(1)
 
 
 def _horizon(workload: Workload, settings: TaskSettings, amount: F64, capacity: float, can_run: Any) -> float:
-    """Last submission + factor × what all the work takes at full use, or what the longest job takes."""
+    """Last submission + factor × the longer of: the time all work takes at full utilisation, the longest runtime."""
     if not can_run.any():
         return float(workload.submit[-1]) if len(workload) else 0.0
     busy = float((amount * workload.runtime)[can_run].sum()) / capacity
@@ -261,11 +265,11 @@ def _baseline_dispatch(settings: TaskSettings) -> str:
 
 
 def _scores(workload: Workload, settings: TaskSettings, estimate: F64) -> tuple[F64, Any, Any]:
-    """Scores of the heuristics that are features: fixed ones as numbers, live ones as facts to score by."""
+    """Scores of the heuristics that are features: numbers for fixed orders, facts about jobs for live orders."""
     jobs = Jobs(workload, estimate, 0)
     rules = [order_rule(name) for name in settings.scores]
     if unfit := [name for name, rule in zip(settings.scores, rules, strict=True) if rule.fair]:
-        raise InputError(f"the score {unfit[0]!r} depends on what users have had and cannot be a feature", hint="take another order")
+        raise InputError(f"the score {unfit[0]!r} depends on the usage of users and cannot be a feature", hint="choose another order")
     fixed = [rule.fixed(jobs) if rule.fixed is not None else np.zeros(len(workload)) for rule in rules]
     kinds = np.array([-1 if rule.fixed is not None else rule.live for rule in rules] or [-1], np.int64)
     live = (kinds >= 0).any() and len(workload) > 0
@@ -283,7 +287,7 @@ def _limited_max(amounts: Any) -> float:
 
 
 def _job_tokens(workload: Workload, cluster: Cluster, estimate: F64, world: World) -> F32:
-    """[J*S] what is known of every job and never changes."""
+    """[J*S] features of every job that never change."""
     num = len(workload)
     if num == 0:
         return np.zeros(NUM_JOB_FIXED, np.float32)
@@ -305,7 +309,7 @@ def _job_tokens(workload: Workload, cluster: Cluster, estimate: F64, world: Worl
 
 
 def _host_tokens(cluster: Cluster) -> F32:
-    """[N*S] what never changes of every node."""
+    """[N*S] features of every node that never change."""
     features = {
         "host_present": np.ones(cluster.num_nodes),
         "gpu_total": _share(cluster.node_gpus, float(cluster.node_gpus.max())),

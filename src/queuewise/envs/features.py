@@ -1,7 +1,7 @@
-"""What an observation is made of: names, order and shapes. docs/mdp.md describes every feature named here, and a test compares the two.
+"""The features of an observation: names, order and shapes. docs/mdp.md describes each of them; a test compares the two.
 
-An observation is one row of float32 numbers in [−1, 1]: globals, lookahead, job tokens, host tokens and, where jobs may be
-preempted, tokens of running jobs. The Dict view names the same parts; both are views of one buffer.
+An observation is one row of float32 numbers in [−1, 1]: globals, lookahead, job tokens, host tokens and, if jobs may be
+preempted, tokens of running jobs. A Dict observation names the same parts. Both are views of one buffer.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ GLOBAL = (
 )  # fmt: skip
 JOB_FIXED = ("present", "estimate", "size", "tasks", "gpu", "cpu", "mem", "priority", "allowed")
 JOB_LIVE = ("wait", "fits", "ways", "share_of_free", "user_usage", "slack", "current")
-CLASS_LIVE = ("fits", "ways", "share_of_free")  # those of JOB_LIVE that are the same for all jobs of a demand class
+CLASS_LIVE = ("fits", "ways", "share_of_free")  # features of JOB_LIVE that are equal for all jobs of a demand class
 HOST_FIXED = ("host_present", "gpu_total", "cores_norm", "mem_norm", "kind", "speed")
 HOST_LIVE = ("gpu_free", "core_util", "mem_util", "remaining", "fragmentation", "slots")
 RUNNING = ("shown", "held", "gang", "weight", "ran", "left", "stopped", "may_stop", "may_move")
 LOOKAHEADS = ("off", "per_gpu", "sorted", "cdf")
 
-VIEWS = ("tokens", "gpu-optimizer", "drl-scheduler", "lsf", "rltune", "rlscheduler")  # the last five are vectors of publications
-ROW_WIDTH = {"gpu-optimizer": 4, "drl-scheduler": 4, "rltune": 7, "rlscheduler": 8}  # numbers of a job in such a vector
-HIGHEST = {"rltune": 1.5}  # its largest number, where that is not 1
+VIEWS = ("tokens", "gpu-optimizer", "drl-scheduler", "lsf", "rltune", "rlscheduler")  # the last five are published vectors
+ROW_WIDTH = {"gpu-optimizer": 4, "drl-scheduler": 4, "rltune": 7, "rlscheduler": 8}  # numbers per job in a published vector
+HIGHEST = {"rltune": 1.5}  # largest number of a published vector, if it is not 1
 
 LONGEST_S = 30 * 86_400.0  # an estimate of 30 days is shown as 1
 
 
 def positions(features: tuple[str, ...]) -> Any:
-    """Where each feature stands among these, by name: kernels write `out[at + JOB_AT.wait]`."""
+    """Positions of the features by name, so that kernels can write `out[at + JOB_AT.wait]`."""
     return namedtuple("Positions", features)(*range(len(features)))
 
 
@@ -53,7 +53,7 @@ NUM_CLASS_LIVE = len(CLASS_LIVE)
 
 @dataclass(frozen=True)
 class ObservationLayout:
-    """Where the parts of an observation lie in its row."""
+    """Sizes of the parts of an observation, and their order in its row."""
 
     window: int  # Q
     hosts: int  # H
@@ -72,7 +72,7 @@ class ObservationLayout:
 
     @cached_property
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Parts in the order of the row. The lookahead has at least one slot."""
+        """Shapes of the parts, in the order of the row."""
         if self.view != "tokens":
             return {"published": (self._published_size(),)}
         parts: dict[str, tuple[int, ...]] = {

@@ -1,4 +1,4 @@
-"""What an agent may do: the mask of the present state, written into a buffer the caller owns. Meaning: docs/mdp.md."""
+"""The mask of legal actions in the present state, written into a buffer of the caller. docs/mdp.md defines it."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from queuewise.sim.core.tables import I8
 
 @inline
 def lies_ahead(w: World, s: State) -> bool:
-    """Whether there is an event to wait for."""
+    """Whether a further event will happen."""
     return s.count.events > 0 or s.count.arrived < w.sizes.num_jobs
 
 
 @kernel
 def mark_legal(w: World, m: Machine, s: State, k: Task, p: EpisodeState, mask: I8) -> None:
-    """Write which actions are legal: [Q+P+M+1] (job), [H+1] (host) or [Q+1 + Q*H] (joint: jobs, then hosts of each)."""
+    """Write which actions are legal: [Q+P+M+1] (job), [H+1] (host) or [Q+1 + Q*H] (joint: jobs, then the hosts of each)."""
     if k.config.problem == columns.HOST:
         _mark_hosts(w, m, s, k, p, mask)
         return
@@ -36,7 +36,7 @@ def mark_legal(w: World, m: Machine, s: State, k: Task, p: EpisodeState, mask: I
         if gang != columns.NOBODY:
             legal = p.waiting[q] == gang
         elif k.config.dispatch != columns.COMMIT:
-            legal = p.class_live[p.row_class[q] * NUM_CLASS_LIVE] > 0.0  # as just noted for the observation
+            legal = p.class_live[p.row_class[q] * NUM_CLASS_LIVE] > 0.0  # fits, as computed for the observation
         mask[q] = np.int8(legal)
         some += legal
     for q in range(shown, window):
@@ -44,7 +44,7 @@ def mark_legal(w: World, m: Machine, s: State, k: Task, p: EpisodeState, mask: I
     if k.config.stop_slots > 0:
         some += mark_stops(w, m, s, k, p, mask)
     may_wait = gang == columns.NOBODY and lies_ahead(w, s) and (k.config.dispatch != columns.COMMIT or some == 0)
-    waits = may_wait or some == 0  # something is always legal, also when the episode is over
+    waits = may_wait or some == 0  # at least one action is always legal, even after the episode has ended
     mask[k.config.wait_action] = np.int8(waits)
     p.count.legal = some + waits
     if k.config.problem == columns.JOINT:

@@ -1,8 +1,6 @@
-"""What an agent sees: the observation of the present state, written into a buffer the caller owns.
+"""The observation of the present state, written into a buffer of the caller.
 
-Nothing here changes the simulation.
-
-Shapes and names: features.py. Meaning: docs/mdp.md.
+Nothing here changes the simulation. `features` declares names and shapes, docs/mdp.md defines the features.
 """
 
 from __future__ import annotations
@@ -10,7 +8,6 @@ from __future__ import annotations
 import numpy as np
 
 from queuewise.envs import columns
-from queuewise.envs.bookkeeping import touch
 from queuewise.envs.columns import EpisodeState, Task
 from queuewise.envs.features import (
     CLASS_AT,
@@ -25,6 +22,7 @@ from queuewise.envs.features import (
     NUM_JOB_FIXED,
     NUM_JOB_LIVE,
 )
+from queuewise.envs.node_occupancy import touch
 from queuewise.policies.ordering import score_live
 from queuewise.sim import placement
 from queuewise.sim.core.compilation import inline, kernel, lowest_bit, noinline
@@ -34,7 +32,7 @@ from queuewise.sim.core.table_types import view
 from queuewise.sim.core.tables import F32
 from queuewise.sim.placement.placement_rules import fits
 
-HALF_S = 3600.0  # a time of an hour is shown as ½: x / (x + HALF_S)
+HALF_S = 3600.0  # a time x is shown as x / (x + HALF_S), so one hour is shown as ½
 HALF_JOBS = 32.0  # the same for numbers of jobs
 MOST_WAYS = 8
 WEEK_S = 7 * 86_400.0
@@ -42,7 +40,7 @@ WEEK_S = 7 * 86_400.0
 
 @inline
 def _demand(w: World, c: int) -> float:
-    """What a gang of class c takes of its primary resource."""
+    """How much of its primary resource a gang of class c needs."""
     if w.class_primary[c] == placement.BY_GPU:
         return float(w.class_tasks[c] * w.class_milli[c])
     return float(w.class_tasks[c] * (w.class_cpu[c] if w.class_primary[c] == placement.BY_CPU else w.class_mem[c]))
@@ -50,13 +48,13 @@ def _demand(w: World, c: int) -> float:
 
 @inline
 def machine_stamp(s: State, p: EpisodeState) -> int:
-    """A number that changes whenever what is free does, except while a gang is being placed."""
+    """A number that changes whenever the free resources change, except while a gang is being placed."""
     return s.count.starts + p.count.ended + p.count.stops + 1
 
 
 @kernel
 def sum_free(w: World, m: Machine, s: State, p: EpisodeState) -> None:
-    """Bring the sums of what is free up to date."""
+    """Update the sums of free resources."""
     stamp = machine_stamp(s, p)
     if p.count.free_stamp == stamp and p.count.gang == columns.NOBODY:
         return
@@ -97,13 +95,13 @@ def _stamped_fits(w: World, m: Machine, s: State, p: EpisodeState, c: int, stamp
 
 @inline
 def class_fits(w: World, m: Machine, s: State, p: EpisodeState, c: int) -> bool:
-    """Whether class c fits now; it is asked once for each state of the machine, and class_live is brought up to date."""
+    """Whether class c fits now. This updates class_live, at most once per state of the machine."""
     return _stamped_fits(w, m, s, p, c, machine_stamp(s, p), p.count.gang != columns.NOBODY)
 
 
 @inline
 def shown_estimate(seconds: float) -> np.float32:
-    """The feature `estimate`."""
+    """The value of the feature `estimate`."""
     return np.float32(min(np.log1p(seconds) / np.log1p(LONGEST_S), 1.0))
 
 
@@ -114,7 +112,7 @@ def shown_jobs(k: Task, p: EpisodeState) -> int:
 
 @kernel
 def _close_gap(p: EpisodeState, out: F32, at: int, width: int, gap: int, rows: int) -> None:
-    """The job in row `gap` has left the window: the rows after it move up."""
+    """Move up the rows after row `gap`, whose job has left the window."""
     for f in range(at + gap * width, at + (rows - 1) * width):
         out[f] = out[f + width]
     for q in range(gap, rows - 1):
@@ -125,7 +123,7 @@ def _close_gap(p: EpisodeState, out: F32, at: int, width: int, gap: int, rows: i
 
 @inline
 def _open_row(w: World, s: State, k: Task, p: EpisodeState, out: F32, base: int, q: int, j: int) -> None:
-    """Show job j in row q: what of it never changes, and what seldom matters."""
+    """Begin to show job j in row q: write the features that never change and the defaults of those that rarely apply."""
     p.row_job[q] = j
     p.row_class[q] = w.job_class[j]
     p.row_submit[q] = w.submit[j]
@@ -140,7 +138,7 @@ def _open_row(w: World, s: State, k: Task, p: EpisodeState, out: F32, base: int,
 
 @kernel
 def _observe_jobs(w: World, m: Machine, s: State, k: Task, p: EpisodeState, out: F32, at: int, fresh: bool) -> None:
-    """Job tokens. Rows that hold the right job keep what does not change."""
+    """Write the job tokens. In rows that show the same job as before, only the features that can change are written."""
     width = NUM_JOB_FIXED + NUM_JOB_LIVE + k.config.num_scores
     shown = shown_jobs(k, p)
     now = s.clock.now
@@ -172,7 +170,7 @@ def _observe_jobs(w: World, m: Machine, s: State, k: Task, p: EpisodeState, out:
 
 @inline
 def _observe_rare(w: World, s: State, k: Task, p: EpisodeState, out: F32, at: int, width: int, shown: int) -> None:
-    """The features user_usage, slack and current, of jobs with users, with deadlines, and of a gang that is being placed."""
+    """Write the features user_usage (jobs with users), slack (jobs with deadlines) and current (a gang being placed)."""
     if k.config.num_users > 0:
         per_usage = 1.0 / p.value.usage_sum if p.value.usage_sum > 0.0 else 0.0
         for q in range(shown):
@@ -192,7 +190,7 @@ def _observe_rare(w: World, s: State, k: Task, p: EpisodeState, out: F32, at: in
 
 @kernel
 def _observe_scores(w: World, s: State, k: Task, p: EpisodeState, out: F32, at: int, width: int, shown: int) -> None:
-    """Scores of heuristics, from 0 (would go first of the jobs shown) to 1 (last)."""
+    """Write the scores of heuristics, from 0 (first of the jobs shown) to 1 (last)."""
     num_jobs = max(w.sizes.num_jobs, 1)
     params = view(p.order, 8)
     for number in range(k.config.num_scores):
@@ -221,7 +219,7 @@ def _shown_remaining(p: EpisodeState, n: int, now: float) -> np.float32:
 
 @inline
 def _show_host(w: World, m: Machine, k: Task, p: EpisodeState, n: int, now: float, out: F32, at: int) -> None:
-    """What is in use of node n, and for how long."""
+    """Write how much of node n is in use, and for how long."""
     free = m.free_milli[n] * k.node_inverse[n * columns.RESOURCES + placement.BY_GPU]
     out[at + HOST_AT.gpu_free] = np.float32(free)
     out[at + HOST_AT.core_util] = np.float32((w.node_cpu[n] - m.free_cpu[n]) * k.node_inverse[n * columns.RESOURCES + placement.BY_CPU])
@@ -232,7 +230,7 @@ def _show_host(w: World, m: Machine, k: Task, p: EpisodeState, n: int, now: floa
 
 @kernel
 def _observe_hosts(w: World, m: Machine, s: State, k: Task, p: EpisodeState, out: F32, at: int, fresh: bool) -> None:
-    """Host tokens. Of hosts that were not touched since they were last shown, only the remaining time changes."""
+    """Write the host tokens. For hosts that were not touched since they were last shown, only the remaining time changes."""
     width = NUM_HOST_FIXED + NUM_HOST_LIVE
     now = s.clock.now
     nodes = w.sizes.num_nodes
@@ -266,14 +264,21 @@ def _observe_hosts(w: World, m: Machine, s: State, k: Task, p: EpisodeState, out
 
 @kernel
 def observe_lookahead(s: State, k: Task, p: EpisodeState, out: F32, at: int, fresh: bool) -> None:
-    """When capacity comes free: remaining expected busy time of each unit ÷ time scale, cut to [0, 1], in one of four views."""
+    """Write when capacity becomes free: remaining expected busy time of each unit ÷ time scale, clipped to [0, 1].
+
+    There are four modes, see docs/mdp.md.
+    """
     units = k.config.units
     mode = k.config.lookahead
     now = s.clock.now
     per_scale = 1.0 / k.scale.time_scale
     if mode in (columns.PER_GPU, columns.SORTED):
         until = p.unit_sorted if mode == columns.SORTED else p.unit_until
-        scale, none, most = np.float32(per_scale), np.float32(0.0), np.float32(1.0)  # half as wide as float64, so twice as many at once
+        scale, none, most = (
+            np.float32(per_scale),
+            np.float32(0.0),
+            np.float32(1.0),
+        )  # float32 is twice as fast as float64
         for u in range(units):
             out[at + u] = min(max(np.float32(until[u] - now) * scale, none), most)
         return
@@ -311,7 +316,10 @@ def _observe_global(w: World, m: Machine, s: State, k: Task, p: EpisodeState, ou
 
 @inline
 def _observe_calendar(time: float, out: F32, at: int) -> None:
-    """Sine and cosine of the time of day and of week. A day's angle is seven times the week's, so one pair gives the other."""
+    """Write sine and cosine of the time of day and of the week.
+
+    The angle of the day is seven times the angle of the week, so the first follows from the second by addition theorems.
+    """
     week = 2.0 * np.pi * (time / WEEK_S - np.floor(time / WEEK_S))
     sine, cosine = np.sin(week), np.cos(week)
     sine_2, cosine_2 = 2.0 * sine * cosine, cosine * cosine - sine * sine
@@ -325,7 +333,10 @@ def _observe_calendar(time: float, out: F32, at: int) -> None:
 
 @kernel
 def observe(w: World, m: Machine, s: State, k: Task, p: EpisodeState, out: F32, fresh: bool) -> None:
-    """Write the observation into `out`. What has not changed is left alone unless it is fresh: not what was written to last time."""
+    """Write the observation into `out`. Features that have not changed are skipped, unless `out` is `fresh`.
+
+    A buffer is fresh if it is not the one that holds the last observation.
+    """
     jobs_at = NUM_GLOBAL + k.config.units
     hosts_at = jobs_at + k.config.window * (NUM_JOB_FIXED + NUM_JOB_LIVE + k.config.num_scores)
     _observe_jobs(w, m, s, k, p, out, jobs_at, fresh)
@@ -338,7 +349,7 @@ def observe(w: World, m: Machine, s: State, k: Task, p: EpisodeState, out: F32, 
 
 @kernel
 def note_window(w: World, m: Machine, s: State, k: Task, p: EpisodeState) -> None:
-    """What masks and rewards want to know of the jobs shown, where `observe` is not called."""
+    """Update what masks and rewards need to know about the jobs shown. Used where `observe` is not called."""
     fitting = 0
     for q in range(shown_jobs(k, p)):
         j = p.waiting[q]

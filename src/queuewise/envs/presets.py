@@ -1,4 +1,4 @@
-"""The five published schemes as settings, by the names of their repositories. docs/mdp.md says where each published program differs."""
+"""The five published schemes as settings, named after their repositories. docs/mdp.md lists how each published program differs."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ PRESETS: dict[str, dict[str, Any]] = {
 
 
 def preset(name: str) -> dict[str, Any]:
-    """The settings of a published scheme."""
+    """The settings of a published scheme. Raises if the name is unknown."""
     if name not in PRESETS:
         raise unknown_name("preset", name, PRESETS)
     return dict(PRESETS[name])

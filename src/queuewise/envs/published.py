@@ -1,8 +1,8 @@
-"""The observation vectors of published schedulers, as options: `view="rltune"` and so on. docs/mdp.md gives formulas and differences.
+"""The observation vectors of published schedulers, as options such as `view="rltune"`.
 
-A view is a name and a shape in features.py, rows of what never changes (`lay_out_view`), and a kernel that writes the rest, in a call of
-its own (`publish`), so that whoever does not use them need not compile them. Rows are copied whole at every step: these views are there
-to compare with, the tokens of task.py are the fast ones.
+docs/mdp.md gives the formulas and the differences. A view has a name and a shape in `features`, rows with the features that
+never change (`lay_out_view`), and a kernel that writes the rest. The compiled entry `publish` is separate, so users of
+tokens need not compile it. Every step copies the rows in full: published views are for comparison, tokens are fast.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ LONGEST_WAIT_S = 12 * 3600.0  # of rltune and rlscheduler
 MOST_PRIORITY = 10.0  # of gpu-optimizer
 HIGHEST_LEVEL = 5.0  # of drl-scheduler's priorities
 LONG_QUEUE = 200.0  # of drl-scheduler
-POOL_VALUES = 4  # of a class, in EpisodeState.class_pool: free GPUs, all GPUs, share of partly used nodes, ways
+POOL_VALUES = 4  # per class in EpisodeState.class_pool: free GPUs, all GPUs, share of partly used nodes, ways
 FREE, ALL, PARTIAL, WAYS = range(POOL_VALUES)
 
 
 def lay_out_view(name: str, workload: Workload, cluster: Cluster, estimate: F64, time_scale_s: float) -> F32:
-    """[(1+J)*width] rows of what never changes; the first one stands for a slot without a job."""
+    """[(1+J)*width] rows of the features that never change. The first row is for a slot without a job."""
     if name not in ROW_WIDTH:
         return np.zeros(1, np.float32)
     gpus = workload.num_tasks * workload.gpu_milli / float(WHOLE)
@@ -64,17 +64,17 @@ def lay_out_view(name: str, workload: Workload, cluster: Cluster, estimate: F64,
 
 
 def _place(index: NDArray[np.int32], number: int) -> F64:
-    """Place of a name in its list, from above 0 to 1; 1 where it is not known."""
+    """Position of a name in its list, scaled to (0, 1), or 1 if it is unknown."""
     return np.where(index >= 0, np.minimum((index + 1) / max(number, int(index.max(initial=0)) + 1), ALMOST_ONE), 1.0)
 
 
 def _capped(share: F64) -> F64:
-    """Just below 1 at most, but exactly 1 where nothing is known."""
+    """The share, limited to just below 1. Exactly 1 means unknown and is kept."""
     return np.where(share == 1.0, 1.0, np.minimum(share, ALMOST_ONE))
 
 
 def pool_groups(world: World, name: str) -> I64:
-    """[C] classes that may use the same nodes have the same number."""
+    """[C] a number per class, equal for classes that may use the same nodes."""
     num_classes = int(world.sizes.num_classes)
     if name != "rltune":
         return np.zeros(1, np.int64)
@@ -84,7 +84,7 @@ def pool_groups(world: World, name: str) -> I64:
 
 @entry
 def publish(frame, envs) -> None:  # type: ignore[no-untyped-def]
-    """Write the vectors of these envs, which have just been begun or stepped."""
+    """Write the vectors of these envs. `begin_or_step` must have been called before."""
     f = as_frame(frame)
     for i in range(len(envs)):
         at = envs[i] * columns.LISTS
@@ -95,7 +95,7 @@ def publish(frame, envs) -> None:  # type: ignore[no-untyped-def]
 
 @kernel
 def _observe(w: World, m: Machine, s: State, k: Task, p: EpisodeState, out: F32) -> None:
-    """Write the vector of the view; `note_window` has been called."""
+    """Write the vector of the view. `note_window` must have been called before."""
     sum_free(w, m, s, p)
     window = k.config.window
     name = k.config.observation_view
@@ -149,8 +149,8 @@ def _observe_lsf(w: World, m: Machine, k: Task, p: EpisodeState, out: F32) -> No
 
 
 @kernel
-def _look_at_pool(w: World, m: Machine, s: State, p: EpisodeState, c: int) -> None:
-    """Bring EpisodeState.class_pool of class c up to date."""
+def _update_pool(w: World, m: Machine, s: State, p: EpisodeState, c: int) -> None:
+    """Update EpisodeState.class_pool of class c."""
     stamp = machine_stamp(s, p)
     if p.class_pool_stamp[c] == stamp:
         return
@@ -182,7 +182,7 @@ def _look_at_pool(w: World, m: Machine, s: State, p: EpisodeState, c: int) -> No
 
 @inline
 def _first_tier_ways(s: State, roomy: int, nodes: int, tasks: int) -> int:
-    """0, 1 or 2 (several): sets of the fewest nodes that hold the gang; State.scratch_nodes has the rooms."""
+    """How many sets of the fewest nodes can hold the gang: 0, 1, or 2 for several. State.scratch_nodes holds the nodes' rooms."""
     if roomy < nodes:
         return 0
     rooms = view(s.scratch_nodes, roomy)
@@ -204,7 +204,7 @@ def _observe_rltune(w: World, m: Machine, s: State, k: Task, p: EpisodeState, ou
         p.group_demand[c] = 0.0
     for q in range(shown):
         c = p.row_class[q]
-        _look_at_pool(w, m, s, p, c)
+        _update_pool(w, m, s, p, c)
         p.group_demand[k.class_group[c]] += w.class_tasks[c] * w.class_milli[c] / WHOLE
     for q in range(shown):
         c = p.row_class[q]

@@ -1,7 +1,7 @@
-"""Reward terms by name: what each measures, in which unit. The reward of a step is Σ weight · term; docs/mdp.md gives the formulas.
+"""Reward terms by name, with their units. The reward of a step is Σ weight · term. docs/mdp.md gives the formulas.
 
-Terms are counted in natural units by `accounts.py`, which knows them by their positions in TERMS; `per` divides a weight by sizes
-of the episode.
+`bookkeeping` and `episode_end` compute the terms in natural units and refer to them by their positions in TERMS. `per`
+divides a weight by sizes of the episode.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Term(Config):
 
 
 def weights(terms: tuple[Term, ...], divisors: dict[str, float]) -> F64:
-    """[T] what a unit of each term is worth in an episode of these sizes; an episode of size zero divides by one."""
+    """[T] reward per unit of each term in an episode of these sizes. A size of zero counts as one."""
     values = np.zeros(NUM_TERMS)
     for term in terms:
         scale = float(np.prod([divisors[name] or 1.0 for name in term.per]))

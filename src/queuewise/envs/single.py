@@ -1,4 +1,4 @@
-"""One environment, as Gymnasium defines it: a batch of one. docs/mdp.md says what it does."""
+"""A single Gymnasium environment: a batch of one env. docs/mdp.md describes it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ RENDER_MODES = ("human", "rgb_array")
 
 
 class QueuewiseEnv(gymnasium.Env[Any, Any]):
-    """`QueuewiseEnv("job", workload="bench", cluster="16x8:V100-16", jobs=256)`: all arguments are those of `build_arena`."""
+    """An environment such as `QueuewiseEnv("job", workload="bench", cluster="16x8:V100-16", jobs=256)`.
+
+    It takes the arguments of `build_arena`.
+    """
 
     metadata = {"render_modes": list(RENDER_MODES), "render_fps": 4}  # noqa: RUF012
 
@@ -39,10 +42,10 @@ class QueuewiseEnv(gymnasium.Env[Any, Any]):
             if self.batch.joint
             else LegalDiscrete(self.batch.num_actions, lambda: self.batch.mask[0], (self.batch.num_actions - 1,))
         )
-        self.batch.mask[0, self.batch.num_actions - 1] = True  # before the first reset there is nothing but the wait
+        self.batch.mask[0, self.batch.num_actions - 1] = True  # before the first reset, only waiting is legal
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Options: `window` (a number) or `workload` (a Workload) plays that window instead of a drawn one."""
+        """Begin an episode. Option `window` (a number) or `workload` (a Workload) replaces the randomly drawn window."""
         super().reset(seed=seed)
         options = options or {}
         if "workload" in options:
@@ -57,7 +60,7 @@ class QueuewiseEnv(gymnasium.Env[Any, Any]):
         return self._observation(), self._info()
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        self.batch.episode(0)  # refuses when there was no reset
+        self.batch.episode(0)  # raises if there was no reset
         ended = self.batch.step(np.asarray(action, np.int64).reshape(1, -1) if self.batch.joint else np.array([action], np.int64))
         info = self._info()
         if ended:
@@ -68,7 +71,7 @@ class QueuewiseEnv(gymnasium.Env[Any, Any]):
         return self._observation(), float(self.batch.rewards[0]), bool(self.batch.terminated[0]), bool(self.batch.truncated[0]), info
 
     def action_masks(self) -> Bools:
-        """What is legal now, as sb3-contrib wants it; for pairs, hosts that some legal job can use."""
+        """The mask of legal actions, as sb3-contrib expects it. Joint problem: then the hosts that some legal job can use."""
         mask = self.batch.mask[0]
         jobs = self.batch.num_actions
         if not self.batch.joint:
@@ -103,11 +106,11 @@ class QueuewiseEnv(gymnasium.Env[Any, Any]):
         return dict(zip(TERMS, self.batch.episode_state(0).term.tolist(), strict=True))
 
     def window_jobs(self) -> I32:
-        """[Q] index of the job in each slot of the window, -1 where it is empty."""
+        """[Q] index of the job in each slot of the window, -1 if the slot is empty."""
         return self.batch.window_jobs(0)
 
     def running_jobs(self) -> I32:
-        """[P] index of the running job in each slot of those that may be preempted, -1 where it is empty."""
+        """[P] index of the running job in each slot for jobs that may be preempted, -1 if the slot is empty."""
         return self.batch.running_jobs(0)
 
     def schedule(self) -> Schedule:
@@ -115,7 +118,7 @@ class QueuewiseEnv(gymnasium.Env[Any, Any]):
         return self.batch.schedule(0)
 
     def metrics(self) -> dict[str, Any]:
-        """All figures of docs/metrics.md of the episode so far; an episode without jobs has none."""
+        """All figures of docs/metrics.md for the episode so far, empty for an episode without jobs."""
         schedule = self.schedule()
         return all_metrics(measure(schedule)) if len(schedule.workload) else {}
 

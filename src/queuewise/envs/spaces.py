@@ -1,7 +1,8 @@
-"""Action spaces whose `sample()` draws legal actions only.
+"""Action spaces whose `sample()` draws only legal actions.
 
-Everything else is Gymnasium's own space. A copy (by `copy`, `pickle`, or a vector wrapper) is the plain space. Just after `seed()`, a
-sample is also legal in an episode's first state: checkers seed the space, sample, and only then reset.
+Everything else is inherited from Gymnasium's spaces. A copy (by `copy`, `pickle`, or a vector wrapper) is a plain
+Gymnasium space. The first sample after `seed()` is also legal in the first state of an episode, because checkers seed the
+space, sample, and only then reset.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ Mask = NDArray[np.bool_]
 
 
 class LegalDiscrete(spaces.Discrete):
-    """The integers 0 … n − 1, of which `legal()` tells those that are legal now; `first` are legal in a first state."""
+    """The integers 0 … n − 1. `legal()` returns the mask of those that are legal now; `first` are legal in every first state."""
 
     def __init__(self, n: int, legal: Callable[[], Mask], first: tuple[int, ...]) -> None:
         super().__init__(n)
@@ -43,7 +44,7 @@ class LegalDiscrete(spaces.Discrete):
 
 
 class LegalPairs(spaces.MultiDiscrete):
-    """A job (or the wait) and a host: `legal()` gives the mask of jobs followed by the hosts of each."""
+    """A job (or waiting) and a host. `legal()` returns the mask of jobs, followed by the hosts of each job."""
 
     def __init__(self, jobs: int, hosts: int, legal: Callable[[], Mask]) -> None:
         super().__init__([jobs, hosts])
@@ -74,7 +75,7 @@ class LegalPairs(spaces.MultiDiscrete):
 
 
 def _narrowed(mask: NDArray[np.int8], actions: tuple[int, ...]) -> NDArray[np.int8]:
-    """The mask limited to these actions, unless nothing would be left."""
+    """The mask limited to these actions, or the whole mask if none of them is legal."""
     narrow = np.zeros_like(mask)
     narrow[list(actions)] = mask[list(actions)]
     return narrow if narrow.any() else mask

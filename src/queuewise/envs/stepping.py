@@ -1,43 +1,34 @@
-"""Stepping: the one compiled entry of all environments. It begins or steps a list of envs and writes what their agents see.
+"""One step of one env: what an action does to the engine, and when an episode ends (docs/mdp.md).
 
-The engine moves time and hardware; this module says which of its moves an action means and when an episode ends (docs/mdp.md).
+The engine advances time and starts jobs. This module translates actions into calls of the engine.
 """
 
 from __future__ import annotations
 
-import numpy as np
-
 from queuewise.envs import columns, rewards
-from queuewise.envs.actions import draw_legal, is_legal, legal_instead
-from queuewise.envs.bookkeeping import leave_running, note_arrival, note_end, note_start, open_books, pass_time, touch
-from queuewise.envs.columns import TALLY_AT, EpisodeState, Frame, Output, Task, as_episode_state, as_frame, as_output, as_task
-from queuewise.envs.episode_end import close_books
-from queuewise.envs.masks import mark_legal
-from queuewise.envs.observation import class_fits, note_window, observe, shown_jobs
-from queuewise.envs.stopping import observe_running, something_may_stop, stop_or_move
+from queuewise.envs.bookkeeping import leave_running, note_arrival, note_end, note_start, pass_time
+from queuewise.envs.columns import EpisodeState, Task
+from queuewise.envs.episode_end import add_final_terms
+from queuewise.envs.node_occupancy import reset_occupancy, touch
+from queuewise.envs.observation import class_fits, shown_jobs
+from queuewise.envs.stopping import something_may_stop, stop_or_move
 from queuewise.sim import backfill
 from queuewise.sim.backfill.conservative import plan_queue
-from queuewise.sim.core.compilation import entry, inline, kernel
-from queuewise.sim.core.events import first_job
+from queuewise.sim.core.compilation import inline, kernel
 from queuewise.sim.core.lifecycle import start_placed
 from queuewise.sim.core.loop import backfill_queue, next_instant, reserve_bound
 from queuewise.sim.core.machine import slots_on
 from queuewise.sim.core.pieces import put_tasks
-from queuewise.sim.core.prefetch import fetch_job, fetch_pieces
 from queuewise.sim.core.schedule import QUEUED, RUNNING
-from queuewise.sim.core.state import Machine, State, World, as_machine, as_state, as_world
-from queuewise.sim.core.table_types import fetch, words_at
+from queuewise.sim.core.state import Machine, State, World
 from queuewise.sim.placement.placement_rules import place, runtime_factor
 
-RUNS_ON, TERMINATED, TRUNCATED = range(3)  # what a step says of the episode
-CACHE_LINE = 64  # bytes
-FETCHED = 2048  # bytes of an env: addresses, counters, and the smallest arrays
-NUM_ADDRESSES = 2 * len(Machine.columns) + len(State.columns) + len(EpisodeState.columns)  # with which an env's block begins
+RUNS_ON, TERMINATED, TRUNCATED = range(3)  # outcome of a step
 
 
 @kernel
 def advance(w: World, m: Machine, s: State, k: Task, p: EpisodeState) -> bool:
-    """Go to the next event time and keep the books; False if nothing lies ahead."""
+    """Go to the next event time and update reward terms and episode state. Returns False if there is no further event."""
     before = s.clock.now
     arrived = s.count.arrived
     if not next_instant(w, m, s):
@@ -58,7 +49,7 @@ def _note_ends(w: World, m: Machine, s: State, k: Task, p: EpisodeState) -> None
     at = 0
     while at < p.count.on_machine:
         j = p.running[at]
-        if p.running_end[at] > s.clock.now or s.status[j] == RUNNING:  # a job of length zero may yet be running
+        if p.running_end[at] > s.clock.now or s.status[j] == RUNNING:  # a job of length zero may still be running
             at += 1
             continue
         leave_running(p, at)
@@ -77,8 +68,8 @@ def _try_start(w: World, m: Machine, s: State, k: Task, p: EpisodeState, j: int)
 
 
 @kernel
-def _fill_shade(w: World, m: Machine, z: Machine, s: State, k: Task, p: EpisodeState, head: int) -> None:
-    """Let the backfill rule start what may start while the committed job waits."""
+def _backfill_behind(w: World, m: Machine, z: Machine, s: State, k: Task, p: EpisodeState, head: int) -> None:
+    """Let the backfill rule start jobs behind the committed job, which waits."""
     rule = w.policy.backfill
     if rule == backfill.NO_BACKFILL or p.count.waiting == 1:
         return
@@ -94,23 +85,23 @@ def _fill_shade(w: World, m: Machine, z: Machine, s: State, k: Task, p: EpisodeS
     while at < p.count.waiting:
         j = p.waiting[at]
         if s.status[j] == RUNNING:
-            note_start(w, m, s, k, p, j)  # takes j off the list
+            note_start(w, m, s, k, p, j)  # removes j from the list
         else:
             at += 1
 
 
 @kernel
 def _commit(w: World, m: Machine, z: Machine, s: State, k: Task, p: EpisodeState, j: int) -> None:
-    """Hold the machine for job j until it fits, then start it. Stops at the horizon, with the job still waiting."""
+    """Advance until job j fits, then start it. Returns at the horizon with the job still waiting."""
     while not _try_start(w, m, s, k, p, j):
-        _fill_shade(w, m, z, s, k, p, j)
+        _backfill_behind(w, m, z, s, k, p, j)
         if not advance(w, m, s, k, p) or s.clock.now > k.scale.horizon:
             return
 
 
 @kernel
 def _put_on_host(w: World, m: Machine, s: State, k: Task, p: EpisodeState, j: int, n: int) -> None:
-    """Give host n as many of the job's remaining tasks as it takes; the last one starts the job."""
+    """Put as many of the job's remaining tasks on host n as fit. The job starts when its last task is placed."""
     c = w.job_class[j]
     if p.count.gang == columns.NOBODY or p.count.tasks_left == w.class_tasks[c]:
         p.count.gang = j
@@ -136,7 +127,7 @@ def _something_fits(w: World, m: Machine, s: State, k: Task, p: EpisodeState) ->
 
 @kernel
 def _wait(w: World, m: Machine, s: State, k: Task, p: EpisodeState) -> None:
-    """Let time pass until the next event."""
+    """Advance to the next event."""
     p.count.gang = columns.NOBODY
     if p.count.fitting > 0:
         idle = 1.0 - p.value.busy / k.scale.capacity
@@ -147,8 +138,8 @@ def _wait(w: World, m: Machine, s: State, k: Task, p: EpisodeState) -> None:
 
 
 @kernel
-def _name_next_job(w: World, m: Machine, s: State, k: Task, p: EpisodeState) -> None:
-    """Host problem: the first job shown that fits (the first one only, if it blocks the others) is the one to place."""
+def _choose_next_job(w: World, m: Machine, s: State, k: Task, p: EpisodeState) -> None:
+    """Host problem: choose the job to place, the first one shown that fits. If the head blocks, only the head can be chosen."""
     p.count.gang = columns.NOBODY
     for q in range(1 if k.config.blocking and p.count.waiting > 0 else shown_jobs(k, p)):
         j = p.waiting[q]
@@ -159,8 +150,8 @@ def _name_next_job(w: World, m: Machine, s: State, k: Task, p: EpisodeState) -> 
 
 
 @kernel
-def _settle(w: World, m: Machine, s: State, k: Task, p: EpisodeState) -> int:
-    """After an action: play on to the next decision, or to the end when none is left."""
+def _advance_to_decision(w: World, m: Machine, s: State, k: Task, p: EpisodeState) -> int:
+    """After an action: advance to the next decision, or to the end of the episode if none is left. Returns the outcome."""
     in_gang = k.config.problem != columns.JOB and p.count.gang != columns.NOBODY
     while not in_gang:
         if p.count.waiting == 0 and s.count.arrived == w.sizes.num_jobs:
@@ -170,7 +161,7 @@ def _settle(w: World, m: Machine, s: State, k: Task, p: EpisodeState) -> int:
         if s.clock.now > k.scale.horizon:
             return TRUNCATED
         if k.config.problem == columns.HOST:
-            _name_next_job(w, m, s, k, p)
+            _choose_next_job(w, m, s, k, p)
         if k.config.dispatch == columns.COMMIT:
             forced = p.count.waiting == 0
         elif not k.config.skip_forced:
@@ -189,7 +180,7 @@ def _settle(w: World, m: Machine, s: State, k: Task, p: EpisodeState) -> int:
 
 @kernel
 def _act(w: World, m: Machine, z: Machine, s: State, k: Task, p: EpisodeState, action: int, host: int) -> None:
-    """Do what a legal action says."""
+    """Execute a legal action."""
     problem = k.config.problem
     if action == k.config.wait_action:
         _wait(w, m, s, k, p)
@@ -207,8 +198,8 @@ def _act(w: World, m: Machine, z: Machine, s: State, k: Task, p: EpisodeState, a
 
 @kernel
 def begin(w: World, m: Machine, s: State, k: Task, p: EpisodeState) -> None:
-    """Go to the first decision of an episode that was just laid out."""
-    open_books(w, m, k, p)
+    """Advance a new episode to its first decision."""
+    reset_occupancy(w, k, p)
     p.count.gang = columns.NOBODY
     for t in range(rewards.NUM_TERMS):
         p.term[t] = 0.0
@@ -218,27 +209,27 @@ def begin(w: World, m: Machine, s: State, k: Task, p: EpisodeState) -> None:
     p.value.elapsed = 0.0
     p.count.over = p.count.waiting == 0
     if k.config.problem == columns.HOST:
-        _name_next_job(w, m, s, k, p)
+        _choose_next_job(w, m, s, k, p)
 
 
 @kernel
-def _step(w: World, m: Machine, z: Machine, s: State, k: Task, p: EpisodeState, action: int, host: int) -> int:
-    """One legal action of one env; terms are left in EpisodeState.term."""
+def step(w: World, m: Machine, z: Machine, s: State, k: Task, p: EpisodeState, action: int, host: int) -> int:
+    """Execute one legal action of one env. The reward terms are left in EpisodeState.term."""
     p.value.step_began = s.clock.now
     p.value.elapsed = 0.0
     p.count.steps += 1
     if not p.count.over:
         _act(w, m, z, s, k, p, action, host)
-    outcome = _settle(w, m, s, k, p)
+    outcome = _advance_to_decision(w, m, s, k, p)
     if outcome != RUNS_ON:
-        close_books(w, s, k, p, outcome == TRUNCATED)
+        add_final_terms(w, s, k, p, outcome == TRUNCATED)
         p.count.over = 1
     return outcome
 
 
 @kernel
-def _pay(k: Task, p: EpisodeState, over: bool) -> float:
-    """The step's reward; with terminal pay everything is held back until the end."""
+def reward_of_step(k: Task, p: EpisodeState, over: bool) -> float:
+    """The reward of the step. With terminal pay, rewards are held back and paid at the end of the episode."""
     reward = 0.0
     for i in range(k.config.num_weighted):
         t = k.weighted[i]
@@ -248,131 +239,3 @@ def _pay(k: Task, p: EpisodeState, over: bool) -> float:
         reward = p.value.held if over else 0.0
     p.value.episode_return += reward
     return reward
-
-
-@inline
-def _fetch_counters(f: Frame, e: int) -> None:
-    """Ask for the beginning of an env that will be stepped soon: envs are many and do not fit into the nearer caches together."""
-    block = words_at(f.home[e])
-    for word in range(0, FETCHED // 8, CACHE_LINE // 8):
-        fetch(block, word)
-
-
-@inline
-def _fetch_jobs(f: Frame, e: int) -> None:
-    """Ask for the jobs that the next step of env e has to do with, once its counters are at hand: who starts, ends or arrives."""
-    at = e * columns.LISTS
-    w, s, k, p = as_world(f.lists[at]), as_state(f.lists[at + 3]), as_task(f.lists[at + 4]), as_episode_state(f.lists[at + 5])
-    action = f.actions[2 * e]
-    if action != f.space.actions - 1:
-        _fetch_job(w, s, k, p.waiting[min(action, p.count.waiting)])  # of an action that starts none, it is the wrong one
-        return
-    _fetch_job(w, s, k, s.count.arrived)
-    if s.count.events > 0:
-        j = first_job(s)
-        _fetch_job(w, s, k, j)
-        fetch_pieces(s, j)
-
-
-@inline
-def _fetch_job(w: World, s: State, k: Task, j: int) -> None:
-    fetch_job(w, s, j)
-    fetch(w.submit, j)
-    fetch(k.job_work, j)
-
-
-@kernel
-def _write_tally(s: State, p: EpisodeState, f: Frame, e: int, num_envs: int) -> None:
-    """Write the sums of an episode that has ended, in the order of TALLY."""
-    ended = float(p.count.ended)
-    started = ended + p.count.on_machine
-    f.tally[e + TALLY_AT.episode_return * num_envs] = p.value.episode_return
-    f.tally[e + TALLY_AT.steps * num_envs] = float(p.count.steps)
-    f.tally[e + TALLY_AT.illegal * num_envs] = float(p.count.illegal)
-    f.tally[e + TALLY_AT.completed * num_envs] = ended
-    f.tally[e + TALLY_AT.unfinished * num_envs] = float(p.count.waiting + p.count.on_machine)
-    f.tally[e + TALLY_AT.mean_wait_s * num_envs] = p.value.wait_sum / max(started, 1.0)
-    f.tally[e + TALLY_AT.mean_jct_s * num_envs] = p.value.jct_sum / max(ended, 1.0)
-    f.tally[e + TALLY_AT.mean_bounded_slowdown * num_envs] = p.value.bounded_sum / max(ended, 1.0)
-    f.tally[e + TALLY_AT.stops * num_envs] = float(p.count.stops)
-
-
-@kernel
-def _go_on(f: Frame, o: Output, e: int) -> None:
-    """Keep the last observation of env e and lay out its next episode."""
-    for i in range(f.length[0]):
-        o.final[i] = o.observation[i]
-    following = e * columns.NEXT_SIZE
-    home = f.home[e]
-    block, words = words_at(home), words_at(f.next[following + columns.NEXT_BLOCK])
-    for i in range(f.next[following + columns.NEXT_BYTES] // 8):
-        block[i] = words[i]
-    for i in range(NUM_ADDRESSES):
-        block[i] += home
-    f.lists[e * columns.LISTS + columns.WORLD_LIST] = f.next[following + columns.NEXT_WORLD]
-    f.lists[e * columns.LISTS + columns.TASK_LIST] = f.next[following + columns.NEXT_TASK]
-    f.next[following + columns.NEXT_BLOCK] = 0
-
-
-@inline
-def _step_and_pay(f: Frame, w: World, m: Machine, z: Machine, s: State, k: Task, p: EpisodeState, o: Output, e: int, num_envs: int) -> int:
-    for t in range(rewards.NUM_TERMS):
-        p.term[t] = 0.0
-    action, host = f.actions[2 * e], f.actions[2 * e + 1]
-    if not is_legal(k, o.mask, action, host):
-        p.count.illegal += 1
-        p.term[rewards.ILLEGAL_ACTIONS] -= 1.0
-        action, host = legal_instead(k, o.mask)
-    outcome = _step(w, m, z, s, k, p, action, host)
-    f.rewards[e] = _pay(k, p, outcome != RUNS_ON)
-    if outcome != RUNS_ON:
-        _write_tally(s, p, f, e, num_envs)
-    f.outcome[e] = outcome
-    f.terminated[e] = np.int8(outcome == TERMINATED)
-    f.truncated[e] = np.int8(outcome == TRUNCATED)
-    f.elapsed[e] = p.value.elapsed
-    return outcome
-
-
-@entry
-def play(frame, envs, begins, fresh, num_envs) -> int:  # type: ignore[no-untyped-def]
-    """Begin or step every env in `envs` and return how many of their episodes have ended.
-
-    An illegal action counts, and becomes a wait, or the first legal action where waiting is not possible. An env whose episode ends goes
-    on with the next one if there is one (Frame.next): it is then looked at a second time, to begin.
-    """
-    f = as_frame(frame)
-    over = 0
-    i = 0
-    anew = begins
-    while i < len(envs):
-        e = envs[i]
-        if i + 2 < len(envs):
-            _fetch_counters(f, envs[i + 2])
-        if i + 1 < len(envs) and not begins:
-            _fetch_jobs(f, envs[i + 1])
-        at = e * columns.LISTS
-        w, m, z, s = as_world(f.lists[at]), as_machine(f.lists[at + 1]), as_machine(f.lists[at + 2]), as_state(f.lists[at + 3])
-        k, p, o = as_task(f.lists[at + 4]), as_episode_state(f.lists[at + 5]), as_output(f.lists[at + 6])
-        outcome = RUNS_ON
-        if anew:
-            begin(w, m, s, k, p)
-        else:
-            outcome = _step_and_pay(f, w, m, z, s, k, p, o, e, num_envs)
-            over += outcome != RUNS_ON
-        if k.config.observation_view == columns.TOKENS:
-            observe(w, m, s, k, p, o.observation, fresh or anew)
-            if k.config.stop_slots > 0:
-                observe_running(w, m, s, k, p, o.observation, f.running_at[0])
-        else:
-            note_window(w, m, s, k, p)
-        mark_legal(w, m, s, k, p, o.mask)
-        goes_on = outcome != RUNS_ON and f.next[e * columns.NEXT_SIZE + columns.NEXT_BLOCK] != 0
-        if f.space.draws and (anew or outcome == RUNS_ON):
-            draw_legal(f, p, e)
-        if goes_on:
-            _go_on(f, o, e)
-        else:
-            i += 1
-        anew = begins or goes_on
-    return over

@@ -1,4 +1,4 @@
-"""Preempting and migrating: the running jobs that an agent is shown, which of them may be stopped or moved, and doing so (docs/mdp.md)."""
+"""Preemption and migration: which running jobs an agent sees, which of them it may stop or move, and how (docs/mdp.md)."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from queuewise.sim.preemption.victims import may_be_stopped
 
 @inline
 def _goes_before(s: State, j: int, other: int) -> bool:
-    """Whether running job j is shown before the other: the one that is expected to run longest comes first."""
+    """Whether running job j is shown before the other. The job with the latest expected end comes first."""
     return s.expected[j] > s.expected[other] or (s.expected[j] == s.expected[other] and j < other)
 
 
 @kernel
 def _list_running(s: State, k: Task, p: EpisodeState) -> None:
-    """Write the running jobs that are shown to EpisodeState.stop_job."""
+    """List the running jobs that are shown in EpisodeState.stop_job."""
     slots = k.config.stop_slots
     number = 0
     for i in range(p.count.on_machine):
@@ -43,7 +43,7 @@ def _list_running(s: State, k: Task, p: EpisodeState) -> None:
 
 @inline
 def _may_stop(w: World, s: State, k: Task, p: EpisodeState, j: int) -> bool:
-    """Whether running job j may be stopped; a run that began at this instant may not, or nothing would ever end."""
+    """Whether running job j may be stopped. A run that began now may not, otherwise an episode could go on for ever."""
     return run_started(s, j) < s.clock.now and may_be_stopped(w, s, j) and p.count.stops < k.config.most_stops
 
 
@@ -70,7 +70,7 @@ def something_may_stop(w: World, m: Machine, s: State, k: Task, p: EpisodeState)
 
 @noinline
 def mark_stops(w: World, m: Machine, s: State, k: Task, p: EpisodeState, mask: I8) -> int:
-    """Write which of the running jobs shown may be preempted, and which moved; how many."""
+    """Write which of the running jobs shown may be preempted and which may be moved. Returns how many actions are legal."""
     slots = k.config.stop_slots
     first = k.config.window
     some = 0
@@ -88,7 +88,7 @@ def mark_stops(w: World, m: Machine, s: State, k: Task, p: EpisodeState, mask: I
 
 @noinline
 def observe_running(w: World, m: Machine, s: State, k: Task, p: EpisodeState, out: F32, at: int) -> None:
-    """Tokens of the running jobs shown."""
+    """Write the tokens of the running jobs shown."""
     _list_running(s, k, p)
     now = s.clock.now
     for f in range(at, at + k.config.stop_slots * NUM_RUNNING):
@@ -112,14 +112,14 @@ def observe_running(w: World, m: Machine, s: State, k: Task, p: EpisodeState, ou
 
 @noinline
 def stop_or_move(w: World, m: Machine, s: State, k: Task, p: EpisodeState, choice: int) -> None:
-    """Preempt the running job in slot `choice`, or move that in slot `choice` − P."""
+    """Preempt the running job in slot `choice` or, if `choice` ≥ P, move the one in slot `choice` − P."""
     moves = choice >= k.config.stop_slots
     j = p.stop_job[choice - k.config.stop_slots if moves else choice]
     c = w.job_class[j]
     rate = rate_of(w, s, k, j)
     left = rate * (s.end[j] - s.clock.now)
     if moves:
-        place(w, m, s, c)  # while it still holds its old place
+        place(w, m, s, c)  # before it leaves its old place
     take_off(w, m, s, j)
     if moves:
         stop_to_move(w, s, j)

@@ -1,8 +1,8 @@
-"""Many environments at once: a native Gymnasium VectorEnv. One compiled call steps all envs, on several threads.
+"""A native Gymnasium VectorEnv: one compiled call steps all envs, on several threads.
 
-Env e seeded with `seed` plays exactly what a single env seeded with `seed + e` plays, for any number of envs and threads. Autoreset
-is SAME_STEP: when an episode ends, the observation returned is the next episode's first one and the last one is in
-`info["final_obs"]`.
+After `reset(seed=seed)`, env e behaves exactly like a single env seeded with `seed + e`, for any number of envs and
+threads. The autoreset mode is SAME_STEP: when an episode ends, `step` returns the first observation of the next episode,
+and `info["final_obs"]` holds the last observation of the ended one.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
 from queuewise.envs import columns
-from queuewise.envs.batch import Template
+from queuewise.envs.env_memory import Template
 from queuewise.envs.env_setup import build_arena
 from queuewise.errors import InputError
 from queuewise.evaluation.measure import measure
@@ -27,10 +27,11 @@ from queuewise.sim.core.tables import F32
 
 
 class QueuewiseVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
-    """E envs; arguments are those of `build_arena` and
+    """E envs. In addition to the arguments of `build_arena`, it takes:
 
-    threads: how many step at once (default: one a core). copy: whether what is returned is the caller's own; without copies
-    it is overwritten by the next step. metrics: whether the final info has all figures of docs/metrics.md (some milliseconds an episode).
+    - threads: how many threads step the envs (default: one per core).
+    - copy: whether to return copies. Without copies, the next step overwrites what the last one returned.
+    - metrics: whether the final info contains all figures of docs/metrics.md (a few milliseconds per episode).
     """
 
     metadata = {"autoreset_mode": AutoresetMode.SAME_STEP, "render_modes": []}  # noqa: RUF012
@@ -48,7 +49,7 @@ class QueuewiseVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
     ) -> None:
         for name, number in (("num_envs", num_envs), ("threads", threads)):
             if number is not None and (not isinstance(number, int) or number < 1):
-                raise InputError(f"{name} is {number!r}", hint=f"give a whole number of {name}, 1 or more")
+                raise InputError(f"{name} is {number!r}", hint=f"give an integer {name} of 1 or more")
         self.num_envs, self.render_mode = num_envs, render_mode
         self._copy, self._metrics = copy, metrics
         self.setup = build_arena(problem, **arguments)
@@ -67,45 +68,45 @@ class QueuewiseVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
         self._next: list[Template | None] = [None] * num_envs  # windows already drawn
 
     def reset(self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Options: `windows`, one number an env, plays those windows."""
+        """Begin an episode in every env. Option `windows` (one number per env) replaces the randomly drawn windows."""
         seeds = [None if seed is None else seed + e for e in range(self.num_envs)] if isinstance(seed, int | None) else list(seed)
         for e, own in enumerate(seeds):
             if own is not None:
                 self._generators[e] = seeding.np_random(own)[0]
                 self._next[e] = None
         chosen = (options or {}).get("windows")
-        everyone = range(self.num_envs)
-        templates = [self._draw(e) for e in everyone] if chosen is None else [self.setup.window(int(n)) for n in chosen]
-        self.batch.begin(everyone, templates)
-        self._look_ahead(everyone)
+        all_envs = range(self.num_envs)
+        templates = [self._draw(e) for e in all_envs] if chosen is None else [self.setup.window(int(n)) for n in chosen]
+        self.batch.begin(all_envs, templates)
+        self._draw_next_windows(all_envs)
         return self._observation(self.batch.observations), self._info()
 
     def _draw(self, e: int) -> Template:
         template, self._next[e] = self._next[e] or self.setup.draw(self._generators[e]), None
         return template
 
-    def _look_ahead(self, envs: Iterable[int]) -> None:
-        """Draw the windows that these envs will go on with; of an episode whose metrics are asked for, the end has to be kept."""
+    def _draw_next_windows(self, envs: Iterable[int]) -> None:
+        """Draw the next windows of these envs. With `metrics` this is not done, because the final state must be kept."""
         if not self._metrics:
             for e in envs:
                 self._next[e] = template = self._draw(e)
                 self.batch.prepare(e, template)
 
     def step(self, actions: NDArray[Any], out: F32 | None = None) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
-        """One step of every env. `out` [E, F] float32 receives the flat observations, and the observation returned is a view of it."""
+        """Step every env. If `out` [E, F] float32 is given, flat observations are written to it, and a view of it is returned."""
         batch = self.batch
         ended = batch.step(actions, out)
         rewards, elapsed, terminated, truncated = batch.rewards, batch.elapsed, batch.terminated, batch.truncated
-        if self._copy or ended:  # beginning anew overwrites them
+        if self._copy or ended:  # beginning the next episodes overwrites them
             rewards, elapsed, terminated, truncated = rewards.copy(), elapsed.copy(), terminated.copy(), truncated.copy()
-        final = self._begin_anew(terminated | truncated, out) if ended else {}
-        info = self._info()  # of the state after that
+        final = self._begin_next_episodes(terminated | truncated, out) if ended else {}
+        info = self._info()  # of the state after the next episodes have begun
         info["elapsed_s"] = elapsed
         info.update(final)
         return self._observation(batch.observations if out is None else out, own=out is not None), rewards, terminated, truncated, info
 
-    def _begin_anew(self, over: NDArray[np.bool_], out: F32 | None) -> dict[str, Any]:
-        """Note how these episodes ended and put their envs at the beginning of new ones."""
+    def _begin_next_episodes(self, over: NDArray[np.bool_], out: F32 | None) -> dict[str, Any]:
+        """Collect the final infos of these episodes and begin the next ones."""
         rows = self.batch.observations if out is None else out
         ended: list[int] = over.nonzero()[0].tolist()
         waiting = []
@@ -123,7 +124,7 @@ class QueuewiseVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
             final_info |= {"metrics": self._final_metrics(ended), "_metrics": over}
         if waiting:
             self.batch.begin(waiting, [self._draw(e) for e in waiting], out)
-        self._look_ahead(ended)
+        self._draw_next_windows(ended)
         return {"final_obs": final_obs, "_final_obs": over, "final_info": final_info, "_final_info": over}
 
     def _final_metrics(self, ended: list[int]) -> NDArray[np.object_]:
@@ -150,11 +151,11 @@ class QueuewiseVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
         return {"action_mask": mask[:, : batch.num_actions], "host_mask": pairs}
 
     def action_masks(self) -> NDArray[np.bool_]:
-        """[E, A] what is legal now."""
+        """[E, A] the mask of legal actions."""
         return self.batch.mask[:, : self.batch.num_actions].copy()
 
     def legal_actions(self, seed: int | None = None) -> NDArray[np.int64]:
-        """Random legal actions, drawn by compiled code; valid until the next step or call. `seed` starts the generators anew."""
+        """Random legal actions, drawn by compiled code. Valid until the next step or call. `seed` restarts the generators."""
         return self.batch.draw_legal(seed)
 
     def close_extras(self, **kwargs: Any) -> None:

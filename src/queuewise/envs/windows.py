@@ -1,4 +1,4 @@
-"""Windows: which jobs an episode plays. A source draws a window with one random number, so equal seeds play equal windows."""
+"""Windows: the jobs of an episode. A source draws a window with one random number, so equal seeds give equal windows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from queuewise.workload.models import generate, is_model, model_parameters
 
 
 class WindowSource:
-    """Where windows come from. `size` is how many there are; `draw` picks one of them."""
+    """A source of windows. `size` is their number, and `draw` picks one of them."""
 
     size: int
 
@@ -26,12 +26,12 @@ class WindowSource:
         return int(rng.integers(self.size))
 
     def window(self, number: int) -> tuple[Workload, F64]:
-        """The jobs of a window and what is known of their runtimes."""
+        """The jobs of a window and the estimates of their runtimes."""
         raise NotImplementedError
 
 
 class ModelSource(WindowSource):
-    """Every window is drawn from a workload model with a seed of its own, out of the block's range of seeds."""
+    """A workload model generates every window with its own seed, taken from the block's range of seeds."""
 
     def __init__(self, name: str, cluster: Cluster, jobs: int | None, block: str, estimates: str, pool: int | None, args: dict[str, Any]):
         self._name, self._jobs, self._estimates, self._seeds = name, jobs, estimates, BLOCK_SEEDS[block]
@@ -47,7 +47,7 @@ class ModelSource(WindowSource):
 
 
 class LogSource(WindowSource):
-    """Windows of consecutive jobs of one block of a log; `jobs=None` is the whole block, `block=None` the whole log."""
+    """Windows of consecutive jobs of one block of a log. `jobs=None` means the whole block, `block=None` the whole log."""
 
     def __init__(self, workload: Workload, jobs: int | None, block: str | None, estimates: str, pool: int | None) -> None:
         self._workload = workload
@@ -56,7 +56,7 @@ class LogSource(WindowSource):
         self._jobs = len(self._rows) if jobs is None else jobs
         if self._jobs > len(self._rows):
             raise InputError(
-                f"an episode of {self._jobs} jobs does not fit into {len(self._rows)} jobs", hint="give a smaller number of jobs, or None"
+                f"an episode has {self._jobs} jobs, but there are only {len(self._rows)}", hint="give a smaller number of jobs, or None"
             )
         windows = len(self._rows) - self._jobs + 1
         self.size = min(pool or windows, windows)
@@ -69,7 +69,7 @@ class LogSource(WindowSource):
 
 
 class ListSource(WindowSource):
-    """Given windows."""
+    """A given list of windows."""
 
     def __init__(self, workloads: Sequence[Workload], estimates: str) -> None:
         self._workloads, self._estimates = workloads, estimates
@@ -90,7 +90,10 @@ def make_source(
     pool: int | None,
     model_args: dict[str, Any] | None,
 ) -> WindowSource:
-    """A source for a model's name, the path of a log, a workload, or a list of windows. `pool` limits the number of different windows."""
+    """A source for the name of a model, the path of a log, a workload, or a list of windows.
+
+    `pool` limits the number of different windows.
+    """
     if isinstance(workload, str):
         if is_model(workload):
             return ModelSource(workload, cluster, jobs, block or "train", settings.estimates, pool, model_args or {})

@@ -289,7 +289,7 @@ def test_a_buffer_of_the_callers_receives_the_observations() -> None:
         ({"window": 0}, "window = 0"),
         ({"window_order": "wfp3"}, "changes with time"),
         ({"backfill": "esy"}, "unknown backfill"),
-        ({"problem": "host", "dispatch": "commit"}, "knows no commit"),
+        ({"problem": "host", "dispatch": "commit"}, "does not support dispatch=.commit"),
         ({"preset": "rltun"}, "unknown preset"),
         ({"host_slots": 1}, "too few"),
         ({"workload": []}, "list of windows is empty"),

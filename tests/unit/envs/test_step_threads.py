@@ -18,14 +18,14 @@ STEPS = 60
 pytestmark = pytest.mark.skipif(JIT_DISABLED, reason="without the compiler one thread steps all envs")
 
 
-def crew_of(envs: QueuewiseVectorEnv) -> StepThreads:
-    crew = envs.batch._step_threads
-    assert crew is not None
-    return crew
+def threads_of(envs: QueuewiseVectorEnv) -> StepThreads:
+    step_threads = envs.batch._step_threads
+    assert step_threads is not None
+    return step_threads
 
 
 def dismiss(envs: QueuewiseVectorEnv) -> None:
-    crew_of(envs).close()
+    threads_of(envs).close()
 
 
 def let_them_sleep(envs: QueuewiseVectorEnv) -> None:
