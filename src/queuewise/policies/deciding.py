@@ -76,8 +76,36 @@ def driver(own: Own, cluster: Cluster, seed: int) -> Callable[[World, Machine, S
     return drive
 
 
+class Seen:
+    """The View of a replay, and nothing else of it: the replay itself knows the runtimes."""
+
+    def __init__(self, replay: Replay) -> None:
+        self.__replay = replay
+
+    @property
+    def now(self) -> float:
+        return self.__replay.now
+
+    @property
+    def queue(self) -> tuple[Job, ...]:
+        return self.__replay.queue
+
+    @property
+    def running(self) -> tuple[Running, ...]:
+        return self.__replay.running
+
+    def nodes(self, job: Job | None = None) -> tuple[Node, ...]:
+        return self.__replay.nodes(job)
+
+    def fits(self, job: Job) -> bool:
+        return self.__replay.fits(job)
+
+    def remaining(self, job: Job) -> float:
+        return self.__replay.remaining(job)
+
+
 class Replay:
-    """One replay, and the View that its policy is given."""
+    """One replay under a policy that decides in Python."""
 
     def __init__(self, own: Own, cluster: Cluster, world: World, machine: Machine, state: State) -> None:
         self.own, self.cluster, self.world, self.machine, self.state = own, cluster, world, machine, state
@@ -160,7 +188,7 @@ class Replay:
     def _decisions(self, policy: Any) -> Iterator[Any]:
         """What the policy decides, one after the other; the watch sees how long it thinks."""
         with self._thinking():
-            decided = policy.decide(self)
+            decided = policy.decide(Seen(self))
         if not isinstance(decided, Iterable):
             raise self._illegal(f"decide returned {decided!r}, which is no list of decisions", "return a list of Start, or yield them")
         decisions = iter(decided)

@@ -8,13 +8,13 @@ from queuewise.cluster.conditions import PERFECT, Conditions
 from queuewise.cluster.spec import Cluster
 from queuewise.errors import InputError
 from queuewise.policies.deciding import driver
-from queuewise.policies.names import parse_dispatch, parse_policy
-from queuewise.policies.ordering import Jobs
+from queuewise.policies.estimating import estimate_on
+from queuewise.policies.known import Jobs
+from queuewise.policies.names import Policy, parse_dispatch, parse_policy
 from queuewise.policies.players import Replay, is_played, play
 from queuewise.policies.user import explained
 from queuewise.sim.core import engine
 from queuewise.sim.core.schedule import Schedule
-from queuewise.workload.estimates import estimate
 from queuewise.workload.jobs import Floats, Workload
 
 
@@ -30,7 +30,7 @@ def simulate(
     conditions: Conditions = PERFECT,
 ) -> Schedule:
     """What would have happened. `estimates` names what policies know of runtimes (see workload.estimates) or gives it, [J] seconds."""
-    name, known = known_estimates(workload, estimates, seed)
+    name, known = known_estimates(workload, cluster, estimates, seed)
     if is_played(policy):
         parse_dispatch(dispatch)
         if kill_at_limit or conditions != PERFECT:
@@ -42,8 +42,7 @@ def simulate(
     parsed = parse_policy(policy)
     if parsed.decides_in_python and conditions.resize != "none":
         raise InputError(f"{policy} decides itself who moves: nobody is resized", hint="leave out resize, or use a score function")
-    jobs = Jobs(workload, known, seed, cluster, conditions.fairness)
-    predicted = jobs.predicted if any(own.uses_predictions for own in parsed.own) else None
+    jobs = known_jobs(parsed, workload, cluster, known, seed, conditions)
     drive = driver(parsed.own[0], cluster, seed) if parsed.decides_in_python else None
     with explained(parsed.own):
         return engine.simulate(
@@ -51,7 +50,7 @@ def simulate(
             cluster,
             parsed.rules(jobs, dispatch),
             estimate=known,
-            predicted=predicted,
+            predicted=jobs.predictions,
             policy=policy,
             estimates=name,
             kill_at_limit=kill_at_limit,
@@ -60,10 +59,16 @@ def simulate(
         )
 
 
-def known_estimates(workload: Workload, estimates: str | Floats, seed: int) -> tuple[str, Floats]:
+def known_jobs(policy: Policy, workload: Workload, cluster: Cluster, estimate: Floats, seed: int, conditions: Conditions) -> Jobs:
+    """What the policy may know of the jobs."""
+    predictions = estimate_on(workload, cluster, "predicted", seed).values if policy.uses_predictions else None
+    return policy.sees.of(workload, estimate, seed=seed, predictions=predictions, cluster=cluster, fairness=conditions.fairness)
+
+
+def known_estimates(workload: Workload, cluster: Cluster, estimates: str | Floats, seed: int) -> tuple[str, Floats]:
     """What policies know of runtimes, and what that is called."""
     if isinstance(estimates, str):
-        return estimates, estimate(workload, estimates, seed).values
+        return estimates, estimate_on(workload, cluster, estimates, seed).values
     return "given", _checked(workload, estimates)
 
 

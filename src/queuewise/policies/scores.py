@@ -18,7 +18,7 @@ import numpy as np
 from numba import njit, typeof, types
 
 from queuewise.errors import InputError
-from queuewise.policies.ordering import Jobs
+from queuewise.policies.known import Jobs
 from queuewise.policies.records import Cluster, Demand, Job, Node, Queue
 from queuewise.policies.user import JOB_PARAMETERS, NODE_PARAMETERS, NotANumber, Own, check_function, find_own, uncompilable
 from queuewise.sim import queue

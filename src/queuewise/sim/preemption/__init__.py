@@ -1,8 +1,8 @@
 """Preemption: stopping jobs, what that costs, and which jobs are stopped for which.
 
-`preemptive_pass` is the decision of a preemptive policy, `keys` what it sorts by, `victims`, `victim_lists` and `room` find whom to stop,
-`services` learns keys from jobs that have ended, `restart` keeps the runs of jobs that may be stopped, and `migration` moves jobs to make room. This file declares the codes and columns
-that belong to preemption.
+`preemptive_pass` is the decision of a preemptive policy, `keys` what it sorts by, `services` learns keys from jobs that have ended,
+`victims`, `victim_lists` and `room` find whom to stop, `restart` keeps the runs of jobs that may be stopped, and `migration` moves jobs to
+make room. This file declares the codes and columns that belong to preemption.
 
 Axes: J jobs, N nodes, C demand classes, GM the most GPUs of a node.
 """
