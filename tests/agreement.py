@@ -9,8 +9,8 @@ import numpy as np
 import reference
 from queuewise.cluster.conditions import Conditions
 from queuewise.policies import simulate
+from queuewise.policies.estimating import estimate_on
 from queuewise.sim.core.schedule import Schedule
-from queuewise.workload.estimates import estimate
 from reference.check import Stay, violations
 from strategies import Case
 
@@ -22,7 +22,7 @@ def assert_same_schedule(
 ) -> None:
     """Job by job, run by run and GPU by GPU. `twin`: what the reference calls the policy, if that is another name."""
     options: dict[str, Any] = {"dispatch": dispatch, "seed": case.seed, "kill_at_limit": case.kill_at_limit, "conditions": conditions}
-    predicted = estimate(case.workload, "predicted", case.seed).values if "qssf" in policy else None
+    predicted = estimate_on(case.workload, case.cluster, "predicted", case.seed).values if "qssf" in policy else None
     expected = reference.simulate(case.workload, case.cluster, twin or policy, estimate=case.estimate, predicted=predicted, **options)
     found = simulate(case.workload, case.cluster, policy, estimates=case.estimate, **options)
     label = f"{policy} {dispatch} {conditions}"

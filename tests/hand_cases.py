@@ -108,12 +108,18 @@ SERVICE = [
              [(0, 0, 2, (0,)), (0, 18, 22, (0,)), (1, 2, 18, (0,)), (1, 22, 36, (0,))]),
     # Services 10 1 1: at 0 the index is 2/3 (two jobs for 1 + 1 + 1), after 1 GPU-second 1/9, so job 0 is stopped at 1 by job 1, and at 3
     # by job 2, which has had nothing.
-    HandCase("gittins", "gittins:1", gpu_nodes(1), tasks((0, 10, 1), (0.5, 1, 1), (3, 1, 1)),
+    HandCase("gittins of all services", "gittins-oracle:1", gpu_nodes(1), tasks((0, 10, 1), (0.5, 1, 1), (3, 1, 1)),
              [(0, 0, 1, (0,)), (0, 2, 3, (0,)), (0, 4, 12, (0,)), (1, 1, 2, (0,)), (2, 3, 4, (0,))]),
     # Services 10 10 4: the index is 1/8 at 0 (3 jobs for 24), 1/7 at 1 (3 for 21), 1/6 at 2 (3 for 18) and at 4 (2 for 12), 1/2 at 8.
     # It grows: who has begun goes on, even against job 1, which comes at 1 with an index of 1/8.
-    HandCase("gittins need not share", "gittins:1", gpu_nodes(1), tasks((0, 10, 1), (1, 4, 1), (1, 10, 1)),
+    HandCase("gittins need not share", "gittins-oracle:1", gpu_nodes(1), tasks((0, 10, 1), (1, 4, 1), (1, 10, 1)),
              [(0, 0, 10, (0,)), (1, 10, 14, (0,)), (2, 14, 24, (0,))]),
+    # All services are 10. Jobs 0 and 1 take turns as under las2d:1, with thresholds 1 2 4 8 16. When job 15 ends, at 160, 16 services are
+    # known and the index grows from 1/10 at 0 to 1/2 at 8: job 16, begun at 160, is not stopped by job 17, which comes at 161.
+    HandCase("gittins learns", "gittins:1", gpu_nodes(1),
+             tasks((0, 10, 1), (1, 10, 1), *((10.0 * j, 10, 1) for j in range(2, 17)), (161, 10, 1)),
+             [(0, 0, 1, (0,)), (0, 3, 6, (0,)), (0, 12, 18, (0,)), (1, 1, 3, (0,)), (1, 6, 12, (0,)), (1, 18, 20, (0,)),
+              *((j, 10 * j, 10 * j + 10, (0,)) for j in range(2, 17)), (17, 170, 180, (0,))]),
 ]  # fmt: skip
 
 URGENCY = [

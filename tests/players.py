@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from queuewise.envs import QueuewiseEnv
-from queuewise.policies.ordering import Jobs, order_rule
+from queuewise.policies.known import Jobs
+from queuewise.policies.ordering import order_rule
 
 
 def play_episode(env: QueuewiseEnv, choose: Any) -> tuple[float, int]:
@@ -26,7 +27,7 @@ def ranks(env: QueuewiseEnv, order: str) -> NDArray[np.float64]:
     episode = env.batch.episode(0)
     rule = order_rule(order)
     assert rule.fixed is not None
-    return np.asarray(rule.fixed(Jobs(episode.workload, episode.estimate, 0)))
+    return np.asarray(rule.fixed(Jobs.of(episode.workload, episode.estimate)))
 
 
 def greedy(order: str) -> Any:

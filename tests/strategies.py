@@ -32,7 +32,7 @@ WITHOUT_DEPTH = ("drf",)  # orders by which no depth can be given: a start chang
 BACKFILLS = tuple(name for name in backfill.BACKFILLS if name not in MIGRATING)
 PLACEMENTS = (*placing.PLACEMENTS, "pack:0", "pack:1", "tier:balance")
 DISPATCHES = ("reorder", "commit")
-SHORT_LEVELS = {"tiresias": 2, "gittins": 1}  # that jobs of a few seconds pass; 4 otherwise
+SHORT_LEVELS = {"tiresias": 2, "gittins": 1, "gittins-oracle": 1}  # that jobs of a few seconds pass; 4 otherwise
 PREEMPTIVE = (
     *(f"{name}:{SHORT_LEVELS.get(name, 4)}" if rule.option else name for name, rule in preemptive.PREEMPTIVE.items()),
     *MIGRATING,

@@ -76,6 +76,28 @@ def test_many_nodes(policy: str) -> None:
             assert_same_schedule(case, policy, conditions=conditions)
 
 
+@tries(40)
+@given(st.integers(0, 10_000), st.sampled_from(("gittins", "gittins:1", "gittins:7@spread", "gittins:0.3@first")), stopping_costs())
+def test_gittins_learns_several_times(seed: int, policy: str, costs: Preemption) -> None:
+    """About 160 jobs that end with some service, so keys are computed four times."""
+    assert_same_schedule(crowd(seed, 200), policy, conditions=Conditions(preemption=costs))
+
+
+def test_gittins_learns_on_whole_gpus() -> None:
+    """Where victims are read off lists of whole GPUs, which learning must renew."""
+    rng = np.random.default_rng(3)
+    num = 300
+    workload = Workload(
+        submit=np.sort(rng.uniform(0, 4000, num)).round(),
+        runtime=rng.choice([5.0, 5.0, 5.0, 120.0, 130.0, 600.0], num),
+        num_tasks=rng.choice([1, 1, 2, 4, 12], num).astype(np.int32),
+        gpu_milli=rng.choice([1000, 2000, 4000], num).astype(np.int32),
+    )
+    for cluster in (load_cluster("4x8:V100-16"), load_cluster("6x8:V100-16")):
+        for policy in ("gittins:10", "gittins:10@spread", "gittins"):
+            assert_same_schedule(Case(workload, cluster, workload.runtime, seed=0, kill_at_limit=False), policy)
+
+
 @pytest.mark.parametrize("policy", ["srtf", "las:60", "tiresias:600"])
 def test_a_log_that_fills_changes_nothing(policy: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """With room for one run a job the engine stops in the midst of passes, and goes on with a longer log."""

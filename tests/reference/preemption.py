@@ -14,9 +14,10 @@ from reference.placement import Placer
 from reference.state import Job, Piece, State
 
 LEVELS = 40  # thresholds of las and gittins
-DEFAULT_THRESHOLD = {"las": 60.0, "las2d": 60.0, "gittins": 60.0, "tiresias": 3600.0}  # GPU-seconds; seconds of las
+DEFAULT_THRESHOLD = {"tiresias": 3600.0}  # GPU-seconds; 60, under las seconds, of the others
 PROMOTE_AFTER = 8.0  # times the time worked
-NAMES = ("srtf", "priority-preempt", "las", "las2d", "tiresias", "gittins")
+FIRST_LESSON = 16  # services that gittins must know before it goes by them
+NAMES = ("srtf", "priority-preempt", "las", "las2d", "tiresias", "gittins", "gittins-oracle")
 
 
 class Simulation(Protocol):
@@ -51,15 +52,17 @@ class Preemptive:
     def __init__(self, sim: Simulation, name: str, threshold: float | None, workload: Workload) -> None:
         self.sim = sim
         self.name = name
-        first = threshold if threshold is not None else DEFAULT_THRESHOLD.get(name, 0.0)
+        first = threshold if threshold is not None else DEFAULT_THRESHOLD.get(name, 60.0)
         self.thresholds = {"tiresias": [first], "srtf": [], "priority-preempt": []}.get(name, [first * 2.0**i for i in range(LEVELS)])
         self.priority = workload.priority.tolist()
         self.attained = [0.0] * len(workload)
         self.level = [0] * len(workload)
         self.level_key = [float(i) for i in range(len(self.thresholds) + 1)]
-        if name == "gittins":
-            services = [r * n for r, n in zip(workload.runtime.tolist(), workload.size.tolist(), strict=True) if r > 0]
-            self.level_key = [-gittins_index(services, attained) for attained in [0.0, *self.thresholds]]
+        self.services: list[float] = []  # of jobs that have ended
+        self.next_lesson = FIRST_LESSON
+        if name == "gittins-oracle":
+            self.services = [r * n for r, n in zip(workload.runtime.tolist(), workload.size.tolist(), strict=True) if r > 0]
+            self.learn()
 
     def key(self, job: Job) -> float:
         if self.name == "srtf":
@@ -86,6 +89,20 @@ class Preemptive:
     def next_level(self, job: Job) -> None:
         self.level[job.index] += 1
         self.started(job)
+
+    def ended(self, job: Job) -> None:
+        service = self.attained[job.index] + self.pace(job) * max(self.sim.now - job.stay.begin, 0.0)
+        if self.name == "gittins" and service > 0:
+            self.services.append(service)
+
+    def learn(self) -> None:
+        self.level_key = [-gittins_index(self.services, attained) for attained in [0.0, *self.thresholds]]
+
+    def before_decision(self) -> None:
+        """After all that happens at an instant: learn, if enough jobs have ended."""
+        if self.name == "gittins" and len(self.services) >= self.next_lesson:
+            self.learn()
+            self.next_lesson = 2 * len(self.services)
 
     def stopped(self, job: Job, worked: float) -> None:
         self.attained[job.index] += self.pace(job) * worked

@@ -203,6 +203,8 @@ class Simulator:
     def complete(self, job: Job, run: Run) -> None:
         if job.run is not run:  # it was stopped before
             return
+        if self.preemptive:
+            self.preemptive.ended(job)
         self.leave(job)
         self.end[job.index] = self.now
         status = KILLED if self.kill and job.runtime > job.requested else DONE
@@ -317,6 +319,8 @@ class Simulator:
     def decide(self) -> None:
         self.decision_due = False
         self.state.time = self.now
+        if self.preemptive:
+            self.preemptive.before_decision()
         for q in range(len(self.queues)):
             if self.preemptive:
                 self.preemptive.serve(q)

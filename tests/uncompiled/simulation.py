@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from queuewise.cluster.spec import Cluster
+from queuewise.policies.known import Jobs
 from queuewise.policies.names import parse_policy
-from queuewise.policies.ordering import Jobs
 from queuewise.sim.core.setup import lay_out
 from queuewise.sim.core.state import Machine, State, World
 from queuewise.workload.jobs import Floats, Workload
@@ -35,6 +35,6 @@ class Simulation:
 
 
 def laid_out(workload: Workload, cluster: Cluster, policy: str, estimate: Floats) -> Simulation:
-    rules = parse_policy(policy).rules(Jobs(workload, estimate, 0, cluster), "reorder")
+    rules = parse_policy(policy).rules(Jobs.of(workload, estimate, cluster=cluster), "reorder")
     world, machine, state = lay_out(workload, cluster, rules, runtime=workload.runtime, estimate=estimate)
     return Simulation(world, machine, machine.clone(), state)

@@ -1,6 +1,6 @@
 """Accounts that share a cluster, their shares, and the weights of priority factors. See docs/simulator.md, "Fairness".
 
-Names are matched with those in a log when a replay starts (`policies.fairness`). This module does not depend on a log.
+Names are matched with those in a log when a replay starts (`policies.account_shares`). This module does not depend on a log.
 """
 
 from __future__ import annotations

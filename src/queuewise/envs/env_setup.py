@@ -18,10 +18,9 @@ from queuewise.envs.episodes import Episode, lay_out_episode, num_units
 from queuewise.envs.features import ObservationLayout
 from queuewise.envs.presets import preset as preset_settings
 from queuewise.envs.task_settings import TaskSettings
-from queuewise.envs.windows import WindowSource, make_source
+from queuewise.envs.windows import WindowSource, known_runtimes, make_source
 from queuewise.errors import InputError, unknown_name
 from queuewise.policies.backfill import BACKFILLS
-from queuewise.workload.estimates import estimate as estimate_runtimes
 from queuewise.workload.jobs import Workload
 
 DEFAULT_WORKLOAD = "bench"
@@ -58,8 +57,7 @@ class EnvSetup:
 
     def given(self, workload: Workload) -> Template:
         """The template of a window that the caller gives."""
-        estimate = estimate_runtimes(workload, self.settings.estimates).values if len(workload) else np.zeros(0)
-        return make_template(self._lay_out(workload, estimate))
+        return make_template(self._lay_out(workload, known_runtimes(workload, self.cluster, self.settings.estimates)))
 
     def _lay_out(self, workload: Workload, estimate: Any) -> Episode:
         return lay_out_episode(workload, self.cluster, self.settings, self.layout, estimate)

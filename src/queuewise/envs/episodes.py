@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,10 +14,12 @@ from queuewise.envs import columns, published, rewards
 from queuewise.envs.columns import EpisodeState, Scale, Task, TaskConfig
 from queuewise.envs.features import LONGEST_S, LOOKAHEADS, NUM_CLASS_LIVE, NUM_JOB_FIXED, VIEWS, ObservationLayout
 from queuewise.envs.task_settings import TaskSettings
+from queuewise.envs.windows import known_runtimes
 from queuewise.errors import InputError
 from queuewise.evaluation import energy, measure, utilisation
 from queuewise.policies.backfill import BACKFILLS
-from queuewise.policies.ordering import Jobs, order_rule
+from queuewise.policies.known import Jobs
+from queuewise.policies.ordering import OrderRule, order_rule
 from queuewise.policies.placing import parse_placement
 from queuewise.policies.replaying import simulate
 from queuewise.sim.backfill import NO_BACKFILL
@@ -77,7 +79,7 @@ def num_actions(settings: TaskSettings, layout: ObservationLayout) -> int:
     return layout.window + layout.stops * (2 if settings.moves else 1) + 1
 
 
-def make_rules(workload: Workload, settings: TaskSettings, estimate: F64) -> Rules:
+def make_rules(workload: Workload, cluster: Cluster, settings: TaskSettings, estimate: F64) -> Rules:
     """The rules by which the engine places jobs, orders the window and backfills."""
     order = order_rule(settings.window_order)
     if order.fixed is None:
@@ -88,7 +90,7 @@ def make_rules(workload: Workload, settings: TaskSettings, estimate: F64) -> Rul
     rule, option = parse_placement(settings.placement if settings.problem == "job" else "pack")
     commits = settings.dispatch == "commit"
     return Rules(
-        order=order.make(Jobs(workload, estimate, 0)),
+        order=order.make(_seen_by([order], workload, cluster, estimate)),
         backfill=BACKFILLS[settings.backfill].code if commits else NO_BACKFILL,
         rule=rule,
         rule_option=option,
@@ -104,7 +106,7 @@ def lay_out_episode(workload: Workload, cluster: Cluster, settings: TaskSettings
     if empty:  # the engine needs at least one job; with num_jobs = 0 it is never read
         workload = Workload(submit=np.zeros(1), runtime=np.zeros(1), num_tasks=np.ones(1, np.int32), cpu_milli=np.ones(1, np.int32))
         estimate = np.zeros(1)
-    rules = make_rules(workload, settings, estimate)
+    rules = make_rules(workload, cluster, settings, estimate)
     conditions = Conditions(preemption=settings.stopping)
     world, machine, state = lay_out(workload, cluster, rules, runtime=workload.runtime, estimate=estimate, conditions=conditions)
     world.policy.external_queue = int(rules.backfill == NO_BACKFILL)  # EpisodeState.waiting serves as the queue
@@ -146,7 +148,7 @@ def _task(workload: Workload, cluster: Cluster, settings: TaskSettings, layout: 
     }  # fmt: skip
     flops = utilisation.node_tflops(cluster)
     units = cluster.node_gpus if cluster.num_gpus else np.ones(cluster.num_nodes, np.int64)
-    score, score_kind, facts = _scores(workload, settings, estimate)
+    score, score_kind, facts = _scores(workload, cluster, settings, estimate)
     weight = rewards.weights(settings.reward, divisors)
     config = _config(settings, layout, resource)
     config.num_users = int(workload.user.max(initial=-1)) + 1
@@ -264,12 +266,17 @@ def _baseline_dispatch(settings: TaskSettings) -> str:
     return "commit" if settings.dispatch == "commit" else "reorder"
 
 
-def _scores(workload: Workload, settings: TaskSettings, estimate: F64) -> tuple[F64, Any, Any]:
+def _seen_by(orders: Sequence[OrderRule], workload: Workload, cluster: Cluster, estimate: F64) -> Jobs:
+    predicts = any(order.uses_predictions for order in orders)
+    return Jobs.of(workload, estimate, predictions=known_runtimes(workload, cluster, "predicted") if predicts else None)
+
+
+def _scores(workload: Workload, cluster: Cluster, settings: TaskSettings, estimate: F64) -> tuple[F64, Any, Any]:
     """Scores of the heuristics that are features: numbers for fixed orders, facts about jobs for live orders."""
-    jobs = Jobs(workload, estimate, 0)
     rules = [order_rule(name) for name in settings.scores]
     if unfit := [name for name, rule in zip(settings.scores, rules, strict=True) if rule.fair]:
         raise InputError(f"the score {unfit[0]!r} depends on the usage of users and cannot be a feature", hint="choose another order")
+    jobs = _seen_by(rules, workload, cluster, estimate)
     fixed = [rule.fixed(jobs) if rule.fixed is not None else np.zeros(len(workload)) for rule in rules]
     kinds = np.array([-1 if rule.fixed is not None else rule.live for rule in rules] or [-1], np.int64)
     live = (kinds >= 0).any() and len(workload) > 0

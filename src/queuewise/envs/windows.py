@@ -11,10 +11,15 @@ from queuewise.cluster.spec import Cluster
 from queuewise.envs.task_settings import TaskSettings
 from queuewise.errors import InputError
 from queuewise.evaluation.protocol import BLOCK_SEEDS, block_jobs
+from queuewise.policies.estimating import estimate_on
 from queuewise.sim.core.tables import F64
-from queuewise.workload.estimates import estimate as estimate_runtimes
 from queuewise.workload.jobs import Workload
 from queuewise.workload.models import generate, is_model, model_parameters
+
+
+def known_runtimes(workload: Workload, cluster: Cluster, estimates: str, seed: int = 0) -> F64:
+    """[J] what is known of the runtimes of a window's jobs."""
+    return estimate_on(workload, cluster, estimates, seed).values if len(workload) else np.zeros(0)
 
 
 class WindowSource:
@@ -34,7 +39,7 @@ class ModelSource(WindowSource):
     """A workload model generates every window with its own seed, taken from the block's range of seeds."""
 
     def __init__(self, name: str, cluster: Cluster, jobs: int | None, block: str, estimates: str, pool: int | None, args: dict[str, Any]):
-        self._name, self._jobs, self._estimates, self._seeds = name, jobs, estimates, BLOCK_SEEDS[block]
+        self._name, self._cluster, self._jobs, self._estimates, self._seeds = name, cluster, jobs, estimates, BLOCK_SEEDS[block]
         sizes = {"gpus": cluster.num_gpus, "cores": cluster.num_cores}
         known = model_parameters(name)
         fitting = {key: int(value) for key, value in sizes.items() if key in known and 0 < value < np.inf}
@@ -43,15 +48,15 @@ class ModelSource(WindowSource):
 
     def window(self, number: int) -> tuple[Workload, F64]:
         workload = generate(self._name, self._jobs, self._seeds[number], **self._args)
-        return workload, estimate_runtimes(workload, self._estimates, self._seeds[number]).values
+        return workload, known_runtimes(workload, self._cluster, self._estimates, self._seeds[number])
 
 
 class LogSource(WindowSource):
     """Windows of consecutive jobs of one block of a log. `jobs=None` means the whole block, `block=None` the whole log."""
 
-    def __init__(self, workload: Workload, jobs: int | None, block: str | None, estimates: str, pool: int | None) -> None:
+    def __init__(self, workload: Workload, cluster: Cluster, jobs: int | None, block: str | None, estimates: str, pool: int | None) -> None:
         self._workload = workload
-        self._estimate = estimate_runtimes(workload, estimates).values if len(workload) else np.zeros(0)
+        self._estimate = known_runtimes(workload, cluster, estimates)
         self._rows = range(len(workload)) if block is None else block_jobs(workload)[block]
         self._jobs = len(self._rows) if jobs is None else jobs
         if self._jobs > len(self._rows):
@@ -71,13 +76,13 @@ class LogSource(WindowSource):
 class ListSource(WindowSource):
     """A given list of windows."""
 
-    def __init__(self, workloads: Sequence[Workload], estimates: str) -> None:
-        self._workloads, self._estimates = workloads, estimates
+    def __init__(self, workloads: Sequence[Workload], cluster: Cluster, estimates: str) -> None:
+        self._workloads, self._cluster, self._estimates = workloads, cluster, estimates
         self.size = len(workloads)
 
     def window(self, number: int) -> tuple[Workload, F64]:
         workload = self._workloads[number]
-        return workload, estimate_runtimes(workload, self._estimates).values if len(workload) else np.zeros(0)
+        return workload, known_runtimes(workload, self._cluster, self._estimates)
 
 
 def make_source(
@@ -99,9 +104,9 @@ def make_source(
             return ModelSource(workload, cluster, jobs, block or "train", settings.estimates, pool, model_args or {})
         from queuewise.workload import load_workload
 
-        return LogSource(load_workload(workload).workload, jobs, block, settings.estimates, pool)
+        return LogSource(load_workload(workload).workload, cluster, jobs, block, settings.estimates, pool)
     if isinstance(workload, Workload):
-        return LogSource(workload, jobs, block, settings.estimates, pool)
+        return LogSource(workload, cluster, jobs, block, settings.estimates, pool)
     if not len(workload):
         raise InputError("the list of windows is empty", hint="give at least one workload")
-    return ListSource(workload, settings.estimates)
+    return ListSource(workload, cluster, settings.estimates)

@@ -80,8 +80,36 @@ def driver(own: UserCode, cluster: Cluster, seed: int) -> Callable[[World, Machi
     return drive
 
 
+class ReplayView:
+    """The View of a replay, and nothing else of it: the replay itself knows the runtimes."""
+
+    def __init__(self, replay: DeciderReplay) -> None:
+        self.__replay = replay
+
+    @property
+    def now(self) -> float:
+        return self.__replay.now
+
+    @property
+    def queue(self) -> tuple[Job, ...]:
+        return self.__replay.queue
+
+    @property
+    def running(self) -> tuple[Running, ...]:
+        return self.__replay.running
+
+    def nodes(self, job: Job | None = None) -> tuple[Node, ...]:
+        return self.__replay.nodes(job)
+
+    def fits(self, job: Job) -> bool:
+        return self.__replay.fits(job)
+
+    def remaining(self, job: Job) -> float:
+        return self.__replay.remaining(job)
+
+
 class DeciderReplay:
-    """One replay under a policy in Python, and the View that the policy gets."""
+    """One replay under a policy that decides in Python."""
 
     def __init__(self, own: UserCode, cluster: Cluster, world: World, machine: Machine, state: State) -> None:
         self.own, self.cluster, self.world, self.machine, self.state = own, cluster, world, machine, state
@@ -166,7 +194,7 @@ class DeciderReplay:
     def _decisions(self, policy: Any) -> Iterator[Any]:
         """The decisions of the policy, one by one; its computing time is watched."""
         with self._thinking():
-            decided = policy.decide(self)
+            decided = policy.decide(ReplayView(self))
         if not isinstance(decided, Iterable):
             raise self._illegal(f"decide returned {decided!r}, which is not a list of decisions", "return a list of Start, or yield them")
         decisions = iter(decided)

@@ -26,9 +26,9 @@ NO_NODES = np.zeros(0, np.int64)
 COLUMNS = (
     "status", "start", "end", "expected", "first_piece", "num_pieces", *row_names(State, "run"),
     "class_pending", "unmet", "ready", "awaits_others", "never_ready", "usage", "usage_rate", "usage_time", "held", "tenant_used",
-    "idle_since", "awake_at", "node_pieces",
+    "idle_since", "awake_at", "node_pieces", "level_key",
 )  # fmt: skip
-COUNTS = ("arrived", "starts", "pieces", "outages_seen")
+COUNTS = ("arrived", "starts", "pieces", "outages_seen", "services", "learn_at")
 
 
 def logged_state(machine: Machine, state: State) -> Iterator[NDArray[Any]]:
@@ -41,6 +41,7 @@ def logged_state(machine: Machine, state: State) -> Iterator[NDArray[Any]]:
     for name in PIECE_COLUMNS:
         yield getattr(state, name)[: state.count.pieces]
     yield np.sort(state.running[: state.count.running_jobs])
+    yield np.sort(state.service[: state.count.services])
     time, code = state.event_time[: state.count.events], state.event_code[: state.count.events]
     order = np.lexsort((code, time))
     yield time[order]

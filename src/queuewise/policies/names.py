@@ -13,7 +13,8 @@ import numpy as np
 from queuewise.errors import InputError, unknown_name
 from queuewise.policies.backfill import BACKFILLS
 from queuewise.policies.deciding import check_class, listed_order
-from queuewise.policies.ordering import ORDERS, Jobs, OrderRule, order_rule
+from queuewise.policies.known import Jobs, OracleJobs
+from queuewise.policies.ordering import ORDERS, OrderRule, order_rule
 from queuewise.policies.placing import PLACEMENTS, parse_placement
 from queuewise.policies.preemptive import PREEMPTIVE, parse_option
 from queuewise.policies.user_code import JOB_PARAMETERS, NODE_PARAMETERS, UserCode, find_user_code, is_reference
@@ -70,6 +71,16 @@ class Policy:
             stops=int(self.decides_in_python),  # it may
             time_limit_s=limit,
         )
+
+    @property
+    def sees(self) -> type[Jobs]:
+        """What the policy may know about jobs."""
+        return OracleJobs if self.order in PREEMPTIVE and PREEMPTIVE[self.order].oracle else Jobs
+
+    @property
+    def uses_predictions(self) -> bool:
+        named = (ORDERS[name] for name in (self.order, self.backfill_order) if name in ORDERS)
+        return any(rule.uses_predictions for rule in named) or any(own.uses_predictions for own in self.own)
 
     @property
     def own(self) -> list[UserCode]:

@@ -7,65 +7,23 @@ docs/simulator.md to the operation, so that ties fall as in the reference. r est
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from queuewise.cluster.accounts import Fairness
-from queuewise.cluster.spec import Cluster
-from queuewise.errors import InputError, unknown_name
-from queuewise.policies.fairness import account_tree, static_priority
+from queuewise.errors import unknown_name
+from queuewise.policies.account_shares import account_tree, static_priority
+from queuewise.policies.known import Jobs
 from queuewise.sim import queue
 from queuewise.sim.core.rules import Order, scoring_function
 from queuewise.sim.placement.placement_rules import mix
-from queuewise.sim.queue.account_tree import Accounts
-from queuewise.workload.estimates import estimate as estimate_runtimes
-from queuewise.workload.jobs import Floats, Workload
+from queuewise.workload.jobs import Floats
 
 SEXP, LEXP, HRRN, WFP3, UNICEP, POWER = range(6)  # first number of `params` of live orders
 PATIENCE_S = 86_400.0  # after this wait `power` serves by age
 ALMOST_ONE = np.log2(1.0 + 1e-15)  # stands for log2 of one processor, so that dividing by it is defined
-
-
-@dataclass(frozen=True, eq=False)
-class Jobs:
-    """What an order may look at."""
-
-    workload: Workload
-    estimate: Floats
-    seed: int
-    cluster: Cluster | None = None  # fair orders need it
-    fairness: Fairness = field(default_factory=Fairness)
-
-    @property
-    def machine(self) -> Cluster:
-        if self.cluster is None:
-            raise InputError("an order that looks at what users have had is for replays only", hint="take another, such as fcfs or sjf")
-        return self.cluster
-
-    @cached_property
-    def accounts(self) -> Accounts:
-        return account_tree(self.workload, self.machine, self.fairness)
-
-    @cached_property
-    def predicted(self) -> Floats:
-        """Runtimes predicted from jobs that had finished before."""
-        return estimate_runtimes(self.workload, "predicted", self.seed).values
-
-    @cached_property
-    def size(self) -> Floats:
-        return self.workload.size
-
-    @property
-    def at_least_a_second(self) -> Floats:
-        return np.maximum(self.estimate, 1.0)
-
-    @property
-    def log_submit(self) -> Floats:
-        return np.log10(np.maximum(self.workload.submit, 1.0))
 
 
 @dataclass(frozen=True)
@@ -75,15 +33,12 @@ class OrderRule:
     fixed: Callable[[Jobs], Floats] | None = None
     live: int = -1  # branch of score_live
     fair: int = queue.FIXED  # branch of sim.fairness
+    uses_predictions: bool = False  # it looks at Jobs.predicted
 
     def make(self, jobs: Jobs) -> Order:
         if self.fair != queue.FIXED:
-            base = (
-                static_priority(jobs.workload, jobs.machine, jobs.fairness)
-                if self.fair == queue.MULTIFACTOR
-                else np.zeros(len(jobs.workload))
-            )
-            return Order(fixed=base, fair=self.fair, accounts=jobs.accounts)
+            base = static_priority(jobs) if self.fair == queue.MULTIFACTOR else np.zeros(len(jobs))
+            return Order(fixed=base, fair=self.fair, accounts=account_tree(jobs))
         if self.fixed is not None:
             return Order(fixed=np.ascontiguousarray(self.fixed(jobs), np.float64))
         return Order(function=score_live, params=np.array([float(self.live)]))
@@ -91,7 +46,7 @@ class OrderRule:
 
 def _random(jobs: Jobs) -> Floats:
     with np.errstate(over="ignore"):
-        numbers = np.arange(len(jobs.workload), dtype=np.uint64) + np.uint64(jobs.seed & 0xFFFFFFFFFFFFFFFF)
+        numbers = np.arange(len(jobs), dtype=np.uint64) + np.uint64(jobs.seed & 0xFFFFFFFFFFFFFFFF)
         mixed: NDArray[np.uint64] = getattr(mix, "py_func", mix)(numbers)
     return (mixed >> np.uint64(11)).astype(np.float64)
 
@@ -101,8 +56,8 @@ _CARASTAN = "Carastan-Santos & de Camargo, SC 2017"
 _TANG = "Tang et al., CLUSTER 2009"
 
 ORDERS: dict[str, OrderRule] = {
-    "fcfs": OrderRule("s", _FOLKLORE, lambda jobs: jobs.workload.submit),
-    "lcfs": OrderRule("−s", _FOLKLORE, lambda jobs: -jobs.workload.submit),
+    "fcfs": OrderRule("s", _FOLKLORE, lambda jobs: jobs.submit),
+    "lcfs": OrderRule("−s", _FOLKLORE, lambda jobs: -jobs.submit),
     "sjf": OrderRule("r", _FOLKLORE, lambda jobs: jobs.estimate),
     "ljf": OrderRule("−r", _FOLKLORE, lambda jobs: -jobs.estimate),
     "smallest": OrderRule("n", _FOLKLORE, lambda jobs: jobs.size),
@@ -122,11 +77,9 @@ ORDERS: dict[str, OrderRule] = {
     "f2": OrderRule("√r·n + 25600·log10(s)", _CARASTAN, lambda jobs: np.sqrt(jobs.estimate) * jobs.size + 25600 * jobs.log_submit),
     "f3": OrderRule("r·n + 6.86e6·log10(s)", _CARASTAN, lambda jobs: jobs.estimate * jobs.size + 6.86e6 * jobs.log_submit),
     "f4": OrderRule("r·√n + 5.3e5·log10(s)", _CARASTAN, lambda jobs: jobs.estimate * np.sqrt(jobs.size) + 5.3e5 * jobs.log_submit),
-    "priority": OrderRule("−priority", "the log's own priorities", lambda jobs: -jobs.workload.priority),
-    "edf": OrderRule(
-        "deadline", "earliest deadline first; Liu & Layland 1973", lambda jobs: np.nan_to_num(jobs.workload.deadline, nan=np.inf)
-    ),
-    "qssf": OrderRule("predicted·n", "Hu et al. (Helios), SC 2021", lambda jobs: jobs.predicted * jobs.size),
+    "priority": OrderRule("−priority", "the log's own priorities", lambda jobs: -jobs.priority),
+    "edf": OrderRule("deadline", "earliest deadline first; Liu & Layland 1973", lambda jobs: np.nan_to_num(jobs.deadline, nan=np.inf)),
+    "qssf": OrderRule("predicted·n", "Hu et al. (Helios), SC 2021", lambda jobs: jobs.predicted * jobs.size, uses_predictions=True),
     "power": OrderRule("r·n·watts; oldest first once w ≥ 1 day", "cheapest energy first, with a limit to waiting", live=POWER),
     "fairshare": OrderRule("effective usage / share, by user and account", "Slurm's classic fair share", fair=queue.FAIRSHARE),
     "multifactor": OrderRule("−Σ weight·factor: age, fair share, size, …", "Slurm's priority/multifactor", fair=queue.MULTIFACTOR),

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from queuewise.errors import InputError
-from queuewise.policies.ordering import Jobs
+from queuewise.policies.known import Jobs, OracleJobs
 from queuewise.sim import preemption
 from queuewise.sim.core.rules import Levels, Order, Rules
 from queuewise.workload.jobs import Floats
@@ -24,6 +24,7 @@ class PreemptiveRule:
     source: str
     make: Callable[[Jobs, float], Rules]  # from the jobs and the option
     option: float = 0.0  # of service, that may be given after a colon; 0: nothing may
+    oracle: bool = False  # it is given all runtimes (OracleJobs); no other rule is
 
 
 def _doubling(first: float) -> Floats:
@@ -35,28 +36,20 @@ def _by_level(levels: Levels) -> Rules:
 
 
 def _las(first: float, by_time: bool) -> Rules:
-    return _by_level(Levels(_doubling(first), np.arange(DOUBLINGS + 1, dtype=np.float64), by_time=by_time))
+    return _by_level(Levels(_doubling(first), by_time=by_time))
 
 
 def _tiresias(jobs: Jobs, bound: float) -> Rules:
-    return _by_level(Levels(np.array([bound]), np.array([0.0, 1.0]), promotes=True))
+    return _by_level(Levels(np.array([bound]), promotes=True))
 
 
 def _gittins(jobs: Jobs, first: float) -> Rules:
-    bounds = _doubling(first)
-    services = np.sort((jobs.workload.runtime * jobs.size)[jobs.workload.runtime > 0])
-    return _by_level(Levels(bounds, np.array([-gittins_index(services, attained) for attained in (0.0, *bounds)])))
+    return _by_level(Levels(_doubling(first), learns=True))
 
 
-def gittins_index(services: Floats, attained: float) -> float:
-    """The greatest chance of ending within some more service, per service expected to be spent on it. `services` ascend."""
-    above = services[np.searchsorted(services, attained, side="right") :]
-    if len(above) == 0:
-        return 0.0
-    more = above - attained
-    ends = np.arange(1, len(more) + 1)
-    spent = np.cumsum(more) + (len(more) - ends) * more
-    return float((ends / spent).max())
+def _gittins_oracle(jobs: Jobs, first: float) -> Rules:
+    assert isinstance(jobs, OracleJobs)
+    return _by_level(Levels(_doubling(first), services=(jobs.runtime * jobs.size)[jobs.runtime > 0]))
 
 
 PREEMPTIVE: dict[str, PreemptiveRule] = {
@@ -75,12 +68,17 @@ PREEMPTIVE: dict[str, PreemptiveRule] = {
         "two levels of attained service, promotion of those who wait long", "Gu et al., NSDI 2019", _tiresias, TIRESIAS_LEVEL
     ),
     "gittins": PreemptiveRule(
-        "greatest Gittins index of the attained service, by the log's services", "Gittins 1979; Gu et al., NSDI 2019", _gittins, FIRST_LEVEL
+        "greatest Gittins index of the attained service, learned from jobs that have ended", "Gittins 1979; Gu et al., NSDI 2019",
+        _gittins, FIRST_LEVEL,
+    ),
+    "gittins-oracle": PreemptiveRule(
+        "the same by the services of all jobs of the log: an oracle, which sees all runtimes", "Gittins 1979", _gittins_oracle, FIRST_LEVEL,
+        oracle=True,
     ),
     "priority-preempt": PreemptiveRule(
         "the log's own priorities; more urgent jobs take the place of others",
         "folklore",
-        lambda jobs, _: Rules(order=Order(fixed=-np.asarray(jobs.workload.priority, np.float64)), keys=preemption.BY_FIXED),
+        lambda jobs, _: Rules(order=Order(fixed=-np.asarray(jobs.priority, np.float64)), keys=preemption.BY_FIXED),
     ),
 }  # fmt: skip
 

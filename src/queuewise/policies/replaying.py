@@ -9,12 +9,12 @@ from queuewise.cluster.spec import Cluster
 from queuewise.errors import InputError
 from queuewise.players import PlayRequest, is_played, play
 from queuewise.policies.deciding import driver
-from queuewise.policies.names import parse_dispatch, parse_policy
-from queuewise.policies.ordering import Jobs
+from queuewise.policies.estimating import estimate_on
+from queuewise.policies.known import Jobs
+from queuewise.policies.names import Policy, parse_dispatch, parse_policy
 from queuewise.policies.user_code import explained
 from queuewise.sim.core import engine
 from queuewise.sim.core.schedule import Schedule
-from queuewise.workload.estimates import estimate
 from queuewise.workload.jobs import Floats, Workload
 
 
@@ -33,7 +33,7 @@ def simulate(
 
     `estimates` names what policies know about runtimes (see `workload.estimates`), or is an array [J] of seconds.
     """
-    name, known = known_estimates(workload, estimates, seed)
+    name, known = known_estimates(workload, cluster, estimates, seed)
     if is_played(policy):
         parse_dispatch(dispatch)
         if kill_at_limit or conditions != PERFECT:
@@ -47,8 +47,7 @@ def simulate(
         raise InputError(
             f"{policy} decides by itself which jobs move, so jobs cannot be resized", hint="remove resize, or use a score function"
         )
-    jobs = Jobs(workload, known, seed, cluster, conditions.fairness)
-    predicted = jobs.predicted if any(own.uses_predictions for own in parsed.own) else None
+    jobs = known_jobs(parsed, workload, cluster, known, seed, conditions)
     drive = driver(parsed.own[0], cluster, seed) if parsed.decides_in_python else None
     with explained(parsed.own):
         return engine.simulate(
@@ -56,7 +55,7 @@ def simulate(
             cluster,
             parsed.rules(jobs, dispatch),
             estimate=known,
-            predicted=predicted,
+            predicted=jobs.predictions,
             policy=policy,
             estimates=name,
             kill_at_limit=kill_at_limit,
@@ -65,10 +64,16 @@ def simulate(
         )
 
 
-def known_estimates(workload: Workload, estimates: str | Floats, seed: int) -> tuple[str, Floats]:
+def known_jobs(policy: Policy, workload: Workload, cluster: Cluster, estimate: Floats, seed: int, conditions: Conditions) -> Jobs:
+    """What the policy may know about the jobs."""
+    predictions = estimate_on(workload, cluster, "predicted", seed).values if policy.uses_predictions else None
+    return policy.sees.of(workload, estimate, seed=seed, predictions=predictions, cluster=cluster, fairness=conditions.fairness)
+
+
+def known_estimates(workload: Workload, cluster: Cluster, estimates: str | Floats, seed: int) -> tuple[str, Floats]:
     """The name of the estimates, and what policies know about runtimes."""
     if isinstance(estimates, str):
-        return estimates, estimate(workload, estimates, seed).values
+        return estimates, estimate_on(workload, cluster, estimates, seed).values
     return "given", _checked(workload, estimates)
 
 

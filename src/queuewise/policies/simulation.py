@@ -21,8 +21,7 @@ from queuewise.cluster.spec import Cluster
 from queuewise.errors import InputError
 from queuewise.policies.following import LogFollower, logged_state
 from queuewise.policies.names import parse_policy
-from queuewise.policies.ordering import Jobs
-from queuewise.policies.replaying import known_estimates
+from queuewise.policies.replaying import known_estimates, known_jobs
 from queuewise.runs import replacing
 from queuewise.sim.core.engine import PIECE_COLUMNS, compiled_replay, limited_runtime, run_kernel, schedule_of
 from queuewise.sim.core.schedule import DONE, KILLED, Schedule
@@ -70,13 +69,12 @@ class Simulation:
         parsed = parse_policy(policy)
         if parsed.decides_in_python:
             raise InputError(f"{policy} keeps its state in Python, which a snapshot cannot hold", hint="use a score function, or simulate")
-        name, known = known_estimates(workload, estimates, seed)
-        jobs = Jobs(workload, known, seed, cluster, conditions.fairness)
+        name, known = known_estimates(workload, cluster, estimates, seed)
+        jobs = known_jobs(parsed, workload, cluster, known, seed, conditions)
         rules = parsed.rules(jobs, dispatch)
-        predicted = jobs.predicted if any(own.uses_predictions for own in parsed.own) else None
         runtime, self._killed = limited_runtime(workload, kill_at_limit)
         world, machine, state = lay_out(
-            workload, cluster, rules, runtime=runtime, estimate=known, predicted=predicted, conditions=conditions
+            workload, cluster, rules, runtime=runtime, estimate=known, predicted=jobs.predictions, conditions=conditions
         )
         self._memory, (self._machine, self._state) = _into_one_block(machine, state)
         self._world = world

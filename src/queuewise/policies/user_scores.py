@@ -19,7 +19,7 @@ import numpy as np
 from numba import njit, typeof, types
 
 from queuewise.errors import InputError
-from queuewise.policies.ordering import Jobs
+from queuewise.policies.known import Jobs
 from queuewise.policies.records import ClusterRecord, Demand, Job, Node, Queue
 from queuewise.policies.user_code import JOB_PARAMETERS, NODE_PARAMETERS, NotANumber, UserCode, check_function, find_user_code, uncompilable
 from queuewise.sim import queue

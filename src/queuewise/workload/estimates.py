@@ -14,7 +14,7 @@ import numpy as np
 from queuewise.errors import InputError, unknown_name
 from queuewise.workload.jobs import Floats, Workload
 
-DEFAULT_REQUEST_S = 86_400.0  # where the log has no request at all
+DEFAULT_REQUEST_S = 86_400.0  # of jobs without a request that no job with one precedes
 KINDS = ("oracle", "requested", "noisy", "predicted")
 
 
@@ -37,7 +37,7 @@ class EstimateError:
 
 
 def estimate(workload: Workload, how: str, seed: int = 0) -> Estimates:
-    """Estimates for every job. `how`: oracle, requested, noisy:σ, predicted or predicted:gb."""
+    """Estimates for every job. `how`: oracle, requested, noisy:σ, predicted or predicted:gb (these need a recorded wait of every job)."""
     kind, _, argument = how.partition(":")
     if kind not in KINDS:
         raise unknown_name("estimate", how, (*KINDS, "predicted:gb"))
@@ -46,10 +46,20 @@ def estimate(workload: Workload, how: str, seed: int = 0) -> Estimates:
     if kind == "predicted":
         from queuewise.workload.predictor import predict
 
+        if np.isnan(workload.recorded_wait).any():
+            raise InputError(
+                f"estimate {how!r} learns when jobs end, and the log does not record the waits of all jobs",
+                hint="use queuewise.policies.estimating.estimate_on, which takes them from a replay on a cluster",
+            )
         return _predicted(workload, predict(workload, argument or "recent", seed))
     if argument:
         raise InputError(f"estimate {how!r}: {kind} takes no argument", hint=f"write {kind!r}")
     return _requested(workload) if kind == "requested" else Estimates(workload.runtime, 0, "true runtimes")
+
+
+def learns_by_waits(how: str) -> bool:
+    """Whether estimates of this name need to know when jobs waited how long."""
+    return how.partition(":")[0] == "predicted"
 
 
 def estimate_error(workload: Workload, estimates: Estimates) -> EstimateError:
@@ -80,11 +90,10 @@ def _requested(workload: Workload) -> Estimates:
     filled = int(missing.sum())
     if not filled:
         return Estimates(workload.requested, 0, "requested times")
-    known = workload.requested[~missing]
-    filler = float(known.max()) if len(known) else DEFAULT_REQUEST_S
-    what = "the largest request of the log" if len(known) else "the default; the log has no request"
-    values = np.where(missing, filler, workload.requested)
-    return Estimates(values, filled, f"{filled} of {len(workload)} jobs without a request are given {filler:g} s, {what}")
+    largest = np.fmax.accumulate(workload.requested)  # so far; NaN before the first
+    values = np.where(missing, np.where(np.isnan(largest), DEFAULT_REQUEST_S, largest), workload.requested)
+    given = f"the largest request before theirs, or {DEFAULT_REQUEST_S:g} s where there is none"
+    return Estimates(values, filled, f"{filled} of {len(workload)} jobs without a request are given {given}")
 
 
 def _predicted(workload: Workload, prediction: Floats) -> Estimates:

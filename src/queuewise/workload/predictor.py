@@ -1,7 +1,8 @@
 """Online runtime prediction: the estimate of a job uses only what was known when it was submitted.
 
-A job's runtime becomes known at `submit + recorded wait (0 if unknown) + runtime`; it teaches only predictions of jobs submitted strictly
-later. That is the log's own clock: in a replay where a job waits differently the predictor still learns when the log did.
+A job's runtime becomes known at `submit + recorded wait + runtime`; it teaches only predictions of jobs submitted strictly later. That is
+the log's own clock: in a replay where a job waits differently the predictor still learns when the log did. Waits that the log does not
+record are filled in by the caller (`policies.estimating`); inf is one that never ends.
 
 `recent` blends, in log space, the recent runs of ever more alike jobs: all, same size, same user, that user's share of the time
 asked for, same user and request, same user and name, and the same with the same size. Each level is pulled towards the coarser ones by
@@ -47,7 +48,7 @@ def predict(workload: Workload, method: str = "recent", seed: int = 0) -> Floats
 
 def known_at(workload: Workload) -> Floats:
     """[J] when the runtime of each job becomes known on the log's clock."""
-    return workload.submit + np.nan_to_num(workload.recorded_wait, nan=0.0) + workload.runtime
+    return workload.submit + workload.recorded_wait + workload.runtime
 
 
 def _predict_recent(workload: Workload) -> Floats:

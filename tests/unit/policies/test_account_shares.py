@@ -14,7 +14,8 @@ from queuewise.config import read_toml
 from queuewise.envs import QueuewiseEnv
 from queuewise.errors import InputError
 from queuewise.policies import parse_policy, simulate
-from queuewise.policies.fairness import account_tree
+from queuewise.policies.account_shares import account_tree
+from queuewise.policies.known import Jobs
 from queuewise.workload.jobs import UNKNOWN, Workload
 
 CLUSTER = build("node", [NodeGroup(1, gpus=1, kind="V100-16")])
@@ -65,7 +66,8 @@ def test_users_without_shares_go_last() -> None:
 
 def test_fractions_of_each_account_add_up_and_so_do_the_shares_of_the_leaves() -> None:
     settings = Fairness(accounts={"lab": Account(parent="club", shares=3, users={"cy": 4})})
-    tree = account_tree(one_gpu_jobs([0, 1, UNKNOWN, 0], [0, 0, 1, UNKNOWN]), CLUSTER, settings)
+    workload = one_gpu_jobs([0, 1, UNKNOWN, 0], [0, 0, 1, UNKNOWN])
+    tree = account_tree(Jobs.of(workload, workload.runtime, cluster=CLUSTER, fairness=settings))
     parents = np.unique(tree.parent[1:])
     for node in parents:
         assert tree.fraction[1:][tree.parent[1:] == node].sum() == pytest.approx(1.0)

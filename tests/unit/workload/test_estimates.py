@@ -15,18 +15,19 @@ from queuewise.workload.predictor import known_at, predict
 
 
 def jobs(runtime: list[float], *, submit: list[float] | None = None, **columns: Any) -> Workload:
+    """Jobs that did not wait, unless told otherwise."""
     num = len(runtime)
     return Workload(
         submit=np.array(submit if submit is not None else np.arange(num) * 1000.0),
         runtime=np.array(runtime),
         num_tasks=np.ones(num, np.int32),
         gpu_milli=constant(1000, num, np.int32),
-        **columns,
+        **{"recorded_wait": np.zeros(num)} | columns,
     )
 
 
 def people(num: int, seed: int) -> Workload:
-    """Users with named jobs, each name with a runtime of its own, some waits known."""
+    """Users with named jobs, each name with a runtime of its own; half of the jobs waited."""
     rng = np.random.default_rng(seed)
     user = rng.integers(0, 5, num).astype(np.int32)
     name = (user * 4 + rng.integers(0, 4, num)).astype(np.int32)
@@ -40,7 +41,7 @@ def people(num: int, seed: int) -> Workload:
         users=tuple("abcde"),
         job_name=name,
         requested=np.where(rng.random(num) < 0.5, runtime * 5, np.nan),
-        recorded_wait=np.where(rng.random(num) < 0.5, rng.exponential(300, num), np.nan),
+        recorded_wait=np.where(rng.random(num) < 0.5, rng.exponential(300, num), 0.0),
     )
 
 
@@ -49,11 +50,20 @@ def test_oracle_is_the_runtime() -> None:
     assert estimate(workload, "oracle").values.tolist() == [3.0, 4.0]
 
 
-def test_requested_missing_is_the_largest_request() -> None:
-    found = estimate(jobs([1.0, 1.0, 1.0], requested=np.array([10.0, np.nan, 70.0])), "requested")
-    assert found.values.tolist() == [10, 70, 70]
-    assert found.filled == 1
-    assert "1 of 3 jobs" in found.note
+def test_a_missing_request_is_the_largest_one_so_far() -> None:
+    requested = np.array([np.nan, 10.0, np.nan, 70.0, np.nan, 30.0, np.nan])
+    found = estimate(jobs([1.0] * 7, requested=requested), "requested")
+    assert found.values.tolist() == [86_400, 10, 10, 70, 70, 30, 70]
+    assert found.filled == 4
+    assert "4 of 7 jobs" in found.note
+
+
+def test_later_requests_change_no_estimate() -> None:
+    workload = people(300, 3)
+    changed = workload.replace(requested=np.where(np.arange(300) < 150, workload.requested, workload.requested * 100))
+    before, after = (estimate(one, "requested").values for one in (workload, changed))
+    assert np.array_equal(before[:150], after[:150])
+    assert not np.array_equal(before[150:], after[150:])
 
 
 def test_requested_without_any_request_is_a_day() -> None:
@@ -89,8 +99,15 @@ def test_error_by_hand() -> None:
 
 
 def test_runtime_is_known_after_wait_and_run() -> None:
-    workload = jobs([5.0, 5.0], recorded_wait=np.array([7.0, np.nan]))
-    assert known_at(workload).tolist() == [12.0, 1005.0]
+    workload = jobs([5.0, 5.0], recorded_wait=np.array([7.0, np.inf]))
+    assert known_at(workload).tolist() == [12.0, np.inf]
+
+
+@pytest.mark.parametrize("how", ["predicted", "predicted:gb"])
+def test_predictions_are_refused_where_nobody_knows_when_jobs_ended(how: str) -> None:
+    with pytest.raises(InputError, match="does not record the waits") as refusal:
+        estimate(jobs([5.0, 5.0], recorded_wait=np.array([7.0, np.nan])), how)
+    assert "estimate_on" in str(refusal.value.hint)
 
 
 def test_first_jobs_have_no_prediction_and_get_their_request() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from queuewise.sim import conditions
 from queuewise.sim.conditions.job_dependencies import ENDED_BADLY, tell_successors
 from queuewise.sim.conditions.power_cap import draw
@@ -14,6 +12,7 @@ from queuewise.sim.core.machine import close_node, open_node, take_exactly
 from queuewise.sim.core.schedule import FAILED
 from queuewise.sim.core.state import Machine, State, World
 from queuewise.sim.core.table_types import view
+from queuewise.sim.preemption.room import forget_rooms
 from queuewise.sim.preemption.victim_lists import node_changed
 
 
@@ -84,5 +83,4 @@ def handle_outages(w: World, m: Machine, s: State, time: float, most: int) -> No
     for q in range(w.sizes.num_queues):
         s.dirty[q] = 1
         s.shadow_head[q] = -1
-    for c in range(w.sizes.num_classes):
-        s.room_key[c] = np.inf
+    forget_rooms(w, s)

@@ -9,11 +9,11 @@ from queuewise.sim.backfill import CONSERVATIVE, PLAN_BANDS
 from queuewise.sim.core import layout
 from queuewise.sim.core.facts import node_facts
 from queuewise.sim.core.layout import Classes, Pools, Trees
-from queuewise.sim.core.rules import Rules
+from queuewise.sim.core.rules import Levels, Rules
 from queuewise.sim.core.state import Counts, State, World
 from queuewise.sim.core.tables import F64
 from queuewise.sim.placement import BY_SCORE, DEMAND_SIZE, NODE_FACTS
-from queuewise.sim.preemption import NOT_PREEMPTIVE
+from queuewise.sim.preemption import FIRST_LESSON, NOT_PREEMPTIVE
 from queuewise.sim.queue import CORES, GPUS, MEM_MIB, NODES
 from queuewise.workload.dependencies import Dependencies
 from queuewise.workload.jobs import Workload
@@ -36,9 +36,12 @@ def initial_state(
     lengths = _lengths(rules, classes, trees, world, dependent=len(waits_for) > 0)
     begin = float(workload.submit[0])
     stoppable = lengths["stoppable_jobs"]
+    services = rules.levels.services if rules.levels is not None else None
     return State.allocate(
         lengths,
-        count=Counts(num_stale=cluster.num_nodes * world.policy.lists_victims),
+        count=_counts(rules.levels, cluster.num_nodes * world.policy.lists_victims),
+        level_key=np.arange(float(lengths["level_keys"])),
+        service=np.zeros(lengths["services"]) if services is None or not len(services) else services,
         remaining=world.runtime[:stoppable],
         remaining_estimate=world.estimate[:stoppable],
         queue_first=np.concatenate([[0], np.cumsum(np.bincount(world.class_queue, minlength=lengths["queues"]))]),
@@ -49,6 +52,14 @@ def initial_state(
         stale_nodes=np.arange(lengths["listed_nodes"]),
         node_facts=node_facts(cluster) if rules.rule == BY_SCORE else np.zeros(1, NODE_FACTS),
     )
+
+
+def _counts(levels: Levels | None, stale: int) -> Counts:
+    if levels is not None and levels.services is not None:
+        return Counts(num_stale=stale, services=len(levels.services), learn_at=len(levels.services))
+    if levels is not None and levels.learns:
+        return Counts(num_stale=stale, learn_at=FIRST_LESSON)
+    return Counts(num_stale=stale)
 
 
 def _log_size(rules: Rules, classes: Classes, pools: Pools, world: World) -> int:
@@ -65,18 +76,21 @@ def _lengths(rules: Rules, classes: Classes, trees: Trees, world: World, *, depe
     gpus = max(stride - 1, 1)
     stoppable = jobs if world.policy.can_restart else 1
     preemptive = rules.keys != NOT_PREEMPTIVE
+    levels = int(world.sizes.num_levels) + 1
+    known = 0 if rules.levels is None or rules.levels.services is None else len(rules.levels.services)
     keyed = jobs if preemptive else 1
     listed = nodes if world.policy.lists_victims else 1
     placed = int(classes.tasks[classes.feasible].max(initial=1)) + 1
     return {
         "jobs": jobs, "nodes": nodes, "classes": len(classes), "queues": queues, "queue_bounds": queues + 1, "orders": len(rules.orders),
         "accounts": accounts, "resources": 3, "tenants": len(world.tenant_most), "placed": placed, "demand": DEMAND_SIZE,
-        "log": int(world.sizes.log_size), "scratch": max(jobs, placed, rules.depth), "scratch_jobs": max(rules.depth, 1),
+        "log": int(world.sizes.log_size), "scratch": max(jobs, placed, rules.depth, levels), "scratch_jobs": max(rules.depth, 1),
         "tree": trees.size * len(rules.orders) if not preemptive and not rules.dynamic else 1,
         "scanned_jobs": jobs if rules.dynamic else 1,
         "stoppable_jobs": stoppable, "victim_slots": stoppable + 1,
         "keyed_jobs": keyed, "heap_slots": 2 * keyed, "room": len(classes) * nodes if keyed > 1 else 1,
         "listed_nodes": listed, "listed_gpu_slots": listed * stride, "listed_gpus": listed * gpus,
+        "level_keys": levels, "services": max(jobs if world.policy.learns_keys else 0, known, 1),
         "sleeping_nodes": nodes if world.policy.nodes_sleep else 1,
         "dependent_jobs": jobs if dependent else 1,
         "scored_nodes": nodes if rules.rule == BY_SCORE else 1,

@@ -16,6 +16,7 @@ from queuewise.sim.core.state import Machine, State, World
 from queuewise.sim.preemption.keys import rank_running, running_key, unrank_running
 from queuewise.sim.preemption.restart import await_promotion, begin_run, set_next_event, settle_run
 from queuewise.sim.preemption.room import room_released, room_taken
+from queuewise.sim.preemption.services import note_service
 from queuewise.sim.preemption.victim_lists import job_left, seat_job
 from queuewise.sim.queue.fair_orders import charge
 from queuewise.sim.queue.selection import dequeue, enqueue
@@ -105,6 +106,7 @@ def finish(w: World, m: Machine, s: State, j: int) -> None:
     if w.policy.has_dependencies:
         tell_successors(w, s, j, ENDED_WELL if w.ends_well[j] else ENDED_BADLY)
     if w.policy.preemption_key:
+        note_service(w, s, j)
         room_released(w, s, j)
     for k in range(s.first_piece[j], s.first_piece[j] + s.num_pieces[j]):
         give(w, m, c, s.piece_node[k], s.piece_tasks[k], s.piece_gpus[k])

@@ -25,6 +25,7 @@ from queuewise.sim.placement.placement_rules import fits, place, runtime_factor
 from queuewise.sim.preemption.keys import estimate_left
 from queuewise.sim.preemption.migration import make_room_by_migration
 from queuewise.sim.preemption.preemptive_pass import preempt_in_queue, ring_timer
+from queuewise.sim.preemption.services import learn_level_keys
 from queuewise.sim.queue.scoring import score_pending
 from queuewise.sim.queue.selection import ANY_LENGTH, FORBIDDEN, PRIMARY, SECONDARY, dequeue, enqueue, first_in_order, note_depth
 
@@ -210,6 +211,8 @@ def next_instant(w: World, m: Machine, s: State) -> bool:
         return True
     while is_next(s, time, COMPLETION):
         finish(w, m, s, pop_event(s))
+    if s.count.services >= s.count.learn_at:
+        learn_level_keys(w, s)
     handle_outages(w, m, s, time, w.sizes.num_outages)
     while s.count.events > 0 and s.event_time[0] == time:
         if is_next(s, time, RELEASE):

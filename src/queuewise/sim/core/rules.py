@@ -51,12 +51,13 @@ class Order:
 
 @dataclass(frozen=True, eq=False)
 class Levels:
-    """Levels of attained service."""
+    """Levels of attained service. A level's key is its number, unless it follows from services (services.py)."""
 
     bound: F64  # [L] service at which each level but the last ends
-    key: F64  # [L+1]
     by_time: bool = False  # service is seconds of running, not GPUs × seconds
     promotes: bool = False  # jobs that wait long at a low level return to the first
+    learns: bool = False  # keys follow from the services of jobs that have ended, once there are enough of them
+    services: F64 | None = None  # keys follow from these, and nothing is learned
 
 
 @dataclass(frozen=True, eq=False)

@@ -161,7 +161,6 @@ def _stopping(workload: Workload, cluster: Cluster, rules: Rules, conditions: Co
         "node_cost": conditions.preemption.factors_on(cluster)[cluster.node_kind],
         "width": workload.size if stops else NONE,
         "level_bound": NONE if levels is None else levels.bound,
-        "level_key": NONE if levels is None else _ranks(levels.key),
     }
 
 
@@ -315,6 +314,7 @@ def _policy(rules: Rules, conditions: Conditions, all_by_pool: bool, restarts: b
     policy.restart_takes_time = int(any(getattr(conditions.preemption, f"{name}_s") for name in OVERHEADS))
     policy.requeues_failed = int(conditions.requeue)
     policy.levels_by_time = int(rules.levels is not None and rules.levels.by_time)
+    policy.learns_keys = int(rules.levels is not None and rules.levels.learns)
     policy.promotes = int(rules.levels is not None and rules.levels.promotes)
     policy.reads_cluster = int(any(order.looks_around for order in rules.orders))
     policy.node_scorer = 0 if rules.node_scorer is None else address_of(rules.node_scorer)

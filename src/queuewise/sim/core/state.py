@@ -70,6 +70,7 @@ class PolicyFlags(Scalars, dtype=np.int64):
     stop_loses_progress: int  # a policy's stop keeps only what was checkpointed before
     requeues_failed: int  # a job hit by a failure is queued again
     promotes: int  # jobs that wait long return to level 0
+    learns_keys: int  # keys of levels follow from services of jobs that have ended, see preemption/services.py
     reads_cluster: int  # a scoring function reads State.outlook
     node_scorer: int  # address of the function behind the rule BY_SCORE
     has_quotas: int
@@ -105,6 +106,8 @@ class Counts(Scalars, dtype=np.int64):
     frontier_size: int
     num_victims: int
     num_stale: int
+    services: int  # known ones, in State.service
+    learn_at: int = 1 << 62  # how many it takes until keys of levels are computed again
 
 
 class Clock(Scalars, dtype=np.float64):

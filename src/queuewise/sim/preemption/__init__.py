@@ -1,8 +1,8 @@
 """Preemption: stopping jobs, what that costs, and which jobs are stopped for which.
 
-`preemptive_pass` is the decision of a preemptive policy, `keys` what it sorts by, `victims`, `victim_lists` and `room` find whom to stop,
-`restart` keeps the runs of jobs that may be stopped, and `migration` moves jobs to make room. This file declares the codes and columns
-that belong to preemption.
+`preemptive_pass` is the decision of a preemptive policy, `keys` what it sorts by, `services` learns keys from jobs that have ended,
+`victims`, `victim_lists` and `room` find whom to stop, `restart` keeps the runs of jobs that may be stopped, and `migration` moves jobs to
+make room. This file declares the codes and columns that belong to preemption.
 
 Axes: J jobs, N nodes, C demand classes, GM the most GPUs of a node.
 """
@@ -15,6 +15,7 @@ from queuewise.sim.core.tables import F64, I8, I32, I64, Scalars, Table, column
 
 # PolicyFlags.preemption_key: what a preemptive policy sorts by
 NOT_PREEMPTIVE, BY_REMAINING, BY_FIXED, BY_LEVEL = range(4)
+FIRST_LESSON = 16  # services that must be known before keys of levels follow from them
 
 
 class Costs(Scalars, dtype=np.float64):
@@ -37,7 +38,6 @@ class PreemptionWorld(Table):
     node_cost: F64 = column("nodes", meaning="factor of the costs on the node")
     width: F64 = column("stopped_jobs", meaning="the job's size")
     level_bound: F64 = column(meaning="attained service at which a level ends")  # [num_levels or 1]
-    level_key: F64 = column(meaning="key of each level, as a rank: only the order matters")  # [num_levels + 1 or 1]
 
 
 class PreemptionState(Table):
@@ -51,6 +51,9 @@ class PreemptionState(Table):
     level: I32 = column("stoppable_jobs", row="run")
     stops: I32 = column("stoppable_jobs", row="run")
     saved: I8 = column("stoppable_jobs", row="run", meaning="1: the last stop took a checkpoint")
+    # Keys of levels, see services.py
+    level_key: F64 = column("level_keys", meaning="key of each level, as a rank: only the order matters")
+    service: F64 = column("services", meaning="services of jobs that have ended, in any order")
     # Heaps by key: one per class of waiting jobs, one of running jobs, see keys.py
     heap_job: I64 = column("heap_slots")
     heap_key: F64 = column("heap_slots")

@@ -29,7 +29,7 @@ def waiting_key(w: World, s: State, j: int) -> float:
         return s.remaining_estimate[j]
     if w.policy.preemption_key == preemption.BY_FIXED:
         return w.fixed_score[j]
-    return w.level_key[s.level[j]]
+    return s.level_key[s.level[j]]
 
 
 @inline
@@ -143,6 +143,21 @@ def unrank_running(w: World, s: State, j: int) -> None:
     """The job is no longer counted as running."""
     if w.policy.ranks_running:
         _remove(w, s, w.sizes.num_jobs, s.count.running_jobs, j)
+
+
+@kernel
+def rank_all_again(w: World, s: State) -> None:
+    """The keys of all jobs may have changed."""
+    for c in range(w.sizes.num_classes):
+        base = w.class_first[c]
+        for slot in range(s.class_pending[c]):
+            j = s.heap_job[base + slot]
+            _sift_up(w, s, base, slot, waiting_key(w, s, j), j)
+    if w.policy.ranks_running:
+        base = w.sizes.num_jobs
+        for slot in range(s.count.running_jobs):
+            j = s.heap_job[base + slot]
+            _sift_up(w, s, base, slot, -bound_of(w, s, j), j)
 
 
 @kernel

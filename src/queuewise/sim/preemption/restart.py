@@ -66,6 +66,12 @@ def _pace(w: World, j: int) -> float:
 
 
 @inline
+def attained_now(w: World, s: State, j: int) -> float:
+    """The service that the running job has attained by now."""
+    return s.attained[j] + _pace(w, j) * max(s.clock.now - s.begin[j], 0.0)
+
+
+@inline
 def level_passes_at(w: World, s: State, j: int) -> float:
     """When the running job reaches the end of its level, inf if it is the last."""
     level = s.level[j]

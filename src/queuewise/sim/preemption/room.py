@@ -89,6 +89,13 @@ def room_offered(w: World, s: State, j: int, old_key: float, new_key: float) -> 
 
 
 @kernel
+def forget_rooms(w: World, s: State) -> None:
+    """Let nothing be known of any class."""
+    for c in range(w.sizes.num_classes):
+        s.room_key[c] = np.inf
+
+
+@kernel
 def count_free_room(w: World, m: Machine, s: State, c: int, key: float) -> None:
     """Begin anew with what is free."""
     s.room_key[c] = key

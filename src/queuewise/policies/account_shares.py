@@ -13,18 +13,20 @@ from numpy.typing import NDArray
 
 from queuewise.cluster.accounts import Fairness
 from queuewise.cluster.spec import UNLIMITED, Cluster
+from queuewise.policies.known import Jobs
 from queuewise.sim.queue import FairShare
 from queuewise.sim.queue.account_tree import ROOT, Accounts
-from queuewise.workload.jobs import UNKNOWN, WHOLE_GPU, Floats, Ints, Workload
+from queuewise.workload.jobs import UNKNOWN, WHOLE_GPU, Floats, Ints
 
 NAMELESS = ""  # account or user of jobs for which the log names none
 
 
-def account_tree(workload: Workload, cluster: Cluster, fairness: Fairness) -> Accounts:
+def account_tree(jobs: Jobs) -> Accounts:
     """The root, the accounts of the log and of the settings, and as leaves the users of each."""
-    pairs, leaf = np.unique((workload.group + 1) * np.int64(len(workload.users) + 1) + workload.user + 1, return_inverse=True)
-    codes = [divmod(pair, len(workload.users) + 1) for pair in pairs.tolist()]
-    owners = [(_name(workload.groups, group - 1), _name(workload.users, user - 1)) for group, user in codes]
+    fairness = jobs.fairness
+    pairs, leaf = np.unique((jobs.group + 1) * np.int64(len(jobs.users) + 1) + jobs.user + 1, return_inverse=True)
+    codes = [divmod(pair, len(jobs.users) + 1) for pair in pairs.tolist()]
+    owners = [(_name(jobs.groups, group - 1), _name(jobs.users, user - 1)) for group, user in codes]
     above = fairness.parents(account for account, _ in owners)
     account_node = {name: number for number, name in enumerate(above, start=1)}
     named = [(account, user) for account, settings in fairness.accounts.items() for user in settings.users]
@@ -33,27 +35,27 @@ def account_tree(workload: Workload, cluster: Cluster, fairness: Fairness) -> Ac
     shares = [1, *(_shares_of(fairness, name) for name in above), *(_shares_of(fairness, account, user) for account, user in leaves)]
     fraction, share = _normalise(np.array(parent), np.array(shares, np.int64))
     owner = (leaf.ravel() + 1 + len(above)).astype(np.int32)  # leaves begin with the owners, in the order of `pairs`
-    return Accounts(owner, np.array(parent), fraction, share, _numbers(cluster, fairness))
+    return Accounts(owner, np.array(parent), fraction, share, _numbers(jobs.machine, fairness))
 
 
-def static_priority(workload: Workload, cluster: Cluster, fairness: Fairness) -> Floats:
+def static_priority(jobs: Jobs) -> Floats:
     """[J] what the factors of `multifactor` that do not change with time add up to."""
-    weights = fairness.weights
+    fairness, weights = jobs.fairness, jobs.fairness.weights
     account_priority = {name: account.priority for name, account in fairness.accounts.items()}
-    demands = (workload.gpu_milli, workload.cpu_milli, workload.mem_mib)
-    tasks = workload.num_tasks.astype(np.float64)
-    gpu, cpu, mem = (tasks * demand / total for demand, total in zip(demands, _totals(cluster), strict=True))
-    size = np.minimum(np.where(workload.gpu_milli > 0, gpu, cpu), 1.0)
+    demands = (jobs.gpu_milli, jobs.cpu_milli, jobs.mem_mib)
+    tasks = jobs.num_tasks.astype(np.float64)
+    gpu, cpu, mem = (tasks * demand / total for demand, total in zip(demands, _totals(jobs.machine), strict=True))
+    size = np.minimum(np.where(jobs.gpu_milli > 0, gpu, cpu), 1.0)
     parts = (
-        weights.association * _relative(workload.group, workload.groups, account_priority, otherwise=0.0),
+        weights.association * _relative(jobs.group, jobs.groups, account_priority, otherwise=0.0),
         weights.job_size * (1.0 - size if fairness.favor_small else size),
-        weights.partition * _relative(workload.partition, workload.partitions, fairness.partition_priority, otherwise=1.0),
-        weights.qos * _relative(workload.qos, workload.qos_names, fairness.qos_priority, otherwise=0.0),
+        weights.partition * _relative(jobs.partition, jobs.partitions, fairness.partition_priority, otherwise=1.0),
+        weights.qos * _relative(jobs.qos, jobs.qos_names, fairness.qos_priority, otherwise=0.0),
         weights.gpu * gpu,
         weights.cpu * cpu,
         weights.mem * mem,
     )
-    total = workload.priority.astype(np.float64)  # the site factor
+    total = jobs.priority.astype(np.float64)  # the site factor
     for part in parts:
         total = total + part
     return total

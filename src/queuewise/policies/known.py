@@ -1,0 +1,83 @@
+"""What a policy may know of the jobs of a replay before it begins: columns that hold no runtime, and no wait that the log records."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+
+from queuewise.cluster.accounts import Fairness
+from queuewise.cluster.spec import Cluster
+from queuewise.errors import InputError
+from queuewise.workload.jobs import Floats, Ints, Workload
+
+COLUMNS = ("submit", "size", "num_tasks", "gpu_milli", "cpu_milli", "mem_mib", "priority", "deadline", "user", "group", "partition", "qos")
+NAMES = ("users", "groups", "partitions", "qos_names")
+
+
+@dataclass(frozen=True, eq=False)
+class Jobs:
+    """Columns of jobs as in Workload, with what is known of their runtimes."""
+
+    submit: Floats
+    size: Floats
+    num_tasks: Ints
+    gpu_milli: Ints
+    cpu_milli: Ints
+    mem_mib: Ints
+    priority: Floats
+    deadline: Floats
+    user: Ints
+    group: Ints
+    partition: Ints
+    qos: Ints
+    users: tuple[str, ...]
+    groups: tuple[str, ...]
+    partitions: tuple[str, ...]
+    qos_names: tuple[str, ...]
+    estimate: Floats
+    seed: int = 0
+    predictions: Floats | None = None  # for policies that use them
+    cluster: Cluster | None = None  # for fair orders
+    fairness: Fairness = field(default_factory=Fairness)
+
+    @classmethod
+    def of(cls, workload: Workload, estimate: Floats, **others: Any) -> Self:
+        return cls(**{name: getattr(workload, name) for name in (*COLUMNS, *NAMES)}, estimate=estimate, **others)
+
+    def __len__(self) -> int:
+        return len(self.submit)
+
+    @property
+    def machine(self) -> Cluster:
+        if self.cluster is None:
+            raise InputError("an order that looks at what users have had is for replays only", hint="take another, such as fcfs or sjf")
+        return self.cluster
+
+    @property
+    def predicted(self) -> Floats:
+        """Runtimes predicted from jobs that had ended before."""
+        if self.predictions is None:
+            raise InputError("an order uses predictions and does not say so", hint="register it with uses_predictions=True")
+        return self.predictions
+
+    @cached_property
+    def at_least_a_second(self) -> Floats:
+        return np.maximum(self.estimate, 1.0)
+
+    @cached_property
+    def log_submit(self) -> Floats:
+        return np.log10(np.maximum(self.submit, 1.0))
+
+
+@dataclass(frozen=True, eq=False)
+class OracleJobs(Jobs):
+    """With all runtimes. Only rules that are registered as oracles are given this."""
+
+    runtime: Floats = field(kw_only=True)
+
+    @classmethod
+    def of(cls, workload: Workload, estimate: Floats, **others: Any) -> Self:
+        return super().of(workload, estimate, runtime=workload.runtime, **others)
