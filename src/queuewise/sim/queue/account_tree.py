@@ -1,4 +1,4 @@
-"""The account tree as arrays: what kernels of fair orders need to know about owners. Names belong to `queuewise.policies.account_shares`."""
+"""The account tree as arrays: what kernels of fair orders need to know about owners. Names belong to `policies.account_shares`."""
 
 from __future__ import annotations
 
