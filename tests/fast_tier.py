@@ -35,7 +35,7 @@ LEFT_OUT = (
     "tests/unit/agents/test_d3qn.py::test_resuming_goes_on_to_the_bit",
     "tests/unit/agents/test_ppo.py::test_resuming_goes_on_to_the_bit",
     "tests/unit/agents/test_sac.py::test_resuming_goes_on_to_the_bit",
-    "tests/unit/agents/test_stage.py::test_a_heuristic_can_be_imitated",
+    "tests/unit/agents/test_training_envs.py::test_a_heuristic_can_be_imitated",
     "tests/unit/agents/test_training.py",  # 50 s: whole runs
     "tests/unit/cli/test_bench_command.py",  # 11 s
     "tests/unit/cli/test_command_line.py::test_help_of_every_command_works_and_imports_nothing_heavy",
@@ -46,7 +46,8 @@ LEFT_OUT = (
     "tests/unit/envs/test_envs_uncompiled.py",
     "tests/unit/envs/test_published.py::test_gpu_optimizer",
     "tests/unit/policies/test_following.py",  # 35 s
-    "tests/unit/policies/test_learned.py::test_playing_needs_no_torch",
+    "tests/unit/policies/test_learned.py::test_a_fresh_process_plays_without_torch",
+    "tests/unit/policies/test_learned.py::test_the_command_plays_a_model_in_a_fresh_process_without_torch",
     "tests/unit/policies/test_simulation.py::test_halting_and_going_back_change_nothing",
     "tests/unit/policies/test_simulation.py::test_a_snapshot_survives_a_file",
     "tests/unit/policies/test_user_errors.py",  # 33 s
