@@ -1,7 +1,7 @@
 """Backfill: which jobs may start while the head of the queue waits.
 
-`easy` makes a reservation for the head, `conservative` plans every waiting job. This file declares the codes and columns of
-backfill.
+`easy` makes a reservation for the head, `conservative` plans every waiting job. This file declares the codes and
+columns of backfill.
 
 Axes: Q queues, C demand classes, N nodes.
 """

@@ -1,9 +1,9 @@
 """EASY: when the blocked head will fit (its *shadow time*), and which jobs may start without delaying it.
 
 There are two ways to find the shadow time. In general, the future is simulated on the spare machine: running jobs are
-removed in the order of their expected ends until the head fits. If all jobs ask for whole GPUs only, `free_times` holds the
-expected free times of each node's GPUs in ascending order. The head's k tasks of g GPUs then fit at the k-th smallest of
-the times at which a node has g, 2g, … GPUs free, and a scan finds it.
+removed in the order of their expected ends until the head fits. If all jobs ask for whole GPUs only, `free_times` holds
+the expected free times of each node's GPUs in ascending order. The head's k tasks of g GPUs then fit at the k-th
+smallest of the times at which a node has g, 2g, … GPUs free, and a scan finds it.
 """
 
 from __future__ import annotations
@@ -124,7 +124,10 @@ def _free_by(w: World, s: State, n: int, time: float) -> int:
 
 @kernel
 def order_by_expected_end(s: State):  # type: ignore[no-untyped-def]
-    """Positions in State.running in the order of expected ends, which are left in State.scratch. Overdue jobs count as ending now."""
+    """Positions in State.running in the order of expected ends, which are left in State.scratch.
+
+    Overdue jobs count as ending now.
+    """
     number = s.count.running_jobs
     for i in range(number):
         s.scratch[i] = max(s.expected[s.running[i]], s.clock.now)
@@ -165,8 +168,8 @@ def _take_off(w: World, z: Machine, s: State, j: int) -> None:
 def reserve_head(w: World, m: Machine, z: Machine, s: State, q: int, head: int) -> None:
     """Compute the shadow time of the head of queue q.
 
-    With free_times, the result is reused across decisions. It stays valid until a job ends earlier than expected: jobs that
-    start in the meantime do not delay the head, and jobs that end on time were taken into account.
+    With free_times, the result is reused across decisions. It stays valid until a job ends earlier than expected: jobs
+    that start in the meantime do not delay the head, and jobs that end on time were taken into account.
     """
     c = w.job_class[head]
     if not w.policy.tracks_free_times:
@@ -183,7 +186,7 @@ def reserve_head(w: World, m: Machine, z: Machine, s: State, q: int, head: int) 
 
 @kernel
 def _lost_slots(w: World, s: State, q: int, head_class: int, c: int) -> int:
-    """Tasks of the head's class that no longer fit at the shadow time if the job placed in State.place_* outlives it."""
+    """Tasks of the head's class that no longer fit at the shadow time if the job in State.place_* outlives it."""
     g = w.class_gpus[head_class]
     pools = w.sizes.num_pools
     lost = 0
@@ -228,7 +231,7 @@ def _fits_keeping_placement(w: World, z: Machine, s: State, c: int) -> bool:
 
 @kernel
 def note_outliving(w: World, z: Machine, s: State, q: int, head_class: int, c: int) -> None:
-    """Account for a job that starts as placed in State.place_* and outlives the shadow time: less is left for the head then."""
+    """Account for a job that starts as placed in State.place_* and leaves less for the head at the shadow time."""
     if s.shadow_time[q] == np.inf:
         return
     if w.policy.tracks_free_times:

@@ -1,7 +1,8 @@
 """Conditions that restrict a cluster or extend jobs beyond a fixed size and runtime.
 
 They are `outages` (failures, maintenance), `job_dependencies`, `quotas` of virtual clusters, `reserved_nodes`, the
-`power_cap`, `sleeping` nodes and `resize` (elastic jobs that shrink and grow). This file declares their codes and columns.
+`power_cap`, `sleeping` nodes and `resize` (elastic jobs that shrink and grow). This file declares their codes and
+columns.
 
 Axes: J jobs, N nodes, C demand classes, P pools, V virtual clusters or memberships.
 """

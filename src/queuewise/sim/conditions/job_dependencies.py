@@ -46,13 +46,19 @@ def _meet(w: World, s: State, k: int, time: float) -> None:
 
 @inline
 def was_placed(w: World, s: State, j: int) -> bool:
-    """Whether job j has been placed at least once. A job that was stopped while its nodes woke has no start, but counts."""
+    """Whether job j has been placed at least once.
+
+    A job that was stopped while its nodes woke has no start, but counts.
+    """
     return s.start[j] < NEVER or (w.policy.can_restart == 1 and s.stops[j] > 0)
 
 
 @kernel
 def _update_successors(w: World, s: State, j: int, what: int, cancelling: int) -> int:
-    """Update the jobs that wait for job j. Adds those that can never run to State.cancelling and returns its new length."""
+    """Update the jobs that wait for job j.
+
+    Adds those that can never run to State.cancelling and returns its new length.
+    """
     for e in range(w.next_first[j], w.next_first[j + 1]):
         k = w.next_job[e]
         kind = w.next_kind[e]
@@ -85,7 +91,7 @@ def tell_successors(w: World, s: State, j: int, what: int) -> None:
 
 @kernel
 def must_wait(w: World, s: State, j: int) -> bool:
-    """Whether job j, which arrives, is not queued now: it waits for others, is released later, or is cancelled at once."""
+    """Whether job j, which arrives, is not queued now: it waits for others, is released later, or is cancelled."""
     if not w.policy.has_dependencies:
         return False
     if s.never_ready[j]:

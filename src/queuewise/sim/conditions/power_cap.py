@@ -1,7 +1,7 @@
 """The power cap: all jobs together may draw the cap minus what idle nodes draw.
 
-docs/simulator.md, "Power cap", defines the rules. Power is counted in whole milliwatts, so sums are exact. The first part
-prepares the arrays that kernels need. The second part contains the kernels.
+docs/simulator.md, "Power cap", defines the rules. Power is counted in whole milliwatts, so sums are exact. The first
+part prepares the arrays that kernels need. The second part contains the kernels.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def task_draw(cluster: Cluster, pools: Pools, classes: Classes) -> I64:
 
 
 def without_those_over(classes: Classes, pools: Pools, draw: I64, most: int) -> Classes:
-    """Reject jobs that could draw more than `most` milliwatts on their own, when placed where their tasks draw the most."""
+    """Reject jobs that alone could draw more than `most` milliwatts, if placed where their tasks draw the most."""
     room = classes.empty_slots * np.diff(pools.first)  # [C, P] tasks that fit in the empty pool
     dearest_first = np.argsort(-np.where(classes.allows, draw, -1), axis=1, kind="stable")
     room, draw = np.take_along_axis(room, dearest_first, axis=1), np.take_along_axis(draw, dearest_first, axis=1)

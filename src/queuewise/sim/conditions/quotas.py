@@ -90,7 +90,7 @@ WITHIN, BORROWS, OVER = range(3)
 
 @inline
 def standing(w: World, s: State, c: int) -> int:
-    """Whether its virtual cluster would be WITHIN its guarantee, BORROW, or be OVER its maximum if a job of class c started now."""
+    """WITHIN, BORROWS or OVER: how a start of class c would leave its virtual cluster."""
     asked = w.class_tasks[c] * w.class_milli[c]
     if not w.policy.has_quotas or asked == 0:
         return WITHIN

@@ -1,7 +1,7 @@
-"""Reserved nodes: which nodes are blocked for which jobs, and when. docs/simulator.md, "Reservations", defines the rules.
+"""Reserved nodes: which nodes are blocked for which jobs, and when.
 
-The first part prepares the arrays that kernels need. The second part contains the kernels, which are called wherever the
-slots of a node are counted.
+docs/simulator.md, "Reservations", defines the rules. The first part prepares the arrays that kernels need. The second
+part contains the kernels, which are called wherever the slots of a node are counted.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class BlockedTimes:
 
 
 def members(workload: Workload, conditions: Conditions, held: Sequence[Held]) -> NDArray[np.bool_]:
-    """[J, R] whether the job may use the reserved nodes: its user is named, or its account, or an account above that."""
+    """[J, R] whether the job may use the reserved nodes: its user, its account or an account above that is named."""
     for one in held:
         _check_names(workload, conditions, one)
     above = conditions.fairness.parents(workload.groups)
@@ -111,7 +111,7 @@ def _check_names(workload: Workload, conditions: Conditions, one: Held) -> None:
 
 
 def count_overstays(workload: Workload, cluster: Cluster, conditions: Conditions, pieces: tuple[NDArray[Any], ...]) -> I32 | None:
-    """[J] how many runs of the job were still on reserved nodes when a reservation began, None if there are no reservations.
+    """[J] how many runs of the job were still on reserved nodes when a reservation began, None without reservations.
 
     Runs of members do not count. `pieces`: job, node, start and end of each piece.
     """

@@ -1,7 +1,7 @@
 """Resizing of running elastic jobs: they shrink for a blocked head and grow when no job waits.
 
-docs/simulator.md, "Resizing", defines the rules. A resize is a stop and a start at the same instant. Only runs that began
-before this instant and have reached the quantum take part, so a job is resized at most once per decision.
+docs/simulator.md, "Resizing", defines the rules. A resize is a stop and a start at the same instant. Only runs that
+began before this instant and have reached the quantum take part, so a job is resized at most once per decision.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def grows(w: World) -> bool:
 
 @kernel
 def _resizable_jobs(w: World, s: State, q: int) -> int:
-    """List the running elastic jobs of queue q (-1: of all queues) that may be resized now in State.victim_job, by index.
+    """List in State.victim_job, by index, the running elastic jobs of queue q (-1: of all) that may be resized now.
 
     Returns their number.
     """
@@ -91,7 +91,10 @@ def _restart(w: World, s: State, j: int) -> None:
 
 @noinline
 def shrink_for_head(w: World, m: Machine, s: State, q: int) -> bool:
-    """Shrink elastic jobs of queue q to their minimum, last job first, until the blocked head fits. If it never fits, change nothing."""
+    """Shrink elastic jobs of queue q to their minimum, last job first, until the blocked head fits.
+
+    If it never fits, change nothing.
+    """
     head = s.head[q]
     number = _resizable_jobs(w, s, q)
     last = number

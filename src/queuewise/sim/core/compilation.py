@@ -2,7 +2,8 @@
 
 `kernel` compiles a helper, `inline` a helper that is always inlined into its caller, and `entry` a function that Python
 calls and whose binary is cached on disk. Numba's cache does not notice edits in other modules. The cache folder is
-therefore named after a hash of all sources that can be part of a binary, so a changed engine never loads a stale binary.
+therefore named after a hash of all sources that can be part of a binary, so a changed engine never loads a stale
+binary.
 """
 
 from __future__ import annotations
@@ -85,7 +86,10 @@ class _HelperLibrary(JITCodeLibrary):
 
 
 class _EntryLibrary(JITCodeLibrary):
-    """The code of an entry with its own copies of all helpers. Nothing else calls these copies, so the optimiser may change them."""
+    """The code of an entry with its own copies of all helpers.
+
+    Nothing else calls these copies, so the optimiser may change them.
+    """
 
     def _optimize_final_module(self) -> None:
         for function in self._final_module.functions:
@@ -149,8 +153,8 @@ class _EntryCompiler(CompilerBase):
 class _HelperCompiler(_EntryCompiler):
     """Compiles a helper without optimising it.
 
-    Numba optimises every function together with everything it calls, again at each level of calls. Here only the entry is
-    optimised. With about sixty helpers in ten levels, compilation takes seconds instead of minutes.
+    Numba optimises every function together with everything it calls, again at each level of calls. Here only the entry
+    is optimised. With about sixty helpers in ten levels, compilation takes seconds instead of minutes.
     """
 
     lowering = _HelperLowering
@@ -175,7 +179,10 @@ def kernel(function: F) -> F:
 
 
 def noinline(function: F) -> F:
-    """Compile a large helper that few policies need. A call costs more, but its code exists once instead of at every call."""
+    """Compile a large helper that few policies need.
+
+    A call costs more, but its code exists once instead of at every call.
+    """
     return _helper(function, _NoInlineCompiler, forceinline=False)
 
 
@@ -194,7 +201,10 @@ _PYTHON_FUNCTIONS: WeakValueDictionary[int, Callable[..., Any]] = WeakValueDicti
 
 
 def address_of(function: Callable[..., Any]) -> int:
-    """The address of a function that is compiled with one signature. The function must outlive the use of the address."""
+    """The address of a function that is compiled with one signature.
+
+    The function must outlive the use of the address.
+    """
     if JIT_DISABLED:
         _PYTHON_FUNCTIONS[id(function)] = function
         return id(function)
@@ -203,7 +213,10 @@ def address_of(function: Callable[..., Any]) -> int:
 
 
 def caller_by_address(signature: Any) -> Callable[..., Any]:
-    """A kernel `call(address, *arguments)` for functions of one signature. Exceptions propagate through the calling kernels."""
+    """A kernel `call(address, *arguments)` for functions of one signature.
+
+    Exceptions propagate through the calling kernels.
+    """
     if JIT_DISABLED:
         return lambda address, *arguments: _PYTHON_FUNCTIONS[int(address)](*arguments)
 
@@ -249,4 +262,7 @@ def _extreme(comparison: str) -> Callable[..., Any]:
 _NUMBERS = ("nnan", "nsz")  # the operands are not NaN, and the sign of zero does not matter
 lesser = min if JIT_DISABLED else _extreme("<")
 greater = max if JIT_DISABLED else _extreme(">")
-"""The lesser and the greater of two numbers, neither of them NaN. Knowing this, the compiler can use vector instructions."""
+"""The lesser and the greater of two numbers, neither of them NaN.
+
+Knowing this, the compiler can use vector instructions.
+"""

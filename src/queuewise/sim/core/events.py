@@ -1,8 +1,9 @@
 """Events: a heap of (time, code) with fan-out 4, and the total order of events at one instant.
 
-Codes order events of equal time: completions first (in the order of their starts), then timers, then releases of jobs that
-waited for others, both by job index. A job has at most one event in the heap, its next one. The timers of a run come before
-its completion, which enters the heap only after they have fired. Arrivals and outages are known beforehand and need no heap.
+Codes order events of equal time: completions first (in the order of their starts), then timers, then releases of jobs
+that waited for others, both by job index. A job has at most one event in the heap, its next one. The timers of a run
+come before its completion, which enters the heap only after they have fired. Arrivals and outages are known beforehand
+and need no heap.
 """
 
 from __future__ import annotations
@@ -19,7 +20,10 @@ FAN_SHIFT = 2
 
 @inline
 def _before(s: State, time: float, code: int, slot: int) -> bool:
-    """Whether an event comes before the one at the slot. Completions at the same time are in the order of their starts."""
+    """Whether an event comes before the one at the slot.
+
+    Completions at the same time are in the order of their starts.
+    """
     if time != s.event_time[slot]:
         return time < s.event_time[slot]
     other = s.event_code[slot]

@@ -24,7 +24,10 @@ FACTS_BLOCK = 8192  # jobs
 def job_facts(
     workload: Workload, estimate: F64, predicted: F64 | None, watts: F64, *, first: int = 0, rows: Records | None = None
 ) -> Records:
-    """[J] what a scoring function may know about each job, written into `rows` if given. `first` is the index of the first job."""
+    """[J] what a scoring function may know about each job, written into `rows` if given.
+
+    `first` is the index of the first job.
+    """
     facts = np.zeros(len(workload), FACTS) if rows is None else rows[: len(workload)]
     columns: dict[str, NDArray[Any]] = {
         "submit": workload.submit, "estimate": estimate, "predicted": estimate if predicted is None else predicted,

@@ -1,4 +1,4 @@
-"""Turn a cluster and a workload into arrays for the kernels: pools, demand classes, queue trees and the empty machine."""
+"""Turn a cluster and a workload into arrays for kernels: pools, demand classes, queue trees and the empty machine."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ def _allowed(workload: Workload, cluster: Cluster, pools: Pools, kind_set: I64, 
 
 
 def number_queues(classes: Classes, workload: Workload, cluster: Cluster) -> I64:
-    """[C] the queue of each class: one per partition, in the cluster's order, or one for all if a job may run in any partition."""
+    """[C] the queue of each class. There is one per partition, or one for all if some job may run in any partition."""
     if len(cluster.partitions) == 1 or (classes.partition == ANY_PARTITION).any():
         return np.zeros(len(classes), np.int64)
     names = [partition.name for partition in cluster.partitions]
@@ -211,7 +211,7 @@ def pieces_of(classes: Classes, pools: Pools) -> I64:
 
 
 def spans(classes: Classes) -> I64:
-    """[C] how many tasks an elastic job may have beyond its fewest on the empty cluster, 0 for the classes of more tasks."""
+    """[C] how many tasks an elastic job may have beyond its fewest on the empty cluster, 0 for all other classes."""
     sizes = np.bincount(classes.base, weights=classes.feasible, minlength=len(classes)).astype(np.int64)
     return np.where(classes.base == np.arange(len(classes)), np.maximum(sizes - 1, 0), 0)
 

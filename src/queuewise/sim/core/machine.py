@@ -1,8 +1,9 @@
 """Free resources: how much fits, and how tasks take resources and give them back.
 
-A GPU is wholly free (a bit in `free_mask`), used exclusively, or shared (`share_free` milli are left). For classes that ask
-for whole GPUs only, nodes of a pool with the same number of free GPUs are interchangeable. They are in one *bucket*, a bitset
-in index order. `pool_slots` holds the number of tasks that each pool can take, so testing a fit reads one number per pool.
+A GPU is wholly free (a bit in `free_mask`), used exclusively, or shared (`share_free` milli are left). For classes that
+ask for whole GPUs only, nodes of a pool with the same number of free GPUs are interchangeable. They are in one
+*bucket*, a bitset in index order. `pool_slots` holds the number of tasks that each pool can take, so testing a fit
+reads one number per pool.
 """
 
 from __future__ import annotations
@@ -135,7 +136,7 @@ def amount_for(w: World, held: int, c: int) -> int:
 
 @kernel
 def free_for(w: World, m: Machine, c: int) -> int:
-    """How much of the primary resource of class c is free on its allowed nodes, including free parts too small for a task."""
+    """How much of the primary resource of class c is free on its allowed nodes, even if too scattered for a task."""
     total = 0
     for i in range(w.class_pool_first[c], w.class_pool_first[c + 1]):
         p = w.class_pools[i]
@@ -183,8 +184,8 @@ def set_free_gpus(w: World, m: Machine, n: int, mask: int, free: int) -> None:
 def take(w: World, m: Machine, c: int, n: int, tasks: int, widest: bool) -> int:
     """Put tasks of class c on node n, which has room for them. Returns the GPUs used, as bits.
 
-    Shares are placed one at a time (the caller passes tasks = 1), on the GPU with the least free part that holds the share
-    or, if `widest`, on the GPU with the largest free part.
+    Shares are placed one at a time (the caller passes tasks = 1), on the GPU with the least free part that holds the
+    share or, if `widest`, on the GPU with the largest free part.
     """
     draw(w, m, c, n, tasks)
     m.free_cpu[n] -= tasks * w.class_cpu[c]
@@ -272,7 +273,10 @@ def give_share(w: World, m: Machine, n: int, gpus: int, milli: int) -> None:
 
 @kernel
 def piece_is_free(w: World, m: Machine, c: int, n: int, tasks: int, gpus: int) -> bool:
-    """Whether exactly this piece can be taken. On a closed node it always can, because nothing is counted as free there."""
+    """Whether exactly this piece can be taken.
+
+    On a closed node it always can, because nothing is counted as free there.
+    """
     if m.closed[n]:
         return True
     if m.free_cpu[n] < tasks * w.class_cpu[c] or m.free_mem[n] < tasks * w.class_mem[c]:

@@ -1,4 +1,7 @@
-"""Prefetching. Jobs are scattered over memory, and waiting for one of them takes as long as about a hundred instructions."""
+"""Prefetching.
+
+Jobs are scattered over memory, and waiting for one of them takes as long as about a hundred instructions.
+"""
 
 from __future__ import annotations
 

@@ -14,8 +14,8 @@ from queuewise.workload.jobs import Workload
 # Job status, in the order of a job's life. All from DONE on are final.
 PENDING, QUEUED, RUNNING, DONE, REJECTED, KILLED, CANCELLED, FAILED = range(8)
 STATUS_NAMES = ("pending", "queued", "running", "done", "rejected", "killed", "cancelled", "failed")
-# KILLED: reached its limit under kill-at-limit. CANCELLED: a dependency can never be met. FAILED: hit by a failure and not
-# queued again.
+# KILLED: reached its limit under kill-at-limit. CANCELLED: a dependency can never be met. FAILED: hit by a failure and
+# not queued again.
 
 NEVER = np.inf  # `start` or `end` of a job that has not started or ended
 

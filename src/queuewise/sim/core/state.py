@@ -5,15 +5,16 @@ Kernels receive three tables, in this order:
 - `Machine` m: free resources. There are two: the real machine, and a spare one (z) for simulating the future.
 - `State` s: everything else that changes: queues, running jobs, the clock, the log of pieces.
 
-This file declares the common columns. Each sub-package of `sim` declares its own columns in its `__init__.py`; `World` and
-`State` combine them.
+This file declares the common columns. Each sub-package of `sim` declares its own columns in its `__init__.py`; `World`
+and `State` combine them.
 
-Indices: j job, n node, g GPU, c demand class, p pool, q queue, o order. Axes: J N C P Q O. GM is the largest number of GPUs
-of a node.
-A *demand class* is a distinct (num_tasks, gpu, cpu, mem, kinds, partition). The hardware cannot distinguish jobs of a class,
-so whether a job fits is computed once per class, not per job. An elastic job has the class of its fewest tasks.
-A *pool* is a set of nodes that are equal in everything but their index.
-A *piece* is the part of a run that is on one node.
+Indices: j job, n node, g GPU, c demand class, p pool, q queue, o order. Axes: J N C P Q O. GM is the largest number of
+GPUs of a node.
+
+- A *demand class* is a distinct (num_tasks, gpu, cpu, mem, kinds, partition). The hardware cannot distinguish jobs of a
+  class, so whether a job fits is computed once per class, not per job. An elastic job has the class of its fewest tasks.
+- A *pool* is a set of nodes that are equal in everything but their index.
+- A *piece* is the part of a run that is on one node.
 """
 
 from __future__ import annotations
@@ -150,7 +151,7 @@ class World(QueueWorld, PlacementWorld, PreemptionWorld, ConditionsWorld):
     class_mem: I64 = column("classes", unit="MiB", meaning="per task")
     class_primary: I64 = column("classes", meaning="placement.BY_GPU, BY_CPU or BY_MEM")
     class_queue: I64 = column("classes")
-    class_by_pool: I64 = column("classes", meaning="1: only whole GPUs matter, so Machine.pool_slots tells whether it fits")
+    class_by_pool: I64 = column("classes", meaning="1: only whole GPUs matter, so Machine.pool_slots shows whether it fits")
     class_min_nodes: I64 = column("classes", meaning="fewest nodes that hold the gang on the empty cluster")
     class_rack_nodes: I64 = column("classes", meaning="most allowed nodes in one rack")
     class_worst: F64 = column("classes", meaning="greatest possible runtime factor")

@@ -22,7 +22,10 @@ NEXT_INSTANT, ASK_FIT, ASK_SLOTS, START, START_ON, START_THERE, STOP, MOVE, MOVE
 
 @kernel
 def _place_on(w: World, m: Machine, s: State, c: int, nodes, tasks) -> bool:  # type: ignore[no-untyped-def]
-    """Put tasks[i] tasks on nodes[i]; the nodes must be distinct. If they do not fit, change nothing and return False."""
+    """Put tasks[i] tasks on nodes[i]; the nodes must be distinct.
+
+    If they do not fit, change nothing and return False.
+    """
     s.count.placed = 0
     for i in range(len(nodes)):
         if slots_on(w, m, c, nodes[i]) < tasks[i]:

@@ -1,7 +1,7 @@
 """How kernels see tables: Numba types for tables, columns and scalars, and the machine code that reads and writes them.
 
-A table is the address of a list of addresses. A column or a group of scalars is one address. `tables` creates these types
-from the declaration of a table. Kernels use `view`, `fetch` and `words_at`; other code can ignore this module.
+A table is the address of a list of addresses. A column or a group of scalars is one address. `tables` creates these
+types from the declaration of a table. Kernels use `view`, `fetch` and `words_at`; other code can ignore this module.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _POINTER = ir.IntType(8).as_pointer()
 class ColumnType(types.Type):
     """The address of an array's first element, and the number of bytes to the next one.
 
-    The memory of a column is read and written with one type only. A store of one type therefore does not change what was
-    loaded with another type, and the generated code declares this to the compiler. `raw` columns make no such promise; they
-    are for copying tables.
+    The memory of a column is read and written with one type only. A store of one type therefore does not change what
+    was loaded with another type, and the generated code declares this to the compiler. `raw` columns make no such
+    promise; they are for copying tables.
     """
 
     def __init__(self, dtype: types.Type, stride: int, raw: bool = False) -> None:
@@ -93,7 +93,10 @@ def _lower_column(context: Any, builder: Any, table: TableType, value: Any, name
 
 
 def _as_read(dtype: types.Type) -> types.Type:
-    """The type that an element has in a kernel. All integers are read as int64, because Numba compiles one version per type."""
+    """The type that an element has in a kernel.
+
+    All integers are read as int64, because Numba compiles one version per type.
+    """
     return types.int64 if isinstance(dtype, types.Integer) else dtype
 
 
@@ -217,7 +220,10 @@ def _fetch_compiled(column: Any, index: int) -> None:
 
 
 fetch = _fetch_in_python if JIT_DISABLED else inline(_fetch_compiled)
-"""Prefetch the cache line of an element that will be needed soon. The index may be any number; invalid ones are ignored."""
+"""Prefetch the cache line of an element that will be needed soon.
+
+The index may be any number; invalid ones are ignored.
+"""
 
 
 @intrinsic

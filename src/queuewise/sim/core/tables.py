@@ -1,13 +1,14 @@
 """Tables: columns of numbers, declared once. Python sees them as NumPy arrays, kernels as addresses.
 
-A `Table` subclass declares its columns: name, type, length, initial value, unit and meaning, all in one place. Python holds
-the columns as NumPy arrays. A kernel receives one pointer to a list of the arrays' addresses, and `w.node_gpus[n]` takes two
-loads. There are no reference counts, no bounds checks, and no unpacking of a hundred array structures at every call.
-Kernels therefore compile quickly, and a batch of simulations is a matrix of addresses with one row per simulation.
+A `Table` subclass declares its columns: name, type, length, initial value, unit and meaning, all in one place. Python
+holds the columns as NumPy arrays. A kernel receives one pointer to a list of the arrays' addresses, and
+`w.node_gpus[n]` takes two loads. There are no reference counts, no bounds checks, and no unpacking of a hundred array
+structures at every call. Kernels therefore compile quickly, and a batch of simulations is a matrix of addresses with
+one row per simulation.
 
-A kernel can read and write the elements of a column by non-negative index, and call `view(column, length)` to get a NumPy
-array of its first elements. Columns do not know their length: lengths are data (`World.sizes`). `Scalars` are columns whose
-elements have names: `s.clock.now` instead of `s.clock[0]`.
+A kernel can read and write the elements of a column by non-negative index, and call `view(column, length)` to get a
+NumPy array of its first elements. Columns do not know their length: lengths are data (`World.sizes`). `Scalars` are
+columns whose elements have names: `s.clock.now` instead of `s.clock[0]`.
 
 With NUMBA_DISABLE_JIT=1, kernels receive the table itself and everything is plain NumPy.
 """
@@ -36,7 +37,10 @@ _DTYPES: dict[str, Any] = {"I64": np.int64, "I32": np.int32, "I8": np.int8, "F64
 
 
 class Scalars(np.ndarray[tuple[int], np.dtype[Any]]):
-    """Named numbers of one type. A subclass annotates the names in order. The initial value is given in the class body, or 0."""
+    """Named numbers of one type.
+
+    A subclass annotates the names in order. The initial value is given in the class body, or 0.
+    """
 
     slots: ClassVar[dict[str, int]] = {}
     initial: ClassVar[tuple[Any, ...]] = ()
@@ -88,12 +92,18 @@ class Column:
 
 
 def column(*length: str, meaning: str = "", unit: str = "", initial: Any = UNSET, row: str = "", dtype: Any = None) -> Any:
-    """Declare a column in the body of a `Table`. The annotation defines its type: I64, I32, I8, F64, F32 or a subclass of Scalars."""
+    """Declare a column in the body of a `Table`.
+
+    The annotation defines its type: I64, I32, I8, F64, F32 or a subclass of Scalars.
+    """
     return Column(length, meaning, unit, initial, row, dtype)
 
 
 class Table:
-    """A set of columns. Subclasses declare columns, or combine the columns of several tables by inheriting from them."""
+    """A set of columns.
+
+    Subclasses declare columns, or combine the columns of several tables by inheriting from them.
+    """
 
     columns: ClassVar[dict[str, Column]] = {}
     rows: ClassVar[dict[str, np.dtype[np.void]]] = {}  # rows of interleaved columns by name
@@ -134,7 +144,10 @@ class Table:
 
     @classmethod
     def allocate(cls, lengths: Mapping[str, int], **given: Any) -> Self:
-        """A table with initial values. Columns that are `given` are used instead, if their type and length are as declared."""
+        """A table with initial values.
+
+        Columns that are `given` are used instead, if their type and length are as declared.
+        """
         arrays = _allocate_rows(cls, lengths, given)
         for name, declared in cls.columns.items():
             if name in arrays:
@@ -199,7 +212,10 @@ def row_names(table: type[Table], row: str) -> tuple[str, ...]:
 
 
 def _row_dtypes(columns: Mapping[str, Column]) -> dict[str, np.dtype[np.void]]:
-    """Rows of interleaved columns. Columns that are read together share a row, so that reading them costs one cache miss."""
+    """Rows of interleaved columns.
+
+    Columns that are read together share a row, so that reading them costs one cache miss.
+    """
     rows: dict[str, list[tuple[str, Any]]] = {}
     for name, declared in columns.items():
         if declared.row:
@@ -240,7 +256,10 @@ def table_reader(table: type[Table]) -> Callable[[Any], Any]:
 
 
 def addresses_of(table: Table) -> Any:
-    """The addresses of a table's arrays. The caller must keep the arrays alive. Raises if kernels expect other types."""
+    """The addresses of a table's arrays.
+
+    The caller must keep the arrays alive. Raises if kernels expect other types.
+    """
     if JIT_DISABLED:
         return table
     for (name, declared), array in zip(table.columns.items(), table, strict=True):

@@ -1,4 +1,7 @@
-"""Run compiled code in a thread, so that Ctrl-C or a time limit can end the wait for it. Neither can interrupt a kernel."""
+"""Run compiled code in a thread, so that Ctrl-C or a time limit can end the wait for it.
+
+Neither can interrupt a kernel.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +23,8 @@ T = TypeVar("T")
 def run_watched(work: Callable[[], T], count: Counts, time_limit_s: float = np.inf) -> T:
     """Call `work` and return its result or raise its exception.
 
-    Raises TimeoutError if a user's function (see `Counts.user_calls`) does not return within the time limit. The abandoned
-    thread ends if it runs Python code. A compiled function that loops for ever ends only with the process.
+    Raises TimeoutError if a user's function (see `Counts.user_calls`) does not return within the time limit. The
+    abandoned thread ends if it runs Python code. A compiled function that loops for ever ends only with the process.
     """
     limited = time_limit_s < np.inf
     if not limited and (JIT_DISABLED or threading.current_thread() is not threading.main_thread()):

@@ -1,7 +1,7 @@
 """Placement: on which nodes and GPUs a job starts.
 
-`placement_rules` contains the rules that choose node by node, `tiers` the tiers of RLTune, and `fgd` fragmentation gradient
-descent. This file declares the codes and columns of placement.
+`placement_rules` contains the rules that choose node by node, `tiers` the tiers of RLTune, and `fgd` fragmentation
+gradient descent. This file declares the codes and columns of placement.
 
 Axes: N nodes, T task types.
 """
@@ -21,7 +21,7 @@ BY_GPU, BY_CPU, BY_MEM = range(3)
 NUM_TASKS, REMAINING, TASK_GPUS, TASK_CPUS, TASK_MEM_MIB, DEMAND_SIZE = range(6)
 
 NodeRecords = NDArray[np.void]  # of NODE_FACTS
-# What a function that scores nodes may know about a node. Free amounts are updated for the candidate nodes before each call.
+# What a function that scores nodes may know about a node. Free amounts of candidate nodes are updated before each call.
 NODE_FACTS = np.dtype(
     [
         ("index", np.int64),

@@ -1,8 +1,8 @@
-"""Tiered placement after RLTune: on the fewest nodes possible, or on one node more if that does not raise fragmentation.
+"""Tiered placement after RLTune: on the fewest nodes, or on one node more if that does not raise fragmentation.
 
-The published code enumerates some placements and misses others. This module searches all placements of a tier by dynamic
-programming over nodes. Fragmentation, waste and balance are sums over nodes, so for the last candidates it is enough to
-know the best way to put a number of tasks on a number of nodes.
+The published code enumerates some placements and misses others. This module searches all placements of a tier by
+dynamic programming over nodes. Fragmentation, waste and balance are sums over nodes, so for the last candidates it is
+enough to know the best way to put a number of tasks on a number of nodes.
 """
 
 from __future__ import annotations
@@ -35,7 +35,10 @@ def _empty_slots(w: World, c: int, n: int) -> int:
 
 @kernel
 def _candidates(w: World, m: Machine, s: State, c: int, most: int) -> int:
-    """List the candidate nodes in scratch_nodes, ascending. Of equal nodes, only the first `most` can matter. Returns their number."""
+    """List the candidate nodes in scratch_nodes, ascending.
+
+    Of equal nodes, only the first `most` can matter. Returns their number.
+    """
     number = 0
     for i in range(w.class_pool_first[c], w.class_pool_first[c + 1]):
         p = w.class_pools[i]
@@ -79,10 +82,10 @@ def _changes(cap: int, free: int, used: int) -> tuple[int, int, int]:
 def _search(w: World, m: Machine, s: State, c: int, number: int, nodes: int, second_tier: bool) -> bool:
     """Find the best placement on exactly `nodes` of the candidates and put it on the machine.
 
-    The tables hold, for the candidates from i on, the best way to fill k nodes so that counts add up to x and fragmentation
-    changes by d - half. What is counted is either tasks or slots left unused compared with the largest node, whichever is
-    less: a gang on the fewest possible nodes leaves hardly any slots unused. A node without unused slots does not change
-    fragmentation, so their number also bounds the change.
+    The tables hold, for the candidates from i on, the best way to fill k nodes so that counts add up to x and
+    fragmentation changes by d - half. What is counted is either tasks or slots left unused compared with the largest
+    node, whichever is less: a gang on the fewest possible nodes leaves hardly any slots unused. A node without unused
+    slots does not change fragmentation, so their number also bounds the change.
     """
     largest = 0
     for i in range(number):
@@ -137,7 +140,7 @@ def _best_frag(lead, half: int, second_tier: bool, balance_first: bool) -> int: 
 
 @kernel
 def _put_best(w: World, m: Machine, s: State, c: int, number: int, nodes: int, total: int, goal: int, lead, trail, largest: int) -> None:  # type: ignore[no-untyped-def]
-    """Follow the tables to the optimum: choose, node by node, the lowest node and the fewest tasks that still reach it."""
+    """Follow the tables to the optimum: choose the lowest nodes, and the fewest tasks on each, that still reach it."""
     balance_first = w.policy.placement_option == BALANCE
     k, x, d = nodes, total, goal
     for i in range(number):
@@ -172,7 +175,10 @@ def place_by_tier(w: World, m: Machine, s: State, c: int) -> bool:
 
 @noinline
 def fits_second_tier(w: World, m: Machine, s: State, c: int) -> bool:
-    """Whether a gang fits on one node more than the fewest without raising fragmentation. The machine is not changed."""
+    """Whether a gang fits on one node more than the fewest without raising fragmentation.
+
+    The machine is not changed.
+    """
     nodes = w.class_min_nodes[c] + 1
     s.count.placed = 0
     if w.class_tasks[c] < nodes:

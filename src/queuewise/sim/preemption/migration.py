@@ -44,7 +44,10 @@ def _next_node(w: World, m: Machine, c: int, last: int) -> int:
 
 @kernel
 def _note_plan(w: World, s: State, at: int) -> int:
-    """Write the placement in State.place_* to the unused part of the log, from `at` on. Returns the position after it."""
+    """Write the placement in State.place_* to the unused part of the log, from `at` on.
+
+    Returns the position after it.
+    """
     for k in range(s.count.placed):
         s.piece_node[at + k] = s.place_node[k]
         s.piece_tasks[at + k] = s.place_tasks[k]
@@ -56,8 +59,8 @@ def _note_plan(w: World, s: State, at: int) -> int:
 def _try_to_empty(w: World, m: Machine, s: State, n: int, head_class: int, number: int) -> bool:
     """Place the `number` jobs in State.victim_job elsewhere, and return whether the head then fits.
 
-    If it does, the jobs are on the machine in their new places, which are written to the unused part of the log. victim_key
-    holds the position at which each of them begins. Otherwise, nothing has changed.
+    If it does, the jobs are on the machine in their new places, which are written to the unused part of the log.
+    victim_key holds the position at which each of them begins. Otherwise, nothing has changed.
     """
     for i in range(number):
         take_off(w, m, s, s.victim_job[i])

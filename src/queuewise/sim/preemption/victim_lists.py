@@ -1,13 +1,14 @@
 """Find the jobs to stop so that whole GPUs become free, from lists instead of by stopping running jobs one by one.
 
-Victims are stopped in one order, whoever needs the room: greatest key first, ties by greatest index. Each node therefore
-has a list of its GPUs in that order, free GPUs first. Once the job at position i (from 0) and all jobs before it are
+Victims are stopped in the same order for every job: greatest key first, ties by greatest index. Each node therefore has
+a list of its GPUs in that order, free GPUs first. Once the job at position i (from 0) and all jobs before it are
 stopped, i + 1 GPUs of the node are free. The k-th task of g GPUs fits on a node once the job at position k * g - 1 is
 stopped. A gang of T tasks fits once the T-th of these jobs is stopped: this job is the *cut*.
 
-Lists are rebuilt only for nodes that have changed, and only when they are read. They are sorted by one number per job, its
-*turn* (`_turn`), so that vector instructions find the greatest of many nodes. Under `srtf` a turn may differ from the key
-in the last digits. Where that could matter the answer is UNSURE, and the caller examines one job after the other.
+Lists are rebuilt only for nodes that have changed, and only when they are read. They are sorted by one number per job,
+its *turn* (`_turn`), so that vector instructions find the greatest of many nodes. Under `srtf` a turn may differ from
+the key in the last digits. Where that could matter the answer is UNSURE, and the caller examines one job after the
+other.
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ def seat_job(w: World, s: State, j: int) -> None:
 
 @inline
 def _move_up(w: World, s: State, n: int, old: float, turn: float) -> None:
-    """Change a turn in the list of node n from `old` to `turn`, which is greater, and move its entries up to where they belong."""
+    """Change a turn in the list of node n from `old` to `turn`, which is greater, and move its entries up."""
     nodes = w.sizes.num_nodes
     first = w.node_place[n]
     end = first + w.node_gpus[n] * nodes
@@ -167,7 +168,7 @@ def _greatest_turn(s: State, first: int, end: int) -> float:
 
 @inline
 def _note_task(s: State, tasks: int, turn: float, place: int) -> None:
-    """Keep the `tasks` greatest turns, in order, in State.scratch, and the places of their nodes in State.place_node."""
+    """Keep the `tasks` greatest turns in State.scratch, in order, and the places of their nodes in State.place_node."""
     i = tasks - 1
     while i > 0 and s.scratch[i - 1] < turn:
         s.scratch[i] = s.scratch[i - 1]
@@ -179,7 +180,10 @@ def _note_task(s: State, tasks: int, turn: float, place: int) -> None:
 
 @kernel
 def _find_cut(w: World, s: State, c: int) -> float:
-    """The turn of the cut of class c. The turns and places of its tasks are left in State.scratch and State.place_node."""
+    """The turn of the cut of class c.
+
+    The turns and places of its tasks are left in State.scratch and State.place_node.
+    """
     last = w.class_tasks[c] - 1
     per_task = w.class_gpus[c]
     nodes = w.sizes.num_nodes
@@ -237,7 +241,7 @@ def _note_place(s: State, number: int, place: int) -> int:
 
 @kernel
 def _note_places(w: World, s: State, c: int, cut: float, list_job: int) -> int:
-    """List the places that have room for a task of class c once all jobs up to the cut are stopped in State.scratch_nodes.
+    """List in State.scratch_nodes the places with room for a task of class c once all jobs up to the cut are stopped.
 
     Returns their number.
     """
@@ -266,7 +270,10 @@ def _places_from(w: World, s: State, c: int, turn: float) -> int:
 
 @kernel
 def _list_victims(w: World, s: State, c: int, cut: float) -> int:
-    """List the victims up to the cut in State.taken, from nodes that then have room for a task. Returns their number, or UNSURE."""
+    """List the victims up to the cut in State.taken, from nodes that then have room for a task.
+
+    Returns their number, or UNSURE.
+    """
     nodes = w.sizes.num_nodes
     at = s.place_node[w.class_tasks[c] - 1]
     while s.list_turn[at] != cut:
@@ -311,9 +318,10 @@ def _note_room(w: World, s: State, c: int, turn: float) -> None:
 
 @kernel
 def choose_from_lists(w: World, m: Machine, s: State, c: int, key: float) -> int:
-    """List the jobs to stop for a job of class c with this key in State.taken, in order. Returns their number, NOT_ENOUGH or UNSURE.
+    """List the jobs to stop for a job of class c with this key in State.taken, in order.
 
-    Victims on nodes that would still have no room for a task are omitted, because the placement does not use these nodes.
+    Returns their number, NOT_ENOUGH or UNSURE. Victims on nodes that would still have no room for a task are omitted,
+    because the placement does not use these nodes.
     """
     _update_lists(w, m, s)
     cut = _find_cut(w, s, c)

@@ -1,7 +1,8 @@
 """The queue: which jobs wait, in which order, and which of them is first among those that may start.
 
-`selection` finds the first job in order. `scoring` and `fair_orders` compute the scores of orders that change with time.
-`account_tree` holds users and accounts as arrays for fair orders. This file declares the codes and columns of the queue.
+`selection` finds the first job in order. `scoring` and `fair_orders` compute the scores of orders that change with
+time. `account_tree` holds users and accounts as arrays for fair orders. This file declares the codes and columns of the
+queue.
 
 Axes: J jobs, C demand classes, Q queues, O orders (1, or 2 if backfill has its own order), A accounts.
 """

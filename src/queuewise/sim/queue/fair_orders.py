@@ -1,8 +1,8 @@
 """Fair orders: scores by past usage of the jobs' owners (`fairshare`, `multifactor`) or by what they hold now (`drf`).
 
-Every node of the account tree keeps its decayed usage as of its last change (`State.usage`) and the rate at which it has
-grown since then (`State.usage_rate`, in milli GPUs, cores or tasks). Rates are integers, so they return to exactly zero
-when the last job ends.
+Every node of the account tree keeps its decayed usage as of its last change (`State.usage`) and the rate at which it
+has grown since then (`State.usage_rate`, in milli GPUs, cores or tasks). Rates are integers, so they return to exactly
+zero when the last job ends.
 """
 
 from __future__ import annotations
@@ -39,7 +39,10 @@ def _rate(w: World, c: int) -> int:
 
 @kernel
 def charge(w: World, s: State, j: int, sign: int) -> None:
-    """Job j has started (sign = 1) or stopped (sign = -1): update the holdings of its owner, and the rates from the owner to the root."""
+    """Update what the owner of job j holds, and the rates from the owner up to the root.
+
+    The job has started (sign = 1) or stopped (sign = -1).
+    """
     if w.sizes.num_accounts == 1:
         return
     c = w.job_class[j]

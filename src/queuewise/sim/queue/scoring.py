@@ -14,7 +14,10 @@ from queuewise.sim.queue.fair_orders import score_fairly
 
 @kernel
 def _update_outlook(w: World, m: Machine, s: State, row: int) -> None:
-    """Update what a scoring function may know about the cluster, in State.outlook from `row` on. The totals never change."""
+    """Update what a scoring function may know about the cluster, in State.outlook from `row` on.
+
+    The totals never change.
+    """
     milli = 0
     cpu = 0
     mem = 0

@@ -4,10 +4,10 @@
 ANY_LENGTH, or a factor. With a factor, `now + estimate * stretch` must not exceed `Clock.bound`, the bound set by a
 reservation.
 
-Static orders (the score never changes) keep one tree per class over the jobs of the class, in that order. Leaves hold the
-estimates of queued jobs (inf otherwise), inner nodes the minimum of their 16 children. One descent finds the first job with
-a short enough estimate, however long the queue is. Dynamic orders keep a plain list, which is scanned. Preemptive policies,
-whose keys change when a job is stopped, keep one heap per class (keys.py).
+Static orders (the score never changes) keep one tree per class over the jobs of the class, in that order. Leaves hold
+the estimates of queued jobs (inf otherwise), inner nodes the minimum of their 16 children. One descent finds the first
+job with a short enough estimate, however long the queue is. Dynamic orders keep a plain list, which is scanned.
+Preemptive policies, whose keys change when a job is stopped, keep one heap per class (keys.py).
 """
 
 from __future__ import annotations
@@ -62,7 +62,10 @@ def _clear_leaf(w: World, s: State, c: int, shift: int, leaf: int) -> None:
 
 @inline
 def _first_leaf(w: World, s: State, c: int, shift: int, now: float, stretch: float, bound: float) -> int:
-    """The first leaf with now + value * stretch <= bound, -1 if there is none. Empty leaves (inf) never pass: inf * 0 is NaN."""
+    """The first leaf with now + value * stretch <= bound, -1 if there is none.
+
+    Empty leaves (inf) never pass: inf * 0 is NaN.
+    """
     level = w.tree_levels[c] - 1
     index = 0
     while True:
