@@ -180,7 +180,7 @@ def _allowed(workload: Workload, cluster: Cluster, pools: Pools, kind_set: I64, 
 
 
 def number_queues(classes: Classes, workload: Workload, cluster: Cluster) -> I64:
-    """[C] the queue of each class. There is one per partition, or one for all if some job may run in any partition."""
+    """[C] the queue of each class: one per partition in the cluster's order, or one for all if a job may use any."""
     if len(cluster.partitions) == 1 or (classes.partition == ANY_PARTITION).any():
         return np.zeros(len(classes), np.int64)
     names = [partition.name for partition in cluster.partitions]

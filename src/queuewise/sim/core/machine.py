@@ -275,7 +275,7 @@ def give_share(w: World, m: Machine, n: int, gpus: int, milli: int) -> None:
 def piece_is_free(w: World, m: Machine, c: int, n: int, tasks: int, gpus: int) -> bool:
     """Whether exactly this piece can be taken.
 
-    On a closed node it always can, because nothing is counted as free there.
+    On a closed node it always can, because taking it changes no free amounts there.
     """
     if m.closed[n]:
         return True
