@@ -1,4 +1,4 @@
-"""Actions: whether one is legal, what replaces an illegal one, which one of a batch is refused, and random legal ones."""
+"""Actions: which are legal, what replaces an illegal one, which of a batch is refused, and random legal ones."""
 
 from __future__ import annotations
 

@@ -45,7 +45,10 @@ Bools = NDArray[np.bool_]
 
 
 class EnvBatch:
-    """E envs. `begin` and `step` write the arrays below. The caller may pass its own buffer instead of `observations`."""
+    """A batch of E envs.
+
+    `begin` and `step` write the arrays below. The caller may pass its own buffer instead of `observations`.
+    """
 
     def __init__(self, size: int, cluster: Cluster, settings: TaskSettings, layout: ObservationLayout, threads: int | None = None) -> None:
         self.size, self.cluster, self.settings, self.layout = size, cluster, settings, layout
@@ -76,8 +79,8 @@ class EnvBatch:
         self._step_threads: StepThreads | None = None
         drawn = self._frame.drawn.reshape(size, 2)
         self._random, self._chosen = (drawn, self._actions) if self.joint else (drawn[:, 0], self._actions[:, 0])
-        # Random actions: whether the caller asked for some since the last step, whether those of the present state are drawn,
-        # whether steps end with drawing, and whether the generators are seeded.
+        # Random actions: whether the caller asked for some since the last step, whether those of the present state are
+        # drawn, whether steps end with drawing, and whether the generators are seeded.
         self._asked, self._drawn, self._draws, self._seeded = False, False, False, False
 
     def _make_frame(self) -> Frame:
@@ -120,10 +123,10 @@ class EnvBatch:
         self._begin_or_step(np.array(chosen, np.int64), True, True)
 
     def prepare(self, e: int, template: Template) -> None:
-        """Let env e begin this episode in the same step that ends its present one. Afterwards `went_on` reports whether it did.
+        """Let env e begin this episode in the same step that ends its present one.
 
-        Of the episode that ended, only `tally` and `finals` remain. With a published view, or if the template's block is
-        larger than the env's, the caller must call `begin` instead.
+        Afterwards `went_on` reports whether it did. Of the episode that ended, only `tally` and `finals` remain. With a
+        published view, or if the template's block is larger than the env's, the caller must call `begin` instead.
         """
         if not JIT_DISABLED and self._publish is None and len(template.block.bytes) <= len(self._memory[e]):
             self._following[e] = template
@@ -218,7 +221,7 @@ class EnvBatch:
         return True
 
     def _refusal(self, e: int) -> InputError:
-        """The error for the refused action of env e: it is outside the action space, or illegal and the env is not lenient."""
+        """The error for the refused action of env e, which is outside the action space or illegal."""
         action, host = self._actions[e].tolist()
         if not (0 <= action < self.num_actions and 0 <= host < self.layout.hosts):
             hosts = f" and a host from 0 to {self.layout.hosts - 1}" if self.joint else ""

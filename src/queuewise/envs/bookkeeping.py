@@ -1,8 +1,8 @@
 """Reward terms and lists of jobs: how arrivals, starts, stops, ends and passing time change them.
 
 Rewards may depend on true runtimes, observations must not. Everything that reaches an observation (node_until,
-unit_until, usage) is therefore computed from estimates. With a decay β > 0, every term is discounted to the beginning of
-its step, so a step's reward is correct for any length of the step. The step as a whole is then discounted by
+unit_until, usage) is therefore computed from estimates. With a decay β > 0, every term is discounted to the beginning
+of its step, so a step's reward is correct for any length of the step. The step as a whole is then discounted by
 exp(−β · elapsed).
 """
 
@@ -202,7 +202,10 @@ def leave_running(p: EpisodeState, at: int) -> None:
 
 @kernel
 def note_stop(w: World, m: Machine, s: State, k: Task, p: EpisodeState, j: int, rate: float, left: float) -> None:
-    """Job j was stopped, has left the machine and is queued again. It did `rate` work per second and had `left` to do."""
+    """Job j was stopped, has left the machine and is queued again.
+
+    It did `rate` work per second and had `left` to do.
+    """
     at = 0
     while p.running[at] != j:
         at += 1
@@ -235,7 +238,7 @@ def note_end(w: World, m: Machine, s: State, k: Task, p: EpisodeState, j: int) -
     bounded = max(1.0, jct / max(service, BOUND_S))
     p.term[rewards.COMPLETED_WORK] += k.job_work[j] * worth
     p.term[rewards.PRIORITY_COMPLETION] += k.priority[j] * worth
-    # `pass_time` charged the time in the system at a rate given by the reference runtime. Correct the sum to the exact value.
+    # `pass_time` charged the time in the system at a rate given by the reference runtime. Make the sum exact.
     p.term[rewards.SLOWDOWN] += (jct * inverse(w.runtime[j]) - slowdown) * worth
     p.term[rewards.BOUNDED_SLOWDOWN] += (jct / max(w.runtime[j], BOUND_S) - bounded) * worth
     if s.end[j] > k.deadline[j]:

@@ -1,8 +1,8 @@
 """The columns of an environment, in addition to those of the engine.
 
 `Task` k is read-only; there is one per episode. `EpisodeState` p changes; there is one per env. An env writes what its
-agent sees to `Output`. `Frame` describes a batch to one compiled call. Kernels of this package take (w, m, s, k, p): the
-engine's World, Machine and State, then Task and EpisodeState.
+agent sees to `Output`. `Frame` describes a batch to one compiled call. Kernels of this package take (w, m, s, k, p):
+the engine's World, Machine and State, then Task and EpisodeState.
 
 Axes: J jobs, N nodes, C demand classes, Q slots of the window, U units of the lookahead (GPUs, or nodes of a cluster
 without GPUs), T reward terms, E envs, F features of an observation, A entries of a mask.

@@ -1,8 +1,8 @@
 """Drawings of an env's present state, as an image and in the terminal.
 
-Both have one row per node, one cell per GPU and one colour per job. The window is beside the nodes (image) or below them
-(terminal). In the image, the fill level of a cell is the time for which the GPU is expected to be held (÷ time_scale_s),
-and jobs of the window that fit now are bright.
+Both have one row per node, one cell per GPU and one colour per job. The window is beside the nodes (image) or below
+them (terminal). In the image, the fill level of a cell is the time for which the GPU is expected to be held,
+÷ time_scale_s, and jobs of the window that fit now are bright.
 """
 
 from __future__ import annotations
@@ -35,7 +35,10 @@ DOTS = {  # characters as rows of three dots
 
 
 def occupancy(batch: EnvBatch, e: int = 0) -> NDArray[np.int64]:
-    """[N, GPUs] the job on each GPU, or NOBODY, SEVERAL or NO_GPU. A cluster without GPUs has one column for the whole node."""
+    """[N, GPUs] the job on each GPU, or NOBODY, SEVERAL or NO_GPU.
+
+    A cluster without GPUs has one column for the whole node.
+    """
     gpus = batch.cluster.node_gpus
     cells = np.full((len(gpus), max(int(gpus.max()), 1)), NOBODY, np.int64)
     if gpus.any():
@@ -103,7 +106,10 @@ def _levels(batch: EnvBatch, e: int, cells: NDArray[np.int64]) -> NDArray[np.flo
 
 
 def _draw_window(image: Image, top: int, left: int, height: int, batch: EnvBatch, e: int) -> None:
-    """Draw one bar per job. Its length is the square root of the job's share of the cluster, so small jobs are visible."""
+    """Draw one bar per job.
+
+    Its length is the square root of the job's share of the cluster, so small jobs are visible.
+    """
     size = batch.episode(e).task.job_size
     total = float(batch.cluster.num_gpus or batch.cluster.num_nodes)
     step = height / batch.layout.window

@@ -32,9 +32,9 @@ Table = TypeVar("Table", World, Task)
 class Block:
     """The bytes of several tables, and the offset of each array in them.
 
-    The lists of addresses that kernels receive come first. The arrays follow, small ones before large ones. The arrays that
-    every step uses (counters, what is free, classes, nodes) are small, so they lie next to each other. The tables numbered in
-    `seldom` are rarely used and come last.
+    The lists of addresses that kernels receive come first. The arrays follow, small ones before large ones. The arrays
+    that every step uses (counters, what is free, classes, nodes) are small, so they lie next to each other. The tables
+    numbered in `seldom` are rarely used and come last.
     """
 
     def __init__(self, *tables: Any, seldom: tuple[int, ...] = ()) -> None:

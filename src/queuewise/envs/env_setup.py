@@ -1,4 +1,7 @@
-"""Set up an env from the user's arguments: settings, cluster, source of windows, layout. Shared by single and vector env."""
+"""Set up an env from the user's arguments: settings, cluster, source of windows, layout.
+
+Shared by single and vector env.
+"""
 
 from __future__ import annotations
 

@@ -26,7 +26,10 @@ def _jain_index(p: EpisodeState, users: int) -> float:
 
 @kernel
 def _own_value(w: World, s: State, k: Task, p: EpisodeState) -> float:
-    """The figure of the episode that is compared with the baseline. Lower is better. Unfinished jobs count as if they ended now."""
+    """The figure of the episode that is compared with the baseline.
+
+    Lower is better. Unfinished jobs count as if they ended now.
+    """
     now = s.clock.now
     what = k.config.relative_to
     if what == columns.UTILISATION_MEAN:

@@ -1,4 +1,7 @@
-"""Episodes: turn a window of jobs into the columns that kernels read. They hold everything that is constant in an episode."""
+"""Episodes: turn a window of jobs into the columns that kernels read.
+
+The columns hold everything that is constant in an episode, and the initial values of what changes.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +61,7 @@ class Episode:
 
 
 def main_resource(cluster: Cluster) -> int:
-    """The resource that utilisation is measured in: GPUs if there are any, otherwise cores if limited, otherwise memory."""
+    """The resource that utilisation is measured in: GPUs if there are any, else cores if limited, else memory."""
     if cluster.num_gpus:
         return BY_GPU
     return BY_CPU if cluster.num_cores < np.inf else BY_MEM
@@ -71,8 +74,8 @@ def num_units(cluster: Cluster) -> int:
 def num_actions(settings: TaskSettings, layout: ObservationLayout) -> int:
     """Number of actions (joint problem: of first choices).
 
-    Host problem: one per host. Otherwise: one per job of the window, then per job to preempt, then per job to migrate. The
-    last action is to wait.
+    Host problem: one per host. Otherwise: one per job of the window, then per job to preempt, then per job to migrate.
+    The last action is to wait.
     """
     if settings.problem == "host":
         return layout.hosts + 1

@@ -23,7 +23,7 @@ def lies_ahead(w: World, s: State) -> bool:
 
 @kernel
 def mark_legal(w: World, m: Machine, s: State, k: Task, p: EpisodeState, mask: I8) -> None:
-    """Write which actions are legal: [Q+P+M+1] (job), [H+1] (host) or [Q+1 + Q*H] (joint: jobs, then the hosts of each)."""
+    """Write which actions are legal: [Q+P+M+1] (job), [H+1] (host) or [Q+1 + Q*H] (joint: jobs, then hosts of each)."""
     if k.config.problem == columns.HOST:
         _mark_hosts(w, m, s, k, p, mask)
         return

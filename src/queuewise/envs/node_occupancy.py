@@ -44,7 +44,7 @@ def update_load(m: Machine, k: Task, p: EpisodeState, n: int) -> float:
 
 @kernel
 def _move_units(k: Task, p: EpisodeState, old: float, new: float, number: int) -> None:
-    """Change `number` of the sorted times from `old` to `new`: move the gap that they leave to where they belong now."""
+    """Change `number` of the sorted times from `old` to `new`: move the gap that they leave to their new position."""
     free = p.count.free_units
     gap = free - number
     if old > columns.FREE:
@@ -90,7 +90,10 @@ def _set_whole_gpus(s: State, k: Task, p: EpisodeState, piece: int, old: float, 
 
 @kernel
 def _latest_end(s: State, p: EpisodeState, n: int, gpus: int) -> float:
-    """The latest expected end on node n, columns.FREE if there is none. If `gpus` is not 0, only pieces that use one of them count."""
+    """The latest expected end on node n, columns.FREE if there is none.
+
+    If `gpus` is not 0, only pieces that use one of them count.
+    """
     latest = columns.FREE
     for i in range(p.count.on_machine):
         j = p.running[i]

@@ -123,7 +123,7 @@ def _close_gap(p: EpisodeState, out: F32, at: int, width: int, gap: int, rows: i
 
 @inline
 def _open_row(w: World, s: State, k: Task, p: EpisodeState, out: F32, base: int, q: int, j: int) -> None:
-    """Begin to show job j in row q: write the features that never change and the defaults of those that rarely apply."""
+    """Begin to show job j in row q: write features that never change, and defaults of features that rarely apply."""
     p.row_job[q] = j
     p.row_class[q] = w.job_class[j]
     p.row_submit[q] = w.submit[j]
@@ -170,7 +170,7 @@ def _observe_jobs(w: World, m: Machine, s: State, k: Task, p: EpisodeState, out:
 
 @inline
 def _observe_rare(w: World, s: State, k: Task, p: EpisodeState, out: F32, at: int, width: int, shown: int) -> None:
-    """Write the features user_usage (jobs with users), slack (jobs with deadlines) and current (a gang being placed)."""
+    """Write the features user_usage (jobs with users), slack (with deadlines) and current (a gang being placed)."""
     if k.config.num_users > 0:
         per_usage = 1.0 / p.value.usage_sum if p.value.usage_sum > 0.0 else 0.0
         for q in range(shown):
@@ -230,7 +230,10 @@ def _show_host(w: World, m: Machine, k: Task, p: EpisodeState, n: int, now: floa
 
 @kernel
 def _observe_hosts(w: World, m: Machine, s: State, k: Task, p: EpisodeState, out: F32, at: int, fresh: bool) -> None:
-    """Write the host tokens. For hosts that were not touched since they were last shown, only the remaining time changes."""
+    """Write the host tokens.
+
+    For hosts that were not touched since they were last shown, only the remaining time changes.
+    """
     width = NUM_HOST_FIXED + NUM_HOST_LIVE
     now = s.clock.now
     nodes = w.sizes.num_nodes
@@ -318,7 +321,8 @@ def _observe_global(w: World, m: Machine, s: State, k: Task, p: EpisodeState, ou
 def _observe_calendar(time: float, out: F32, at: int) -> None:
     """Write sine and cosine of the time of day and of the week.
 
-    The angle of the day is seven times the angle of the week, so the first follows from the second by addition theorems.
+    The angle of the day is seven times the angle of the week, so the first follows from the second by addition
+    theorems.
     """
     week = 2.0 * np.pi * (time / WEEK_S - np.floor(time / WEEK_S))
     sine, cosine = np.sin(week), np.cos(week)

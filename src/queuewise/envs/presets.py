@@ -1,4 +1,7 @@
-"""The five published schemes as settings, named after their repositories. docs/mdp.md lists how each published program differs."""
+"""The five published schemes as settings, named after their repositories.
+
+docs/mdp.md lists how each published program differs.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 """The observation vectors of published schedulers, as options such as `view="rltune"`.
 
-docs/mdp.md gives the formulas and the differences. A view has a name and a shape in `features`, rows with the features that
-never change (`lay_out_view`), and a kernel that writes the rest. The compiled entry `publish` is separate, so users of
-tokens need not compile it. Every step copies the rows in full: published views are for comparison, tokens are fast.
+docs/mdp.md gives the formulas and the differences. A view has a name and a shape in `features`, rows with the features
+that never change (`lay_out_view`), and a kernel that writes the rest. The compiled entry `publish` is separate, so
+users of tokens need not compile it. Every step copies the rows in full: published views are for comparison, tokens are
+fast.
 """
 
 from __future__ import annotations
@@ -182,7 +183,10 @@ def _update_pool(w: World, m: Machine, s: State, p: EpisodeState, c: int) -> Non
 
 @inline
 def _first_tier_ways(s: State, roomy: int, nodes: int, tasks: int) -> int:
-    """How many sets of the fewest nodes can hold the gang: 0, 1, or 2 for several. State.scratch_nodes holds the nodes' rooms."""
+    """How many sets of the fewest nodes can hold the gang: 0, 1, or 2 for several.
+
+    State.scratch_nodes holds the nodes' rooms.
+    """
     if roomy < nodes:
         return 0
     rooms = view(s.scratch_nodes, roomy)

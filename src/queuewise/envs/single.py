@@ -45,7 +45,10 @@ class QueuewiseEnv(gymnasium.Env[Any, Any]):
         self.batch.mask[0, self.batch.num_actions - 1] = True  # before the first reset, only waiting is legal
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Begin an episode. Option `window` (a number) or `workload` (a Workload) replaces the randomly drawn window."""
+        """Begin an episode.
+
+        Option `window` (a number) or `workload` (a Workload) replaces the randomly drawn window.
+        """
         super().reset(seed=seed)
         options = options or {}
         if "workload" in options:
@@ -71,7 +74,10 @@ class QueuewiseEnv(gymnasium.Env[Any, Any]):
         return self._observation(), float(self.batch.rewards[0]), bool(self.batch.terminated[0]), bool(self.batch.truncated[0]), info
 
     def action_masks(self) -> Bools:
-        """The mask of legal actions, as sb3-contrib expects it. Joint problem: then the hosts that some legal job can use."""
+        """The mask of legal actions, as sb3-contrib expects it.
+
+        Joint problem: then the hosts that some legal job can use.
+        """
         mask = self.batch.mask[0]
         jobs = self.batch.num_actions
         if not self.batch.joint:

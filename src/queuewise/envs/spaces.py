@@ -1,8 +1,8 @@
 """Action spaces whose `sample()` draws only legal actions.
 
 Everything else is inherited from Gymnasium's spaces. A copy (by `copy`, `pickle`, or a vector wrapper) is a plain
-Gymnasium space. The first sample after `seed()` is also legal in the first state of an episode, because checkers seed the
-space, sample, and only then reset.
+Gymnasium space. The first sample after `seed()` is also legal in the first state of an episode, because checkers seed
+the space, sample, and only then reset.
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ Mask = NDArray[np.bool_]
 
 
 class LegalDiscrete(spaces.Discrete):
-    """The integers 0 … n − 1. `legal()` returns the mask of those that are legal now; `first` are legal in every first state."""
+    """The integers 0 … n − 1.
+
+    `legal()` returns the mask of those that are legal now; `first` are legal in every first state.
+    """
 
     def __init__(self, n: int, legal: Callable[[], Mask], first: tuple[int, ...]) -> None:
         super().__init__(n)

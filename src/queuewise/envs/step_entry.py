@@ -24,7 +24,10 @@ NUM_ADDRESSES = 2 * len(Machine.columns) + len(State.columns) + len(EpisodeState
 
 @inline
 def _fetch_counters(f: Frame, e: int) -> None:
-    """Prefetch the beginning of an env that will be stepped soon. All envs together do not fit into the nearer caches."""
+    """Prefetch the beginning of an env that will be stepped soon.
+
+    All envs together do not fit into the nearer caches.
+    """
     block = words_at(f.home[e])
     for word in range(0, FETCHED // 8, CACHE_LINE // 8):
         fetch(block, word)
@@ -110,8 +113,9 @@ def _step_one(f: Frame, w: World, m: Machine, z: Machine, s: State, k: Task, p: 
 def begin_or_step(frame, envs, begins, fresh, num_envs) -> int:  # type: ignore[no-untyped-def]
     """Begin or step every env in `envs` and return how many of their episodes ended.
 
-    An illegal action is counted and replaced by a wait, or by the first legal action if waiting is illegal. An env whose
-    episode ends goes on with its next episode if one is prepared (Frame.next): the loop visits it a second time to begin it.
+    An illegal action is counted and replaced by a wait, or by the first legal action if waiting is illegal. An env
+    whose episode ends goes on with its next episode if one is prepared (Frame.next): the loop visits it a second time
+    to begin it.
     """
     f = as_frame(frame)
     over = 0

@@ -28,7 +28,10 @@ RUNS_ON, TERMINATED, TRUNCATED = range(3)  # outcome of a step
 
 @kernel
 def advance(w: World, m: Machine, s: State, k: Task, p: EpisodeState) -> bool:
-    """Go to the next event time and update reward terms and episode state. Returns False if there is no further event."""
+    """Go to the next event time and update reward terms and episode state.
+
+    Returns False if there is no further event.
+    """
     before = s.clock.now
     arrived = s.count.arrived
     if not next_instant(w, m, s):
@@ -139,7 +142,10 @@ def _wait(w: World, m: Machine, s: State, k: Task, p: EpisodeState) -> None:
 
 @kernel
 def _choose_next_job(w: World, m: Machine, s: State, k: Task, p: EpisodeState) -> None:
-    """Host problem: choose the job to place, the first one shown that fits. If the head blocks, only the head can be chosen."""
+    """Host problem: choose the job to place, the first one shown that fits.
+
+    If the head blocks, only the head can be chosen.
+    """
     p.count.gang = columns.NOBODY
     for q in range(1 if k.config.blocking and p.count.waiting > 0 else shown_jobs(k, p)):
         j = p.waiting[q]
@@ -151,7 +157,10 @@ def _choose_next_job(w: World, m: Machine, s: State, k: Task, p: EpisodeState) -
 
 @kernel
 def _advance_to_decision(w: World, m: Machine, s: State, k: Task, p: EpisodeState) -> int:
-    """After an action: advance to the next decision, or to the end of the episode if none is left. Returns the outcome."""
+    """After an action: advance to the next decision, or to the end of the episode if none is left.
+
+    Returns the outcome.
+    """
     in_gang = k.config.problem != columns.JOB and p.count.gang != columns.NOBODY
     while not in_gang:
         if p.count.waiting == 0 and s.count.arrived == w.sizes.num_jobs:

@@ -1,4 +1,4 @@
-"""Preemption and migration: which running jobs an agent sees, which of them it may stop or move, and how (docs/mdp.md)."""
+"""Preemption and migration: which running jobs an agent sees, which it may stop or move, and how (docs/mdp.md)."""
 
 from __future__ import annotations
 
@@ -70,7 +70,10 @@ def something_may_stop(w: World, m: Machine, s: State, k: Task, p: EpisodeState)
 
 @noinline
 def mark_stops(w: World, m: Machine, s: State, k: Task, p: EpisodeState, mask: I8) -> int:
-    """Write which of the running jobs shown may be preempted and which may be moved. Returns how many actions are legal."""
+    """Write which of the running jobs shown may be preempted and which may be moved.
+
+    Returns how many actions are legal.
+    """
     slots = k.config.stop_slots
     first = k.config.window
     some = 0

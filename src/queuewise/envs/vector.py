@@ -1,8 +1,8 @@
 """A native Gymnasium VectorEnv: one compiled call steps all envs, on several threads.
 
 After `reset(seed=seed)`, env e behaves exactly like a single env seeded with `seed + e`, for any number of envs and
-threads. The autoreset mode is SAME_STEP: when an episode ends, `step` returns the first observation of the next episode,
-and `info["final_obs"]` holds the last observation of the ended one.
+threads. The autoreset mode is SAME_STEP: when an episode ends, `step` returns the first observation of the next
+episode, and `info["final_obs"]` holds the last observation of the ended one.
 """
 
 from __future__ import annotations
@@ -86,14 +86,20 @@ class QueuewiseVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
         return template
 
     def _draw_next_windows(self, envs: Iterable[int]) -> None:
-        """Draw the next windows of these envs. With `metrics` this is not done, because the final state must be kept."""
+        """Draw the next windows of these envs.
+
+        With `metrics` this is not done, because the final state must be kept.
+        """
         if not self._metrics:
             for e in envs:
                 self._next[e] = template = self._draw(e)
                 self.batch.prepare(e, template)
 
     def step(self, actions: NDArray[Any], out: F32 | None = None) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
-        """Step every env. If `out` [E, F] float32 is given, flat observations are written to it, and a view of it is returned."""
+        """Step every env.
+
+        If `out` [E, F] float32 is given, flat observations are written to it, and a view of it is returned.
+        """
         batch = self.batch
         ended = batch.step(actions, out)
         rewards, elapsed, terminated, truncated = batch.rewards, batch.elapsed, batch.terminated, batch.truncated
@@ -155,7 +161,10 @@ class QueuewiseVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
         return self.batch.mask[:, : self.batch.num_actions].copy()
 
     def legal_actions(self, seed: int | None = None) -> NDArray[np.int64]:
-        """Random legal actions, drawn by compiled code. Valid until the next step or call. `seed` restarts the generators."""
+        """Random legal actions, drawn by compiled code.
+
+        Valid until the next step or call. `seed` restarts the generators.
+        """
         return self.batch.draw_legal(seed)
 
     def close_extras(self, **kwargs: Any) -> None:

@@ -1,4 +1,7 @@
-"""Windows: the jobs of an episode. A source draws a window with one random number, so equal seeds give equal windows."""
+"""Windows: the jobs of an episode.
+
+A source draws a window with one random number, so equal seeds give equal windows.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +55,10 @@ class ModelSource(WindowSource):
 
 
 class LogSource(WindowSource):
-    """Windows of consecutive jobs of one block of a log. `jobs=None` means the whole block, `block=None` the whole log."""
+    """Windows of consecutive jobs of one block of a log.
+
+    `jobs=None` means the whole block, `block=None` the whole log.
+    """
 
     def __init__(self, workload: Workload, cluster: Cluster, jobs: int | None, block: str | None, estimates: str, pool: int | None) -> None:
         self._workload = workload

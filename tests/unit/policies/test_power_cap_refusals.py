@@ -28,12 +28,12 @@ def under(power: Power, policy: str = "fcfs") -> None:
 
 @pytest.mark.parametrize("policy", ["srtf", "las", "priority-preempt", "defrag"])
 def test_preemptive_policies_know_no_cap(policy: str) -> None:
-    with pytest.raises(InputError, match="a power cap is for policies that do not preempt or migrate"):
+    with pytest.raises(InputError, match="a power cap needs a policy that does not preempt or migrate"):
         under(Power(cap_watts=500), policy)
 
 
 def test_a_cap_below_the_idle_draw() -> None:
-    with pytest.raises(InputError, match="'two' draws 200 W with no job on it, more than the cap of 199 W"):
+    with pytest.raises(InputError, match="'two' draws 200 W without any job, more than the cap of 199 W"):
         under(Power(cap_watts=199))
 
 
@@ -47,7 +47,7 @@ def test_sleep_that_costs_more_than_idling() -> None:
 
 def test_a_cluster_that_does_not_say_what_jobs_draw() -> None:
     bare = build("bare", [NodeGroup(1, cpus=4, idle_watts=100)])
-    with pytest.raises(InputError, match="does not say what jobs draw"):
+    with pytest.raises(InputError, match="does not define what jobs draw"):
         simulate(jobs(1), bare, "fcfs", conditions=Conditions(power=Power(cap_watts=500)))
 
 

@@ -98,7 +98,7 @@ def test_without_end_outsiders_stay_queued() -> None:
 
 @pytest.mark.parametrize("policy", ["srtf", "las", "defrag"])
 def test_policies_that_stop_jobs_know_none(policy: str) -> None:
-    with pytest.raises(InputError, match="reservations are for policies that do not preempt or migrate"):
+    with pytest.raises(InputError, match="reservations need a policy that does not preempt or migrate"):
         starts(jobs((0, 0)), reserved(), policy)
 
 
@@ -110,7 +110,7 @@ def test_policies_that_stop_jobs_know_none(policy: str) -> None:
         ({"name": "mine", "partition": "day"}, "partition in reservation 'mine': 'day'"),
         ({"nodes": (), "partition": "night", "count": 3}, "asks for 3 nodes, rooms has 2 such"),
         ({"nodes": ("a",), "partition": "night"}, "asks for some nodes, rooms has 0 such"),
-        ({"users": ("anne",)}, "user in the reservation from 0, of whom workload has no job: 'anne'.*did you mean 'ann'"),
+        ({"users": ("anne",)}, "user in the reservation from 0 without a job in workload: 'anne'.*did you mean 'ann'"),
         ({"accounts": ("chem",)}, "account in the reservation from 0"),
     ],
 )

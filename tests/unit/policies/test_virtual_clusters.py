@@ -83,7 +83,7 @@ def test_no_virtual_cluster_ever_holds_more_than_its_maximum() -> None:
 @pytest.mark.parametrize(
     ("tenants", "message"),
     [
-        ((VirtualCluster("a", 3), VirtualCluster("b", 2)), r"guaranteed 5 GPUs, cluster 'four' has 4"),
+        ((VirtualCluster("a", 3), VirtualCluster("b", 2)), r"guaranteed 5 GPUs, but cluster 'four' has only 4"),
         ((VirtualCluster("a", 3, 2),), "guaranteed 3 GPUs but may have at most 2"),
         ((VirtualCluster("a", 1), VirtualCluster("a", 1)), "2 virtual clusters 'a'"),
         ((VirtualCluster("elsewhere", 1),), "no job belongs to a virtual cluster of 'four': elsewhere"),

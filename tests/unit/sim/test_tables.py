@@ -80,8 +80,8 @@ def test_allocated_columns_have_the_declared_type_length_and_value() -> None:
     [
         ({"c": np.zeros(1), "a": np.zeros(3)}, r"Joined\.a has 3 elements instead of 4 \(long\)"),
         ({"c": np.zeros(1), "b": np.zeros(4)}, r"Joined\.b has 4 elements instead of 8 \(long × wide\)"),
-        ({"c": np.zeros(1), "totals": np.zeros(2)}, r"Joined\.totals is no Totals"),
-        ({}, r"Joined\.c has no length of its own and must be given"),
+        ({"c": np.zeros(1), "totals": np.zeros(2)}, r"Joined\.totals is not a Totals"),
+        ({}, r"Joined\.c declares no length and must be given"),
     ],
 )
 def test_wrong_columns_are_refused(given: dict[str, np.ndarray], message: str) -> None:

@@ -1,7 +1,7 @@
 """Backfill: which jobs may start while the head of the queue waits.
 
-`easy` reserves the place of the head, `conservative` plans every waiting job. This file declares the codes and columns that belong to
-backfill.
+`easy` makes a reservation for the head, `conservative` plans every waiting job. This file declares the codes and
+columns of backfill.
 
 Axes: Q queues, C demand classes, N nodes.
 """
@@ -22,12 +22,12 @@ class BackfillState(Table):
     shadow_head: I64 = column("queues", initial=-1, meaning="job that the shadow time was computed for, -1: none")
     shadow_stamp: I64 = column("queues", initial=0, meaning="Counts.early_ends when it was computed")
     shadow_time: F64 = column("queues", initial=np.inf, unit="s", meaning="when the head is expected to fit")
-    shadow_slack: I64 = column("queues", initial=0, meaning="tasks of the head's class that fit then, beyond those it needs")
+    shadow_slack: I64 = column("queues", initial=0, meaning="tasks of the head's class that fit at that time, minus those of the head")
     free_times: F64 = column(
         "tracked_gpus",
         initial=-np.inf,
         unit="s",
         meaning="expected free times of each node's GPUs, ascending, -inf: free now; [g*N + node_place]",
     )
-    # conservative
+    # Conservative backfill
     planned: F64 = column("plan_bands", unit="s", meaning="latest start planned in this pass, by class and band of length")

@@ -1,9 +1,9 @@
-"""Reservations: when the blocked head will fit, and what may start without delaying it (EASY).
+"""EASY: when the blocked head will fit (its *shadow time*), and which jobs may start without delaying it.
 
-There are two ways to the same answer. In general the future is tried out on the scratch machine: running jobs are taken off in the order
-of their expected ends until the head fits. Where every job asks for whole GPUs only, `free_times` keeps for each node the expected free
-times of its GPUs in ascending order; the head's k tasks of g GPUs fit at the k-th smallest of the times at which a node has g, 2g, … GPUs
-free, and a scan finds it.
+There are two ways to find the shadow time. In general, the future is simulated on the spare machine: running jobs are
+removed in the order of their expected ends until the head fits. If all jobs ask for whole GPUs only, `free_times` holds
+the expected free times of each node's GPUs in ascending order. The head's k tasks of g GPUs then fit at the k-th
+smallest of the times at which a node has g, 2g, … GPUs free, and a scan finds it.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from queuewise.sim.core.state import Machine, State, World
 from queuewise.sim.core.table_types import view
 from queuewise.sim.placement.placement_rules import fits
 
-FREE = -np.inf  # a GPU that is free now, in free_times
-BLOCK = 32  # nodes that a scan dismisses together
+FREE = -np.inf  # in free_times: the GPU is free now
+BLOCK = 32  # nodes that a scan can skip together
 
 
 @inline
 def book_gpus(w: World, s: State, n: int, number: int, until: float) -> None:
-    """Note that `number` free GPUs of node n are expected to be free again at `until`."""
+    """Record that `number` free GPUs of node n are now in use and expected to be free again at `until`."""
     stride = w.sizes.num_nodes
     place = w.node_place[n]
     source = number
@@ -39,7 +39,7 @@ def book_gpus(w: World, s: State, n: int, number: int, until: float) -> None:
 
 @inline
 def unbook_gpus(w: World, s: State, n: int, number: int, until: float) -> None:
-    """Note that `number` GPUs of node n that were expected at `until` are free."""
+    """Record that `number` GPUs of node n that were expected to be free at `until` are free now."""
     stride = w.sizes.num_nodes
     place = w.node_place[n]
     at = 0
@@ -61,7 +61,7 @@ def _least_of(s: State, first: int, end: int) -> float:
 
 @inline
 def _insert(least, k: int, time: float) -> None:  # type: ignore[no-untyped-def]
-    """Keep the k least times seen so far in order."""
+    """Insert a time into the k least times seen so far, which are in ascending order."""
     slot = k - 1
     if time < least[slot]:
         while slot > 0 and least[slot - 1] > time:
@@ -72,7 +72,7 @@ def _insert(least, k: int, time: float) -> None:  # type: ignore[no-untyped-def]
 
 @kernel
 def _kth_free_time(w: World, s: State, c: int) -> float:
-    """The k-th smallest of the times at which a node can take one more task of class c, k being the gang's size."""
+    """The k-th smallest of the times at which a node can take one more task of class c, where k is the gang's size."""
     k = w.class_tasks[c]
     g = w.class_gpus[c]
     stride = w.sizes.num_nodes
@@ -91,13 +91,13 @@ def _kth_free_time(w: World, s: State, c: int) -> float:
                     for at in range(block, end):
                         _insert(least, k, s.free_times[at])
             if k == 1 or not found:
-                break  # a node's times only grow from row to row
+                break  # a node's times increase from row to row
     return least[k - 1]
 
 
 @kernel
 def _slots_by(w: World, s: State, c: int, time: float) -> int:
-    """Tasks of class c that fit at `time`, if running jobs end when expected."""
+    """Tasks of class c that fit at `time` if running jobs end as expected."""
     g = w.class_gpus[c]
     stride = w.sizes.num_nodes
     total = 0
@@ -124,7 +124,10 @@ def _free_by(w: World, s: State, n: int, time: float) -> int:
 
 @kernel
 def order_by_expected_end(s: State):  # type: ignore[no-untyped-def]
-    """Positions in State.running by expected end, overdue jobs as ending now; the ends are left in State.scratch by position."""
+    """Positions in State.running in the order of expected ends, which are left in State.scratch.
+
+    Overdue jobs count as ending now.
+    """
     number = s.count.running_jobs
     for i in range(number):
         s.scratch[i] = max(s.expected[s.running[i]], s.clock.now)
@@ -133,18 +136,18 @@ def order_by_expected_end(s: State):  # type: ignore[no-untyped-def]
 
 @kernel
 def _reserve_on_scratch(w: World, m: Machine, z: Machine, s: State, c: int) -> float:
-    """Make z the machine at the earliest time at which class c fits, and return that time (inf: never)."""
+    """Set z to the machine at the earliest time at which class c fits, and return that time (inf: never)."""
     copy_machine(w, m, z)
     number = s.count.running_jobs
     order = order_by_expected_end(s)
     times = s.scratch
     i = 0
-    lift = first_reservation_end_after(w, s.clock.now)
-    while i < number or lift < w.sizes.num_reservation_ends:
+    ending = first_reservation_end_after(w, s.clock.now)
+    while i < number or ending < w.sizes.num_reservation_ends:
         time = times[order[i]] if i < number else np.inf
-        if lift < w.sizes.num_reservation_ends and w.reservation_end[lift] <= time:
-            time = w.reservation_end[lift]
-            lift += 1
+        if ending < w.sizes.num_reservation_ends and w.reservation_end[ending] <= time:
+            time = w.reservation_end[ending]
+            ending += 1
         while i < number and times[order[i]] == time:
             _take_off(w, z, s, s.running[order[i]])
             i += 1
@@ -163,10 +166,10 @@ def _take_off(w: World, z: Machine, s: State, j: int) -> None:
 
 @kernel
 def reserve_head(w: World, m: Machine, z: Machine, s: State, q: int, head: int) -> None:
-    """Find the shadow time of the head of queue q.
+    """Compute the shadow time of the head of queue q.
 
-    With free_times the result is kept across decisions: it stays right until a job ends before it was expected to, since jobs
-    that start in the meantime leave the head its place and jobs that end on time were counted on.
+    With free_times, the result is reused across decisions. It stays valid until a job ends earlier than expected: jobs
+    that start in the meantime do not delay the head, and jobs that end on time were taken into account.
     """
     c = w.job_class[head]
     if not w.policy.tracks_free_times:
@@ -183,7 +186,7 @@ def reserve_head(w: World, m: Machine, z: Machine, s: State, q: int, head: int) 
 
 @kernel
 def _lost_slots(w: World, s: State, q: int, head_class: int, c: int) -> int:
-    """Tasks of the head's class that no longer fit at the shadow time if the placement in State.place_* outlives it."""
+    """Tasks of the head's class that no longer fit at the shadow time if the job in State.place_* outlives it."""
     g = w.class_gpus[head_class]
     pools = w.sizes.num_pools
     lost = 0
@@ -197,7 +200,7 @@ def _lost_slots(w: World, s: State, q: int, head_class: int, c: int) -> int:
 
 @kernel
 def head_keeps_place(w: World, z: Machine, s: State, q: int, head_class: int, c: int) -> bool:
-    """Whether the head still fits at the shadow time if the placement in State.place_* outlives it."""
+    """Whether the head still fits at the shadow time if the job placed in State.place_* outlives it."""
     if s.shadow_time[q] == np.inf:
         return True
     if w.policy.tracks_free_times:
@@ -213,7 +216,7 @@ def head_keeps_place(w: World, z: Machine, s: State, q: int, head_class: int, c:
 
 @kernel
 def _fits_keeping_placement(w: World, z: Machine, s: State, c: int) -> bool:
-    """`fits`, which may build a placement of its own, without losing the one in State.place_*."""
+    """Call `fits`, which may build its own placement, and restore the placement in State.place_* afterwards."""
     number = s.count.placed
     nodes = view(s.place_node, number).copy()
     tasks = view(s.place_tasks, number).copy()
@@ -228,7 +231,7 @@ def _fits_keeping_placement(w: World, z: Machine, s: State, c: int) -> bool:
 
 @kernel
 def note_outliving(w: World, z: Machine, s: State, q: int, head_class: int, c: int) -> None:
-    """A job that outlives the shadow time starts as placed in State.place_*: the head's future shrinks by it."""
+    """Account for a job that starts as placed in State.place_* and leaves less for the head at the shadow time."""
     if s.shadow_time[q] == np.inf:
         return
     if w.policy.tracks_free_times:

@@ -1,7 +1,8 @@
-"""Jobs that wait for other jobs: what a start or an end means to the jobs that wait for it.
+"""Dependencies between jobs: how the start or end of a job affects the jobs that wait for it.
 
-A job that has arrived and still waits for others is marked in `State.awaits_others`. An event of its own releases it when everything it
-waits for has happened and all delays are over. If that can never be, it is cancelled, together with the jobs that wait for its success.
+A job that has arrived and still waits for others is marked in `State.awaits_others`. Once everything it waits for has
+happened and all delays have passed, a RELEASE event queues it. If that can never happen, the job is cancelled, together
+with the jobs that wait for its success.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ STARTED, ENDED_WELL, ENDED_BADLY = range(3)
 
 
 def world_columns(dependencies: Dependencies, num_jobs: int, ends_well: NDArray[np.bool_]) -> dict[str, NDArray[Any]]:
-    """Edges by the job that is waited for."""
+    """Dependencies, grouped by the job that others wait for."""
     order = np.argsort(dependencies.on, kind="stable")
     counts = np.bincount(dependencies.on, minlength=num_jobs)
     return {
@@ -35,7 +36,7 @@ def world_columns(dependencies: Dependencies, num_jobs: int, ends_well: NDArray[
 
 @inline
 def _meet(w: World, s: State, k: int, time: float) -> None:
-    """One of the things job k waits for has happened; it counts from `time` on."""
+    """One of the conditions of job k is met, effective from `time`."""
     s.ready[k] = max(s.ready[k], time)
     s.unmet[k] -= 1
     if s.unmet[k] == 0 and s.awaits_others[k]:
@@ -45,13 +46,19 @@ def _meet(w: World, s: State, k: int, time: float) -> None:
 
 @inline
 def was_placed(w: World, s: State, j: int) -> bool:
-    """Whether job j has had a run. One that was stopped while its nodes woke has not started."""
+    """Whether job j has been placed at least once.
+
+    A job that was stopped while its nodes woke has no start, but counts.
+    """
     return s.start[j] < NEVER or (w.policy.can_restart == 1 and s.stops[j] > 0)
 
 
 @kernel
-def _tell(w: World, s: State, j: int, what: int, cancelling: int) -> int:
-    """Update the jobs that wait for job j. Those that now wait in vain are listed in State.cancelling; returns their number."""
+def _update_successors(w: World, s: State, j: int, what: int, cancelling: int) -> int:
+    """Update the jobs that wait for job j.
+
+    Adds those that can never run to State.cancelling and returns its new length.
+    """
     for e in range(w.next_first[j], w.next_first[j + 1]):
         k = w.next_job[e]
         kind = w.next_kind[e]
@@ -71,20 +78,20 @@ def _tell(w: World, s: State, j: int, what: int, cancelling: int) -> int:
 
 @kernel
 def tell_successors(w: World, s: State, j: int, what: int) -> None:
-    """Job j has started (for the first time) or come to an end."""
+    """Update all jobs that depend on job j, which has started for the first time or ended."""
     if not w.policy.has_dependencies:
         return
-    cancelling = _tell(w, s, j, what, 0)
+    cancelling = _update_successors(w, s, j, what, 0)
     while cancelling > 0:
         cancelling -= 1
         k = s.cancelling[cancelling]
         s.status[k] = CANCELLED
-        cancelling = _tell(w, s, k, ENDED_BADLY, cancelling)
+        cancelling = _update_successors(w, s, k, ENDED_BADLY, cancelling)
 
 
 @kernel
 def must_wait(w: World, s: State, j: int) -> bool:
-    """Job j arrives. Whether it is not to be queued now: it stands by, is released later, or is cancelled at once."""
+    """Whether job j, which arrives, is not queued now: it waits for others, is released later, or is cancelled."""
     if not w.policy.has_dependencies:
         return False
     if s.never_ready[j]:

@@ -1,6 +1,6 @@
-"""Quotas of virtual clusters: who may hold how many GPUs. docs/simulator.md, "Quotas", states the rules.
+"""Quotas: how many GPUs each virtual cluster may hold. docs/simulator.md, "Quotas", defines the rules.
 
-First the arrays that kernels need, then the kernels, which are asked class by class.
+The first part prepares the arrays that kernels need. The second part contains the kernels, which work class by class.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ NO_END = 1 << 60  # milli
 
 @dataclass(frozen=True, eq=False)
 class Tenants:
-    """Virtual clusters, the last of which stands for jobs that belong to none."""
+    """The virtual clusters. The last one is for jobs that belong to none."""
 
     of_job: I32  # [J]
     guaranteed: I64  # [V] GPU milli
@@ -32,7 +32,7 @@ class Tenants:
 
     @classmethod
     def none(cls, workload: Workload) -> Tenants:
-        """Everybody may have everything."""
+        """No quotas: one tenant without limits."""
         return cls(constant(0, len(workload), np.int32), np.full(1, NO_END), np.full(1, NO_END))
 
     @classmethod
@@ -42,7 +42,7 @@ class Tenants:
         number = {tenant.name: v for v, tenant in enumerate(tenants)}
         of_group = np.array([number.get(name, len(tenants)) for name in workload.groups] + [len(tenants)], np.int32)
         return cls(
-            of_job=of_group[workload.group],  # UNKNOWN is -1: the last
+            of_job=of_group[workload.group],  # UNKNOWN is -1, the last entry
             guaranteed=np.array([_milli(tenant.guaranteed_gpus) for tenant in tenants] + [0]),
             most=np.array([_milli(tenant.max_gpus) for tenant in tenants] + [NO_END]),
         )
@@ -64,7 +64,7 @@ def _check(workload: Workload, cluster: Cluster) -> None:
         )
     name, times = Counter(tenant.name for tenant in tenants).most_common(1)[0]
     if times > 1:
-        raise InputError(f"cluster {cluster.name!r} has {times} virtual clusters {name!r}", hint="give each a name of its own")
+        raise InputError(f"cluster {cluster.name!r} has {times} virtual clusters {name!r}", hint="give each a different name")
     for tenant in tenants:
         if tenant.max_gpus < tenant.guaranteed_gpus:
             raise InputError(
@@ -74,22 +74,23 @@ def _check(workload: Workload, cluster: Cluster) -> None:
     guaranteed = sum(tenant.guaranteed_gpus for tenant in tenants)
     if guaranteed > cluster.num_gpus:
         raise InputError(
-            f"virtual clusters are guaranteed {guaranteed:g} GPUs, cluster {cluster.name!r} has {cluster.num_gpus}",
-            hint="lower guaranteed_gpus; what goes beyond may be borrowed, up to max_gpus",
+            f"virtual clusters are guaranteed {guaranteed:g} GPUs, but cluster {cluster.name!r} has only {cluster.num_gpus}",
+            hint="lower guaranteed_gpus; a virtual cluster can borrow more, up to max_gpus",
         )
     if not {tenant.name for tenant in tenants} & {workload.groups[g] for g in np.unique(workload.group) if g >= 0}:
         raise InputError(
             f"no job belongs to a virtual cluster of {cluster.name!r}: {', '.join(tenant.name for tenant in tenants)}",
-            hint="virtual clusters are matched with the log's groups by name",
+            hint="a job belongs to the virtual cluster that has the name of the job's group",
         )
 
 
-WITHIN, BORROWS, OVER = range(3)  # jobs within go before those that borrow; those over wait
+# Jobs within the guarantee go before jobs that borrow. Jobs over the maximum wait.
+WITHIN, BORROWS, OVER = range(3)
 
 
 @inline
 def standing(w: World, s: State, c: int) -> int:
-    """Where a job of the class would put its virtual cluster if it started now."""
+    """WITHIN, BORROWS or OVER: how a start of class c would leave its virtual cluster."""
     asked = w.class_tasks[c] * w.class_milli[c]
     if not w.policy.has_quotas or asked == 0:
         return WITHIN
@@ -102,6 +103,6 @@ def standing(w: World, s: State, c: int) -> int:
 
 @inline
 def use_quota(w: World, s: State, c: int, sign: int) -> None:
-    """A job of the class has started (+1) or stopped (-1)."""
+    """Count a job of class c that has started (sign = 1) or stopped (sign = -1)."""
     if w.policy.has_quotas:
         s.tenant_used[w.class_tenant[c]] += sign * w.class_tasks[c] * w.class_milli[c]

@@ -1,6 +1,7 @@
-"""Reserved nodes: which nodes are blocked for whom, and when. docs/simulator.md, "Reservations", states the rules.
+"""Reserved nodes: which nodes are blocked for which jobs, and when.
 
-First the arrays that kernels need, then the kernels, which are asked wherever the slots of a node are counted.
+docs/simulator.md, "Reservations", defines the rules. The first part prepares the arrays that kernels need. The second
+part contains the kernels, which are called wherever the slots of a node are counted.
 """
 
 from __future__ import annotations
@@ -26,19 +27,19 @@ from queuewise.workload.jobs import Workload, constant
 
 @dataclass(frozen=True, eq=False)
 class BlockedTimes:
-    """For each membership and node, the times when others have it reserved."""
+    """For each membership and node, the times for which others have reserved the node."""
 
     membership: I32  # [J]
     length: I32  # [J] index into `estimates`
-    estimates: F64  # distinct estimates of jobs that something blocked
-    first: I64  # [V*N+1] offsets into the next two: of membership v and node n at v*N + n
-    start: F64  # [B] ascending for each membership and node, disjoint
+    estimates: F64  # distinct estimates of jobs for which some node is blocked
+    first: I64  # [V*N+1] offsets into the next two; membership v and node n at v*N + n
+    start: F64  # [B] ascending and disjoint for each membership and node
     end: F64  # [B]
-    ends: F64  # [L] ends of reservations, ascending, each once
+    ends: F64  # [L] distinct ends of reservations, ascending
 
     @classmethod
     def none(cls, workload: Workload) -> BlockedTimes:
-        """Everybody may use everything."""
+        """No reservations."""
         nobody: I32 = constant(0, len(workload), np.int32)
         return cls(nobody, nobody, np.zeros(1), np.zeros(2, np.int64), np.zeros(1), np.zeros(1), np.zeros(0))
 
@@ -49,7 +50,8 @@ class BlockedTimes:
             return cls.none(workload)
         if rules.keys != preemption.NOT_PREEMPTIVE or rules.backfill == backfill.DEFRAG:
             raise InputError(
-                "reservations are for policies that do not preempt or migrate", hint="for example fcfs+easy, or no [[reservations]]"
+                "reservations need a policy that does not preempt or migrate",
+                hint="choose such a policy, for example fcfs+easy, or omit [[reservations]]",
             )
         member = members(workload, conditions, held)
         sets, membership = np.unique(member, axis=0, return_inverse=True)
@@ -81,7 +83,7 @@ class BlockedTimes:
 
 
 def members(workload: Workload, conditions: Conditions, held: Sequence[Held]) -> NDArray[np.bool_]:
-    """[J, R] whose jobs may use what is reserved: of a named user, or of a named account or one below it."""
+    """[J, R] whether the job may use the reserved nodes: its user, its account or an account above that is named."""
     for one in held:
         _check_names(workload, conditions, one)
     above = conditions.fairness.parents(workload.groups)
@@ -105,13 +107,13 @@ def _check_names(workload: Workload, conditions: Conditions, one: Held) -> None:
     for kind, names, known in (("user", one.reservation.users, workload.users), ("account", one.reservation.accounts, accounts)):
         for name in names:
             if name not in known:
-                raise unknown_name(f"{kind} in {one.reservation.title}, of whom {workload.name} has no job:", name, known)
+                raise unknown_name(f"{kind} in {one.reservation.title} without a job in {workload.name}:", name, known)
 
 
 def count_overstays(workload: Workload, cluster: Cluster, conditions: Conditions, pieces: tuple[NDArray[Any], ...]) -> I32 | None:
-    """[J] how often a run of the job, which is no member's, was still on reserved nodes when the reservation began; None without any.
+    """[J] how many runs of the job were still on reserved nodes when a reservation began, None without reservations.
 
-    `pieces`: job, node, start and end of each.
+    Runs of members do not count. `pieces`: job, node, start and end of each piece.
     """
     held = conditions.held_on(cluster)
     if not held:
@@ -138,14 +140,14 @@ def _is_blocked(w: World, c: int, n: int, time: float) -> bool:
 
 @inline
 def is_blocked(w: World, c: int, n: int, time: float) -> bool:
-    """Whether others have node n reserved at some time of a run of class c that starts at `time`."""
+    """Whether others have reserved node n for some part of a run of class c that starts at `time`."""
     return w.policy.has_reservations != 0 and _is_blocked(w, c, n, time)
 
 
 @inline
 def first_reservation_end_after(w: World, time: float) -> int:
-    """Of the ends of reservations the first after `time`; NUM_LIFTS if there is none."""
-    lift = 0
-    while lift < w.sizes.num_reservation_ends and w.reservation_end[lift] <= time:
-        lift += 1
-    return lift
+    """Index of the first end of a reservation after `time`; num_reservation_ends if there is none."""
+    i = 0
+    while i < w.sizes.num_reservation_ends and w.reservation_end[i] <= time:
+        i += 1
+    return i

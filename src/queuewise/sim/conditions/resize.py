@@ -1,6 +1,7 @@
-"""Running elastic jobs that change their size: they shrink for a blocked head, and grow when nobody waits (docs/simulator.md, "Resizing").
+"""Resizing of running elastic jobs: they shrink for a blocked head and grow when no job waits.
 
-A change of size is a stop and a start at one instant. Only runs that are old enough take part, so a job changes once in a decision.
+docs/simulator.md, "Resizing", defines the rules. A resize is a stop and a start at the same instant. Only runs that
+began before this instant and have reached the quantum take part, so a job is resized at most once per decision.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from queuewise.sim.placement.placement_rules import fits, place, runtime_factor
 from queuewise.sim.preemption.restart import run_started
 from queuewise.sim.preemption.victims import may_be_stopped
 
-RELEASE, KEEP, TAKE = range(3)  # what is to be done with the pieces of a job
+RELEASE, KEEP, TAKE = range(3)  # see _split_pieces
 
 
 @inline
@@ -31,7 +32,10 @@ def grows(w: World) -> bool:
 
 @kernel
 def _resizable_jobs(w: World, s: State, q: int) -> int:
-    """Note the running elastic jobs of queue q (-1: of all) that may change now in State.victim_job, by index; returns their number."""
+    """List in State.victim_job, by index, the running elastic jobs of queue q (-1: of all) that may be resized now.
+
+    Returns their number.
+    """
     number = 0
     for slot in range(s.count.running_jobs):
         j = s.running[slot]
@@ -60,8 +64,11 @@ def _tasks_before(s: State, j: int, k: int) -> int:
 
 
 @kernel
-def _go_through(w: World, m: Machine, s: State, j: int, action: int) -> None:
-    """Split job j into its first pieces with its fewest tasks and the rest: RELEASE the rest, TAKE it back, or note what is to KEEP."""
+def _split_pieces(w: World, m: Machine, s: State, j: int, action: int) -> None:
+    """Split the pieces of job j into those of its minimum number of tasks and the rest.
+
+    RELEASE gives the rest back to the machine, TAKE takes it again, and KEEP writes the former to State.place_*.
+    """
     c = w.job_class[j]
     for k in range(s.first_piece[j], s.first_piece[j] + s.num_pieces[j]):
         n, tasks, gpus = s.piece_node[k], s.piece_tasks[k], s.piece_gpus[k]
@@ -76,39 +83,42 @@ def _go_through(w: World, m: Machine, s: State, j: int, action: int) -> None:
 
 
 @kernel
-def _start_anew(w: World, s: State, j: int) -> None:
-    """Job j goes on as placed in State.place_*."""
+def _restart(w: World, s: State, j: int) -> None:
+    """Let job j continue with the placement in State.place_*."""
     stop_to_move(w, s, j)
     start_placed(w, s, j, runtime_factor(w, s, w.job_class[j]))
 
 
 @noinline
 def shrink_for_head(w: World, m: Machine, s: State, q: int) -> bool:
-    """Let elastic jobs of queue q, the last one first, have their fewest tasks until the blocked head fits; none if it does not."""
+    """Shrink elastic jobs of queue q to their minimum, last job first, until the blocked head fits.
+
+    If it never fits, change nothing.
+    """
     head = s.head[q]
     number = _resizable_jobs(w, s, q)
     last = number
     fitting = False
     while last > 0 and not fitting:
         last -= 1
-        _go_through(w, m, s, s.victim_job[last], RELEASE)
+        _split_pieces(w, m, s, s.victim_job[last], RELEASE)
         fitting = fits(w, m, s, w.job_class[head])
     if not fitting:
         for i in range(number):
-            _go_through(w, m, s, s.victim_job[i], TAKE)
+            _split_pieces(w, m, s, s.victim_job[i], TAKE)
         return False
     for i in range(number - 1, last - 1, -1):
         j = s.victim_job[i]
         if tasks_held(w, s, j) > w.class_tasks[w.job_class[j]]:
             s.count.placed = 0
-            _go_through(w, m, s, j, KEEP)
-            _start_anew(w, s, j)
+            _split_pieces(w, m, s, j, KEEP)
+            _restart(w, s, j)
     return True
 
 
 @noinline
 def grow_running(w: World, m: Machine, s: State) -> None:
-    """Let elastic jobs, the first one first, be placed anew where that gives them more tasks."""
+    """Place elastic jobs again, first job first, if that gives them more tasks."""
     for i in range(_resizable_jobs(w, s, -1)):
         j = s.victim_job[i]
         c = w.job_class[j]
@@ -118,7 +128,7 @@ def grow_running(w: World, m: Machine, s: State) -> None:
         take_off(w, m, s, j)
         placed = place(w, m, s, c)
         if placed and w.class_tasks[class_as_placed(w, s, c)] > tasks:
-            _start_anew(w, s, j)
+            _restart(w, s, j)
             continue
         if placed:
             unplace(w, m, s, c)

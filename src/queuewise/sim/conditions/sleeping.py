@@ -1,7 +1,7 @@
-"""Nodes that fall asleep when they have been idle for long, and must wake before a job can begin on them.
+"""Nodes that fall asleep after they have been idle for a while, and must wake before a job can begin on them.
 
-Nothing happens when a node falls asleep: whether it sleeps follows from the time since which it is idle. Columns are there only where
-World.policy.nodes_sleep says so.
+There is no event for falling asleep: whether a node sleeps follows from the time at which it became idle. The columns
+have one entry per node only if World.policy.nodes_sleep is set.
 """
 
 from __future__ import annotations
@@ -19,13 +19,16 @@ def is_asleep(w: World, s: State, n: int) -> bool:
 
 @inline
 def tie_break(w: World, s: State, n: int) -> int:
-    """What decides between nodes that a placement rule likes equally: least first."""
+    """Break ties between nodes that a placement rule ranks equally. The lowest comes first; awake nodes are lower."""
     return n + w.sizes.num_nodes if w.policy.nodes_sleep and is_asleep(w, s, n) else n
 
 
 @noinline
 def wake_nodes(w: World, s: State) -> float:
-    """A run starts as placed in State.place_*: wake its nodes. Returns when all of them are awake."""
+    """Wake the nodes of a run that starts as placed in State.place_*.
+
+    Returns the time at which all of them are awake.
+    """
     now = s.clock.now
     awake = now
     for k in range(s.count.placed):
@@ -40,7 +43,10 @@ def wake_nodes(w: World, s: State) -> float:
 
 @noinline
 def leave_nodes(w: World, s: State, j: int) -> None:
-    """The run of job j is over; a node that it leaves while still waking is idle from its waking on."""
+    """Release the nodes of job j, whose run is over.
+
+    A node that is still waking counts as idle from the time it is awake.
+    """
     for k in range(s.first_piece[j], s.first_piece[j] + s.num_pieces[j]):
         n = s.piece_node[k]
         s.node_pieces[n] -= 1

@@ -1,5 +1,5 @@
-"""The core of the engine: columns, events, what is free, the life of a job, and the loop that joins all of it.
+"""The core of the engine: columns, events, free resources, the life of a job, and the main loop.
 
-Read `state` first (what there is), then `loop` (what happens at an instant), `lifecycle` (starts and ends) and `engine` (`simulate`).
-`compilation` and `tables` hide Numba's inner workings from everything else.
+Read `state` first (the data), then `loop` (what happens at an instant), `lifecycle` (starts and ends of jobs) and
+`engine` (`simulate`). `compilation`, `tables` and `table_types` hide the internals of Numba from all other modules.
 """

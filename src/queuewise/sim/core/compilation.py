@@ -1,8 +1,9 @@
-"""Everything that touches Numba's experimental corners, in one place.
+"""Compilation with Numba. All use of its experimental features is here and in `table_types`.
 
-`kernel` compiles a helper, `inline` one that must vanish into its caller, and `entry` a function that Python calls and that is kept in
-the on-disk cache. Numba's cache does not notice edits in other modules, so the cache folder is named after a hash of the
-sources that can be in a binary: a changed engine never meets a stale one.
+`kernel` compiles a helper, `inline` a helper that is always inlined into its caller, and `entry` a function that Python
+calls and whose binary is cached on disk. Numba's cache does not notice edits in other modules. The cache folder is
+therefore named after a hash of all sources that can be part of a binary, so a changed engine never loads a stale
+binary.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ except ImportError:
 F = TypeVar("F", bound=Callable[..., Any])
 
 _PACKAGE = Path(__file__).resolve().parents[2]  # src/queuewise
-_CONTENTS = {  # of the entries of each package: the packages whose kernels can be in them
+_CONTENTS = {  # package of an entry -> packages whose kernels can be part of its binary
     "sim": ("sim",),
     "policies": ("sim", "policies"),
     "evaluation": ("evaluation",),
@@ -46,7 +47,7 @@ _CONTENTS = {  # of the entries of each package: the packages whose kernels can 
 
 
 def _source_hash(package: str) -> str:
-    """Of all sources whose kernels an entry of the package can contain."""
+    """Hash of all sources whose kernels can be part of an entry of the package."""
     digest = hashlib.sha256(numba.__version__.encode())
     for content in _CONTENTS[package]:
         for path in sorted((_PACKAGE / content).glob("**/*.py")):
@@ -64,17 +65,17 @@ JIT_DISABLED = bool(config.DISABLE_JIT)  # type: ignore[attr-defined]
 
 
 def cache_is_warm(package: str = "sim", entry_name: str = "replay") -> bool:
-    """Whether the compiled entry is on disk for exactly these sources."""
+    """Whether the binary of the entry is cached on disk for exactly these sources."""
     return JIT_DISABLED or any(_cache_folder(package).glob(f"**/*.{entry_name}-*.nbc"))
 
 
 def keep_binary_of(function: Callable[..., Any]) -> None:
-    """Let the binary of a function that is about to be declared, with `cache=True`, go to the folder of its package's sources."""
+    """Set the cache folder for a function that is declared next with `cache=True`."""
     config.CACHE_DIR = str(_cache_folder(function.__module__.split(".")[1]))  # type: ignore[attr-defined]
 
 
 class _HelperLibrary(JITCodeLibrary):
-    """The code of a helper: handed to its callers as it is, neither optimised nor made executable on its own."""
+    """The code of a helper. It is passed to callers as it is, neither optimised nor made executable by itself."""
 
     def _optimize_final_module(self) -> None:
         pass
@@ -85,7 +86,10 @@ class _HelperLibrary(JITCodeLibrary):
 
 
 class _EntryLibrary(JITCodeLibrary):
-    """The code of an entry with its own copies of all helpers: as nobody else calls these, the optimiser may change them at will."""
+    """The code of an entry with its own copies of all helpers.
+
+    Nothing else calls these copies, so the optimiser may change them.
+    """
 
     def _optimize_final_module(self) -> None:
         for function in self._final_module.functions:
@@ -109,7 +113,7 @@ class _EntryLowering(NativeLowering):
 
 @register_pass(mutates_CFG=True, analysis_only=False)
 class _HelperLowering(NativeLowering):
-    """Lower a helper for the use of other kernels only."""
+    """Lower a helper that only other kernels call."""
 
     _name = "helper_lowering"
 
@@ -119,7 +123,7 @@ class _HelperLowering(NativeLowering):
         state.flags.no_cpython_wrapper = True
         state.flags.no_cfunc_wrapper = True
         super().run_pass(state)
-        key = object().__sizeof__  # callers find the helper by its entry point, of which it has none: any unique built-in method serves
+        key = object().__sizeof__  # callers find a helper by its entry point; it has none, so use any unique built-in method
         state.targetctx.insert_user_function(key, state.cr.fndesc, [state.library])
         state.cr = state.cr._replace(cfunc=key)
         return True
@@ -127,7 +131,7 @@ class _HelperLowering(NativeLowering):
 
 @register_pass(mutates_CFG=True, analysis_only=False)
 class _NoInlineLowering(_HelperLowering):
-    """The same for a helper of which there shall be one copy."""
+    """The same for a helper that must not be inlined, so that there is one copy of it."""
 
     _name = "noinline_lowering"
 
@@ -147,9 +151,10 @@ class _EntryCompiler(CompilerBase):
 
 
 class _HelperCompiler(_EntryCompiler):
-    """Numba optimises every function together with all it calls, again at each level of calls; a helper leaves that to the entry.
+    """Compiles a helper without optimising it.
 
-    With some sixty helpers, ten deep, this is the difference between seconds and minutes of compilation.
+    Numba optimises every function together with everything it calls, again at each level of calls. Here only the entry
+    is optimised. With about sixty helpers in ten levels, compilation takes seconds instead of minutes.
     """
 
     lowering = _HelperLowering
@@ -163,18 +168,21 @@ def _helper(function: F, compiler: type[CompilerBase] = _HelperCompiler, **optio
     helper: Any = numba.njit(error_model="numpy", nogil=True, pipeline_class=compiler, **options)(function)
     if not JIT_DISABLED:
         by_types = helper.get_call_template
-        # Numba would compile it once for every constant that it is called with.
+        # Otherwise, Numba compiles the helper once for every constant that it is called with.
         helper.get_call_template = lambda args, kws: by_types(tuple(types.unliteral(argument) for argument in args), kws)
     return helper
 
 
 def kernel(function: F) -> F:
     """Compile a helper that only other kernels call."""
-    return _helper(function, forceinline=False)  # said, because Numba hands a caller's options down
+    return _helper(function, forceinline=False)  # explicit, because otherwise Numba passes the caller's options down
 
 
 def noinline(function: F) -> F:
-    """Compile a large helper that few policies need: a call of it costs more, and its code is there once instead of at every call."""
+    """Compile a large helper that few policies need.
+
+    A call costs more, but its code exists once instead of at every call.
+    """
     return _helper(function, _NoInlineCompiler, forceinline=False)
 
 
@@ -184,16 +192,19 @@ def inline(function: F) -> F:
 
 
 def entry(function: F) -> F:
-    """Compile a function that Python calls; the binary is kept on disk."""
+    """Compile a function that Python calls. Its binary is cached on disk."""
     keep_binary_of(function)
     return numba.njit(error_model="numpy", nogil=True, cache=True, pipeline_class=_EntryCompiler)(function)  # type: ignore[return-value]
 
 
-_PYTHON_FUNCTIONS: WeakValueDictionary[int, Callable[..., Any]] = WeakValueDictionary()  # without the compiler: by their "addresses"
+_PYTHON_FUNCTIONS: WeakValueDictionary[int, Callable[..., Any]] = WeakValueDictionary()  # by id, for use without the compiler
 
 
 def address_of(function: Callable[..., Any]) -> int:
-    """Where kernels find a function compiled with one signature, which must outlive its use."""
+    """The address of a function that is compiled with one signature.
+
+    The function must outlive the use of the address.
+    """
     if JIT_DISABLED:
         _PYTHON_FUNCTIONS[id(function)] = function
         return id(function)
@@ -202,7 +213,10 @@ def address_of(function: Callable[..., Any]) -> int:
 
 
 def caller_by_address(signature: Any) -> Callable[..., Any]:
-    """A kernel `call(address, *arguments)` for functions of one signature. What they raise goes up through the kernels that call it."""
+    """A kernel `call(address, *arguments)` for functions of one signature.
+
+    Exceptions propagate through the calling kernels.
+    """
     if JIT_DISABLED:
         return lambda address, *arguments: _PYTHON_FUNCTIONS[int(address)](*arguments)
 
@@ -245,7 +259,10 @@ def _extreme(comparison: str) -> Callable[..., Any]:
     return pick
 
 
-_NUMBERS = ("nnan", "nsz")  # no NaN is among them, and zeros are alike
+_NUMBERS = ("nnan", "nsz")  # the operands are not NaN, and the sign of zero does not matter
 lesser = min if JIT_DISABLED else _extreme("<")
 greater = max if JIT_DISABLED else _extreme(">")
-"""The lesser and the greater of two numbers, neither of them NaN. Said so, the compiler finds the least of many several at a time."""
+"""The lesser and the greater of two numbers, neither of them NaN.
+
+Knowing this, the compiler can use vector instructions.
+"""

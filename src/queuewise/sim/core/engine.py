@@ -1,4 +1,4 @@
-"""`simulate`: lay everything out, run the kernel, return the Schedule."""
+"""`simulate`: build the tables, run the kernel and return the Schedule."""
 
 from __future__ import annotations
 
@@ -43,9 +43,10 @@ def simulate(
     conditions: Conditions = PERFECT,
     drive: Callable[[World, Machine, State], State] | None = None,
 ) -> Schedule:
-    """Replay the workload on the cluster. `estimate` is what the policy knows of runtimes, `predicted` what history says of them.
+    """Replay the workload on the cluster.
 
-    `drive` may take the place of the engine's own loop: it moves the state to the end and returns it (see stepwise).
+    `estimate` is what the policy knows about runtimes, `predicted` is a prediction from the history of finished jobs.
+    `drive` replaces the engine's loop: it advances the state to the end and returns it (see stepwise).
     """
     if len(workload) == 0:
         raise InputError("the workload has no jobs", hint="check the file, or the filter that was applied to it")
@@ -59,7 +60,7 @@ def simulate(
         drive = partial(run_kernel, compiled_replay(), rules)
     began_replay = time.perf_counter()
     state = run_watched(partial(drive, world, machine, state), state.count, rules.time_limit_s)
-    engine_s = (laid_out - began) + (time.perf_counter() - began_replay)  # compilation is not the engine's time
+    engine_s = (laid_out - began) + (time.perf_counter() - began_replay)  # without the time of compilation
     state.status[(state.status == DONE) & killed] = KILLED
     return schedule_of(workload, cluster, rules, state, estimate, policy, estimates, engine_s, conditions)
 
@@ -75,14 +76,14 @@ def run_kernel(run: Callable[..., None], rules: Rules, world: World, machine: Ma
 
 
 def with_room_in_log(world: World, state: State) -> State:
-    """The state, with room in its log of pieces for a pass that starts all that waits, and one more."""
+    """The state, with room in its log of pieces for a pass that starts all waiting jobs and one more."""
     most = (state.count.pending_jobs + 1) * world.sizes.most_pieces
     full = world.policy.can_restart and state.count.pieces + most > world.sizes.log_size
     return _with_longer_log(world, state) if full else state
 
 
 def _with_longer_log(world: World, state: State) -> State:
-    """Twice the room for pieces, and at least enough for all that waits."""
+    """The state with twice the room for pieces, and at least enough for all waiting and running jobs."""
     needed = int(state.count.pending_jobs + state.count.running_jobs + 1) * int(world.sizes.most_pieces)
     size = 2 * int(world.sizes.log_size) + needed
     used = int(state.count.pieces)
@@ -95,11 +96,11 @@ def _with_longer_log(world: World, state: State) -> State:
     return state.replace(**columns)
 
 
-_compiling = threading.Lock()  # several threads may ask for the first replay at once
+_compiling = threading.Lock()  # several threads may start the first replay at the same time
 
 
 def compiled_replay() -> Callable[..., None]:
-    """The replay kernel, compiled or loaded from the cache at its first use; there is one version for all policies."""
+    """The replay kernel, compiled or loaded from the cache on first use. There is one version for all policies."""
     with _compiling:
         if not JIT_DISABLED and not replay.signatures:  # type: ignore[attr-defined]
             addresses, function = types.int64[::1], types.FunctionType(SCORING_SIGNATURE)
@@ -109,13 +110,13 @@ def compiled_replay() -> Callable[..., None]:
 
 
 def _replay_in_python(*arguments: Any) -> None:
-    with np.errstate(all="ignore"):  # as in compiled code, where overflow wraps and inf * 0 is no number
+    with np.errstate(all="ignore"):  # as in compiled code, where overflow wraps and inf * 0 is NaN
         replay(*arguments)
 
 
 @scoring_function
 def _no_score(facts: Any, pending: Any, number: int, now: float, outlook: Any, params: Any, out: Any) -> None:
-    """Stands where an order has no function."""
+    """The placeholder for an order without a function."""
 
 
 def _function_of(order: Order | None) -> Callable[..., None]:
@@ -123,7 +124,7 @@ def _function_of(order: Order | None) -> Callable[..., None]:
 
 
 def limited_runtime(workload: Workload, kill_at_limit: bool) -> tuple[F64, NDArray[np.bool_]]:
-    """Runtimes, cut at the request if so told, and which jobs that kills."""
+    """Runtimes and which jobs are killed. With `kill_at_limit`, a runtime is limited to the requested time."""
     if not kill_at_limit:
         return workload.runtime, np.zeros(len(workload), bool)
     killed = workload.runtime > workload.requested

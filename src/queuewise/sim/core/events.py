@@ -1,8 +1,9 @@
-"""The calendar: a heap of (time, code) with four below one, and the total order of events at one instant.
+"""Events: a heap of (time, code) with fan-out 4, and the total order of events at one instant.
 
-Codes sort events of equal time: completions (in the order of their starts) first, then timers, then releases of jobs that waited for
-others, each by job. A job has one event at most, the next that can happen to it: the timers of a run come before its completion, which is
-not in the calendar before they have rung. (Arrivals and outages are known beforehand and need no heap.)
+Codes order events of equal time: completions first (in the order of their starts), then timers, then releases of jobs
+that waited for others, both by job index. A job has at most one event in the heap, its next one. The timers of a run
+come before its completion, which enters the heap only after they have fired. Arrivals and outages are known beforehand
+and need no heap.
 """
 
 from __future__ import annotations
@@ -19,7 +20,10 @@ FAN_SHIFT = 2
 
 @inline
 def _before(s: State, time: float, code: int, slot: int) -> bool:
-    """Whether an event comes before the one at the slot. Completions of one time come in the order of the starts."""
+    """Whether an event comes before the one at the slot.
+
+    Completions at the same time are in the order of their starts.
+    """
     if time != s.event_time[slot]:
         return time < s.event_time[slot]
     other = s.event_code[slot]
@@ -61,8 +65,8 @@ def _sift_down(s: State, slot: int, size: int, time: float, code: int) -> None:
 
 
 @kernel
-def _settle(s: State, slot: int, time: float, code: int) -> None:
-    """Put an event into the heap, of which a slot is empty."""
+def _insert_at(s: State, slot: int, time: float, code: int) -> None:
+    """Insert an event into the heap, starting from an empty slot."""
     if slot > 0 and _before(s, time, code, (slot - 1) >> FAN_SHIFT):
         _sift_up(s, slot, time, code)
     else:
@@ -71,17 +75,17 @@ def _settle(s: State, slot: int, time: float, code: int) -> None:
 
 @kernel
 def set_event(s: State, j: int, kind: int, time: float) -> None:
-    """Let this be the next that happens to job j."""
+    """Set the event of job j, replacing the one it has."""
     slot = s.event_slot[j]
     if slot < 0:
         slot = s.count.events
         s.count.events = slot + 1
-    _settle(s, slot, time, (kind << KIND_SHIFT) | int(j))
+    _insert_at(s, slot, time, (kind << KIND_SHIFT) | int(j))
 
 
 @kernel
 def cancel_event(s: State, j: int) -> None:
-    """Let nothing happen to job j; there may have been nothing."""
+    """Remove the event of job j, if it has one."""
     slot = s.event_slot[j]
     if slot < 0:
         return
@@ -89,12 +93,12 @@ def cancel_event(s: State, j: int) -> None:
     last = s.count.events - 1
     s.count.events = last
     if slot < last:
-        _settle(s, slot, s.event_time[last], s.event_code[last])
+        _insert_at(s, slot, s.event_time[last], s.event_code[last])
 
 
 @kernel
 def pop_event(s: State) -> int:
-    """Remove the next event and return its job; there must be one."""
+    """Remove the next event and return its job. The heap must not be empty."""
     j = first_job(s)
     cancel_event(s, j)
     return j
@@ -102,11 +106,11 @@ def pop_event(s: State) -> int:
 
 @inline
 def first_job(s: State) -> int:
-    """To whom the next event happens; there is one."""
+    """The job of the next event. The heap must not be empty."""
     return s.event_code[0] & INDEX_MASK
 
 
 @inline
 def is_next(s: State, time: float, kind: int) -> bool:
-    """Whether the next event is of this kind and time."""
+    """Whether the next event has this kind and time."""
     return s.count.events > 0 and s.event_time[0] == time and s.event_code[0] >> KIND_SHIFT == kind

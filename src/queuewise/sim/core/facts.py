@@ -1,4 +1,4 @@
-"""What functions that score jobs and nodes may know of them (the rows are declared in state.py)."""
+"""What scoring functions may know about jobs (`queue.FACTS`) and nodes (`placement.NODE_FACTS`)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ FACTS_BLOCK = 8192  # jobs
 def job_facts(
     workload: Workload, estimate: F64, predicted: F64 | None, watts: F64, *, first: int = 0, rows: Records | None = None
 ) -> Records:
-    """[J] what a scoring function may know of each job, written into `rows` if given. `first` is the index of the first job."""
+    """[J] what a scoring function may know about each job, written into `rows` if given.
+
+    `first` is the index of the first job.
+    """
     facts = np.zeros(len(workload), FACTS) if rows is None else rows[: len(workload)]
     columns: dict[str, NDArray[Any]] = {
         "submit": workload.submit, "estimate": estimate, "predicted": estimate if predicted is None else predicted,
@@ -35,11 +38,11 @@ def job_facts(
     }  # fmt: skip
     for name, column in columns.items():
         facts[name] = column
-    return facts.view(np.recarray) if JIT_DISABLED else facts  # plain Python reads job.submit from record arrays only
+    return facts.view(np.recarray) if JIT_DISABLED else facts  # plain Python can read job.submit only from record arrays
 
 
 def fact_blocks(workload: Workload, estimate: F64, predicted: F64 | None, watts: F64) -> Iterator[Records]:
-    """The same, some jobs at a time, in rows that stay in the processor's cache; a block is gone when the next is asked for."""
+    """The same, in blocks of jobs that fit into the processor's cache. The next block overwrites the last one."""
     jobs = workload.replace(dependencies=NO_DEPENDENCIES)
     rows = np.zeros(min(FACTS_BLOCK, len(jobs)), FACTS)
     for first in range(0, len(jobs), FACTS_BLOCK):
@@ -49,7 +52,7 @@ def fact_blocks(workload: Workload, estimate: F64, predicted: F64 | None, watts:
 
 
 def cheapest_watts(workload: Workload, cluster: Cluster, pools: Pools, classes: Classes) -> F64:
-    """[J] active watts of one GPU of the cheapest kind the job may use, 1 for jobs without GPUs."""
+    """[J] active watts of one GPU of the cheapest kind that the job may use, 1 for jobs without GPUs."""
     per_pool = np.array([kind.peak_watts - kind.idle_watts for kind in cluster.kinds] + [0.0])[cluster.node_kind[pools.example]]
     per_class = np.where(classes.allows, per_pool[None, :], np.inf).min(axis=1)
     per_class = np.where(np.isfinite(per_class) & (classes.milli > 0), per_class, 1.0)
@@ -57,7 +60,7 @@ def cheapest_watts(workload: Workload, cluster: Cluster, pools: Pools, classes: 
 
 
 def node_facts(cluster: Cluster) -> NodeRecords:
-    """[N] what a function that scores nodes may know; what is free is filled in when it is asked."""
+    """[N] what a function that scores nodes may know. Free amounts are filled in before each call."""
     facts = np.zeros(cluster.num_nodes, NODE_FACTS)
     gpu_watts = np.array([kind.peak_watts - kind.idle_watts for kind in cluster.kinds] + [0.0])
     columns: dict[str, NDArray[Any]] = {

@@ -1,4 +1,4 @@
-"""From tables to arrays: lay a cluster, its pools, the demand classes and the queue trees out for the kernels."""
+"""Turn a cluster and a workload into arrays for kernels: pools, demand classes, queue trees and the empty machine."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FAN_OUT = 16
 
 @dataclass(frozen=True)
 class Pools:
-    """Nodes that differ in nothing but their index."""
+    """Sets of nodes that differ only in their index."""
 
     of_node: I64  # [N]
     slot: I64  # [N]
@@ -52,12 +52,12 @@ class Pools:
 
 @dataclass(frozen=True)
 class Classes:
-    """The distinct demands of a workload, and what the empty cluster offers them."""
+    """The distinct demands of a workload, and what the empty cluster offers each of them."""
 
     of_job: I32  # [J], -1: can never run
     tasks: I64  # [C] of elastic jobs: the fewest
-    base: I64  # [C] the class of an elastic job's fewest tasks; of others the class itself
-    submitted: I64  # [C] tasks for which runtimes are given
+    base: I64  # [C] the class of an elastic job's fewest tasks; for other jobs the class itself
+    submitted: I64  # [C] number of tasks that the given runtimes refer to
     scaling: I64  # [C] index into Workload.scalings
     milli: I64  # [C]
     cpu: I64  # [C]
@@ -65,11 +65,11 @@ class Classes:
     kind_set: I64  # [C]
     partition: I64  # [C]
     tenant: I64  # [C] virtual cluster
-    membership: I64  # [C] for whom the same nodes are reserved
-    estimate: F64  # [C] of each job of the class, where something is reserved for others
+    membership: I64  # [C] equal numbers for members of the same reservations
+    estimate: F64  # [C] estimate of every job of the class, if something is reserved for others
     allows: NDArray[np.bool_]  # [C, P]
     empty_slots: I64  # [C, P] tasks one empty node of the pool can take
-    jobs: I64  # [C] how many jobs are of the class, rejected or not; of elastic jobs that of the fewest tasks
+    jobs: I64  # [C] number of jobs of the class, including rejected ones; elastic jobs count in the class of their fewest tasks
     feasible: NDArray[np.bool_]  # [C]
 
     def __len__(self) -> int:
@@ -89,7 +89,7 @@ class Classes:
 
 
 def _demand_keys(workload: Workload, tenant: I32, blocked: BlockedTimes) -> tuple[list[NDArray[np.int32]], I64]:
-    """Demand columns and one integer a job that is equal for equal demands."""
+    """The demand columns, and one integer per job that is equal for equal demands."""
     elastic = workload.is_elastic
     scaling = np.where(elastic, workload.scaling, np.int32(0)) if elastic.any() else constant(0, len(workload), np.int32)
     columns = [
@@ -100,7 +100,7 @@ def _demand_keys(workload: Workload, tenant: I32, blocked: BlockedTimes) -> tupl
     width = 1
     for number, column in enumerate(columns):
         if number in (1, 2) and not elastic.any():
-            continue  # they are num_tasks
+            continue  # min_tasks and max_tasks equal num_tasks
         low, high = int(column.min()), int(column.max())
         if low == high:
             continue
@@ -115,7 +115,7 @@ def _demand_keys(workload: Workload, tenant: I32, blocked: BlockedTimes) -> tupl
 
 
 def _number_keys(key: I64) -> tuple[I64, I32]:
-    """A job of each distinct key and every job's number; small key ranges need no sort."""
+    """The first job of each distinct key, and the number of every job's key. Small key ranges need no sorting."""
     span = int(key.max()) + 1
     if span <= 1 << 22:
         example = np.full(span, -1, np.int64)
@@ -131,7 +131,7 @@ def _number_keys(key: I64) -> tuple[I64, I32]:
 def classify(workload: Workload, cluster: Cluster, pools: Pools, tenants: Tenants, blocked: BlockedTimes) -> Classes:
     columns, key = _demand_keys(workload, tenants.of_job, blocked)
     first, of_job = _number_keys(key)
-    sizes = columns[2][first] - columns[1][first] + 1  # of elastic jobs: a class each, one after the other
+    sizes = columns[2][first] - columns[1][first] + 1  # an elastic job has consecutive classes, one per number of tasks
     base = np.cumsum(sizes) - sizes
     if len(base) < sizes.sum():
         first, of_job = np.repeat(first, sizes), base[of_job].astype(np.int32)
@@ -180,7 +180,7 @@ def _allowed(workload: Workload, cluster: Cluster, pools: Pools, kind_set: I64, 
 
 
 def number_queues(classes: Classes, workload: Workload, cluster: Cluster) -> I64:
-    """[C] one queue a partition, in the cluster's order, or one for all if some job may run in every partition."""
+    """[C] the queue of each class: one per partition in the cluster's order, or one for all if a job may use any."""
     if len(cluster.partitions) == 1 or (classes.partition == ANY_PARTITION).any():
         return np.zeros(len(classes), np.int64)
     names = [partition.name for partition in cluster.partitions]
@@ -189,7 +189,7 @@ def number_queues(classes: Classes, workload: Workload, cluster: Cluster) -> I64
 
 
 def fewest_nodes(classes: Classes, pools: Pools) -> I64:
-    """[C] nodes a gang needs on the empty cluster, filling the roomiest nodes first."""
+    """[C] nodes that a gang needs on the empty cluster, if the nodes with the most room are filled first."""
     sizes = np.diff(pools.first)
     fewest = np.ones(len(classes), np.int64)
     for c in np.flatnonzero(classes.feasible & (classes.empty_slots.max(axis=1) < classes.tasks)):
@@ -205,19 +205,19 @@ def fewest_nodes(classes: Classes, pools: Pools) -> I64:
 
 
 def pieces_of(classes: Classes, pools: Pools) -> I64:
-    """[C] most pieces a gang of the class can have."""
+    """[C] the most pieces that a gang of the class can have."""
     nodes: I64 = classes.allows.astype(np.int64) @ np.diff(pools.first)
     return np.where(classes.is_share, classes.tasks, np.minimum(classes.tasks, nodes))
 
 
 def spans(classes: Classes) -> I64:
-    """[C] how many tasks more than the fewest an elastic job may have on the empty cluster; 0 for classes of more tasks."""
+    """[C] how many tasks an elastic job may have beyond its fewest on the empty cluster, 0 for all other classes."""
     sizes = np.bincount(classes.base, weights=classes.feasible, minlength=len(classes)).astype(np.int64)
     return np.where(classes.base == np.arange(len(classes)), np.maximum(sizes - 1, 0), 0)
 
 
 def time_scales(classes: Classes, workload: Workload) -> F64:
-    """[C] how long a job takes with the tasks of the class, relative to the tasks submitted."""
+    """[C] runtime with the number of tasks of the class, relative to the number submitted."""
     scale = np.ones(len(classes))
     for number, curve in enumerate(workload.scalings):
         elastic = (classes.scaling == number) & (classes.tasks != classes.submitted)
@@ -235,7 +235,7 @@ def nodes_in_a_rack(classes: Classes, cluster: Cluster, pools: Pools) -> I64:
 
 
 def worst_factor(classes: Classes, cluster: Cluster, pools: Pools) -> F64:
-    """[C] the longest runtime factor a gang can meet."""
+    """[C] the greatest runtime factor that a gang can have."""
     speed = node_speed(cluster)[pools.example]
     slowest = np.where(classes.allows, speed[None, :], np.inf).min(axis=1)
     slowest = np.where((classes.milli > 0) & np.isfinite(slowest), slowest, 1.0)
@@ -248,7 +248,7 @@ def node_speed(cluster: Cluster) -> F64:
 
 
 def answered_by_pool(classes: Classes, cluster: Cluster, pools: Pools) -> NDArray[np.bool_]:
-    """[C] whether only wholly free GPUs decide where the class fits."""
+    """[C] True if only wholly free GPUs decide where the class fits."""
     if classes.is_share.any():
         return np.zeros(len(classes), bool)
     answer: NDArray[np.bool_] = classes.milli > 0
@@ -260,7 +260,7 @@ def answered_by_pool(classes: Classes, cluster: Cluster, pools: Pools) -> NDArra
 
 @dataclass(frozen=True)
 class Trees:
-    """Where each class's queue tree lies; the same for every order."""
+    """The position of the queue tree of each class, which is the same for every order."""
 
     class_first: I64  # [C+1]
     levels: I64  # [C]
@@ -303,7 +303,7 @@ def order_jobs(classes: Classes, trees: Trees, score: F64) -> tuple[I32, I32, I3
 
 
 def empty_machine(cluster: Cluster, pools: Pools, pool_words: I64, pool_bits: I64) -> Machine:
-    """All nodes free."""
+    """The machine with all nodes free."""
     stride = int(cluster.node_gpus.max()) + 1
     gpus = cluster.node_gpus
     pool_gpus = gpus[pools.example]

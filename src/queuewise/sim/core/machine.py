@@ -1,8 +1,9 @@
-"""What is free, and taking and giving it back.
+"""Free resources: how much fits, and how tasks take resources and give them back.
 
-A node's GPUs are wholly free (a bit in `free_mask`), exclusively used, or shared (`share_free` milli left). For classes
-that ask for whole GPUs only, nodes of a pool with equally many free GPUs are interchangeable: they stand in one *bucket*, a bitset
-in index order, and `pool_slots` keeps the number of tasks each pool can take, so that the fit test reads one number a pool.
+A GPU is wholly free (a bit in `free_mask`), used exclusively, or shared (`share_free` milli are left). For classes that
+ask for whole GPUs only, nodes of a pool with the same number of free GPUs are interchangeable. They are in one
+*bucket*, a bitset in index order. `pool_slots` holds the number of tasks that each pool can take, so testing a fit
+reads one number per pool.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def slots(w: World, m: Machine, c: int, n: int) -> int:
 
 @inline
 def free_slots(w: World, m: Machine, c: int, n: int) -> int:
-    """The same, whoever has reserved the node."""
+    """The same, ignoring reservations."""
     room = MANY
     if w.class_gpus[c] > 0:
         room = m.free_gpus[n] // w.class_gpus[c]
@@ -63,13 +64,13 @@ def free_slots(w: World, m: Machine, c: int, n: int) -> int:
 
 @inline
 def slots_on(w: World, m: Machine, c: int, n: int) -> int:
-    """Tasks of class c that any node can take now."""
+    """Tasks of class c that node n can take now. The node may be in any pool."""
     return slots(w, m, c, n) if w.class_allows[c * w.sizes.num_pools + w.node_pool[n]] else 0
 
 
 @kernel
 def slots_up_to(w: World, m: Machine, c: int, enough: int) -> int:
-    """Tasks of class c that all nodes together can take; counting stops at `enough`."""
+    """Tasks of class c that all nodes together can take. Counting stops at `enough`."""
     total = 0
     if w.class_by_pool[c]:
         for i in range(w.class_pool_first[c], w.class_pool_first[c + 1]):
@@ -88,7 +89,7 @@ def slots_up_to(w: World, m: Machine, c: int, enough: int) -> int:
 
 @noinline
 def _open_slots_up_to(w: World, m: Machine, c: int, enough: int) -> int:
-    """The same where nodes may be reserved; apart, because a loop that calls nothing is faster."""
+    """The same if there are reservations. This is a separate function because a loop without calls is faster."""
     total = 0
     for i in range(w.class_pool_first[c], w.class_pool_first[c + 1]):
         p = w.class_pools[i]
@@ -101,7 +102,7 @@ def _open_slots_up_to(w: World, m: Machine, c: int, enough: int) -> int:
 
 @inline
 def has_room(w: World, m: Machine, c: int) -> bool:
-    """Whether a gang of class c fits, before any wish of the placement rule."""
+    """Whether a gang of class c fits, without restrictions of the placement rule."""
     return slots_up_to(w, m, c, w.class_tasks[c]) >= w.class_tasks[c]
 
 
@@ -125,7 +126,7 @@ def total_primary(w: World, c: int, n: int) -> int:
 
 @inline
 def amount_for(w: World, held: int, c: int) -> int:
-    """How much of the primary resource of class c a gang of class `held` has."""
+    """How much a gang of class `held` holds of the primary resource of class c."""
     if w.class_primary[c] == placement.BY_GPU:
         return w.class_tasks[held] * w.class_milli[held]
     if w.class_primary[c] == placement.BY_CPU:
@@ -135,7 +136,7 @@ def amount_for(w: World, held: int, c: int) -> int:
 
 @kernel
 def free_for(w: World, m: Machine, c: int) -> int:
-    """How much of its primary resource is free on the nodes that class c may use, fit for it or not."""
+    """How much of the primary resource of class c is free on its allowed nodes, even if too scattered for a task."""
     total = 0
     for i in range(w.class_pool_first[c], w.class_pool_first[c + 1]):
         p = w.class_pools[i]
@@ -159,7 +160,7 @@ def lowest_in_bucket(w: World, m: Machine, p: int, f: int) -> int:
 
 @inline
 def set_free_gpus(w: World, m: Machine, n: int, mask: int, free: int) -> None:
-    """Note that the wholly free GPUs of n are now those in mask, and move n to its bucket."""
+    """Set the wholly free GPUs of node n to those in mask, and move the node to its bucket."""
     old = m.free_gpus[n]
     m.free_mask[n] = mask
     if old == free:
@@ -181,9 +182,10 @@ def set_free_gpus(w: World, m: Machine, n: int, mask: int, free: int) -> None:
 
 @inline
 def take(w: World, m: Machine, c: int, n: int, tasks: int, widest: bool) -> int:
-    """Put tasks of class c on node n, which has room for them; returns the GPUs used as bits.
+    """Put tasks of class c on node n, which has room for them. Returns the GPUs used, as bits.
 
-    Shares are placed one at a time (the caller passes tasks = 1), on the tightest GPU that holds them or the widest.
+    Shares are placed one at a time (the caller passes tasks = 1), on the GPU with the least free part that holds the
+    share or, if `widest`, on the GPU with the largest free part.
     """
     draw(w, m, c, n, tasks)
     m.free_cpu[n] -= tasks * w.class_cpu[c]
@@ -202,7 +204,7 @@ def take(w: World, m: Machine, c: int, n: int, tasks: int, widest: bool) -> int:
 
 @kernel
 def choose_share(w: World, m: Machine, n: int, milli: int, widest: bool) -> int:
-    """The GPU of node n that a share goes to; one has room."""
+    """The GPU of node n that takes the share. At least one GPU must have room."""
     base = n * w.sizes.gpu_stride
     best = -1
     best_free = 0
@@ -228,7 +230,7 @@ def take_share(w: World, m: Machine, n: int, gpus: int, milli: int) -> None:
 
 @inline
 def take_exactly(w: World, m: Machine, c: int, n: int, tasks: int, gpus: int) -> None:
-    """Take the same piece that was taken on another machine."""
+    """Take exactly this piece, which was chosen earlier or on another machine."""
     draw(w, m, c, n, tasks)
     if m.closed[n]:
         return
@@ -271,7 +273,10 @@ def give_share(w: World, m: Machine, n: int, gpus: int, milli: int) -> None:
 
 @kernel
 def piece_is_free(w: World, m: Machine, c: int, n: int, tasks: int, gpus: int) -> bool:
-    """Whether exactly this piece could be taken; on a closed node it still is where it was."""
+    """Whether exactly this piece can be taken.
+
+    On a closed node it always can, because taking it changes no free amounts there.
+    """
     if m.closed[n]:
         return True
     if m.free_cpu[n] < tasks * w.class_cpu[c] or m.free_mem[n] < tasks * w.class_mem[c]:
@@ -283,7 +288,7 @@ def piece_is_free(w: World, m: Machine, c: int, n: int, tasks: int, gpus: int) -
 
 @kernel
 def close_node(w: World, m: Machine, n: int) -> None:
-    """Let the node have nothing free."""
+    """Close the node: nothing on it is free."""
     m.free_cpu[n] = 0
     m.free_mem[n] = 0
     m.free_milli[n] = 0
@@ -295,7 +300,7 @@ def close_node(w: World, m: Machine, n: int) -> None:
 
 @kernel
 def open_node(w: World, m: Machine, n: int) -> None:
-    """Let all of the node be free; the caller then takes what is in use."""
+    """Open the node with everything free. The caller must then take what is in use."""
     m.closed[n] = 0
     m.free_cpu[n] = w.node_cpu[n]
     m.free_mem[n] = w.node_mem[n]
@@ -326,7 +331,7 @@ def copy_machine(w: World, source: Machine, target: Machine) -> None:
 
 @kernel
 def rebuild(w: World, m: Machine) -> None:
-    """Derive counts and buckets anew from free_mask and share_free."""
+    """Compute counts and buckets again from free_mask and share_free."""
     stride = w.sizes.gpu_stride
     view(m.pool_slots, w.sizes.num_pools * stride)[:] = 0
     view(m.bucket, w.sizes.num_pools * stride)[:] = 0

@@ -1,4 +1,4 @@
-"""Pieces: of the placement being built, noted in State.place_*, and of jobs that run."""
+"""Pieces of the placement being built (State.place_*), and of running jobs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def note_piece(s: State, n: int, tasks: int, gpus: int) -> None:
 
 @kernel
 def put_tasks(w: World, m: Machine, s: State, c: int, n: int, tasks: int, widest: bool) -> None:
-    """Put tasks on a node and note the piece, or a piece for each task where GPUs are shared."""
+    """Put tasks on a node and add a piece to the placement, or one piece per task if GPUs are shared."""
     if takes_share(w, c):
         for _ in range(tasks):
             note_piece(s, n, 1, take(w, m, c, n, 1, widest))
@@ -33,7 +33,7 @@ def put_tasks(w: World, m: Machine, s: State, c: int, n: int, tasks: int, widest
 
 @kernel
 def class_as_placed(w: World, s: State, c: int) -> int:
-    """The class with as many tasks as there are in State.place_*: another than c if that is of elastic jobs."""
+    """The class with the number of tasks in State.place_*. It differs from c only for elastic jobs."""
     if w.class_span[c] == 0:
         return c
     tasks = 0
@@ -44,14 +44,14 @@ def class_as_placed(w: World, s: State, c: int) -> int:
 
 @kernel
 def unplace(w: World, m: Machine, s: State, c: int) -> None:
-    """Take the gang just placed off the machine; the pieces stay noted."""
+    """Take the gang that was just placed off the machine. State.place_* keeps the pieces."""
     for k in range(s.count.placed - 1, -1, -1):
         give(w, m, c, s.place_node[k], s.place_tasks[k], s.place_gpus[k])
 
 
 @kernel
 def nodes_used(s: State) -> int:
-    """Distinct nodes of the placement; pieces of one node stand together."""
+    """Number of nodes of the placement. Pieces of one node must be adjacent."""
     number = 0
     for k in range(s.count.placed):
         if k == 0 or s.place_node[k] != s.place_node[k - 1]:
@@ -61,7 +61,7 @@ def nodes_used(s: State) -> int:
 
 @kernel
 def group_by_node(w: World, s: State, c: int) -> None:
-    """After tasks were put one by one: let pieces of a node stand together, merged into one unless they are shares."""
+    """Make pieces of a node adjacent after tasks were placed one by one, and merge them unless they are shares."""
     number = s.count.placed
     kept = 0
     for k in range(number):
@@ -87,7 +87,7 @@ def group_by_node(w: World, s: State, c: int) -> None:
 
 @kernel
 def tasks_held(w: World, s: State, j: int) -> int:
-    """By a job that runs, or did until now."""
+    """Tasks of a job that runs, or ran until now."""
     if w.class_span[w.job_class[j]] == 0:
         return w.class_tasks[w.job_class[j]]
     tasks = 0

@@ -1,4 +1,7 @@
-"""Asking for memory before it is needed. Jobs lie all over it, and a wait for one of them is as long as a hundred instructions."""
+"""Prefetching.
+
+Jobs are scattered over memory, and waiting for one of them takes as long as about a hundred instructions.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from queuewise.sim.core.table_types import fetch
 
 @inline
 def fetch_job(w: World, s: State, j: int) -> None:
-    """Job j will start, end or be stopped soon."""
+    """Prefetch job j, which will start, end or be stopped soon."""
     fetch(w.runtime, j)
     fetch(s.end, j)
     if w.policy.can_restart:
@@ -22,7 +25,7 @@ def fetch_job(w: World, s: State, j: int) -> None:
 
 @inline
 def fetch_pieces(s: State, j: int) -> None:
-    """The first one of job j, which runs, will be asked for soon."""
+    """Prefetch the first piece of running job j, which will be needed soon."""
     piece = s.first_piece[j]
     fetch(s.piece_node, piece)
     fetch(s.piece_tasks, piece)

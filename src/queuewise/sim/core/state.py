@@ -1,18 +1,20 @@
-"""The columns a simulation lives in.
+"""The columns of a simulation.
 
-Three tables are passed to every kernel, in this order:
-- `World` w: what does not change: nodes, demand classes, jobs, the policy's numbers.
-- `Machine` m: what is free. There are two, the real one and a spare one in which the future is tried out.
-- `State` s: everything else that changes: queues, running jobs, clock, the log of pieces.
+Kernels receive three tables, in this order:
+- `World` w: what does not change: nodes, demand classes, jobs, the parameters of the policy.
+- `Machine` m: free resources. There are two: the real machine, and a spare one (z) for simulating the future.
+- `State` s: everything else that changes: queues, running jobs, the clock, the log of pieces.
 
-This file declares the columns that everybody needs. Each sub-package of `sim` declares its own in its `__init__.py`, and `World` and
-`State` join them.
+This file declares the common columns. Each sub-package of `sim` declares its own columns in its `__init__.py`; `World`
+and `State` combine them.
 
-Indices: j job, n node, g GPU, c demand class, p pool, q queue, o order. Axes: J N C P Q O; GM is the most GPUs a node has.
-A *demand class* is a distinct (num_tasks, gpu, cpu, mem, kinds, partition): jobs of a class are interchangeable to the hardware, so
-"does it fit" is asked once per class and never per job. An elastic job has the class of its fewest tasks.
-A *pool* is a set of nodes that are equal in everything but their index.
-A *piece* is the part of a run that lies on one node.
+Indices: j job, n node, g GPU, c demand class, p pool, q queue, o order. Axes: J N C P Q O. GM is the largest number of
+GPUs of a node.
+
+- A *demand class* is a distinct (num_tasks, gpu, cpu, mem, kinds, partition). The hardware cannot distinguish jobs of a
+  class, so whether a job fits is computed once per class, not per job. An elastic job has the class of its fewest tasks.
+- A *pool* is a set of nodes that are equal in everything but their index.
+- A *piece* is the part of a run that is on one node.
 """
 
 from __future__ import annotations
@@ -27,11 +29,11 @@ from queuewise.sim.placement import PlacementState, PlacementWorld
 from queuewise.sim.preemption import PreemptionState, PreemptionWorld
 from queuewise.sim.queue import QueueState, QueueWorld
 
-NO_LIMIT = -1  # PolicyFlags.placement_option, depth and power_budget without a limit
+NO_LIMIT = -1  # no limit, in PolicyFlags.placement_option, depth and power_budget
 
 
 class Sizes(Scalars, dtype=np.int64):
-    """Lengths of columns and other facts about the whole."""
+    """Lengths of columns and other properties of the simulation."""
 
     num_jobs: int
     num_nodes: int
@@ -42,51 +44,51 @@ class Sizes(Scalars, dtype=np.int64):
     num_words: int
     gpu_stride: int  # GM + 1
     tree_size: int  # length of the trees of one order
-    shares_gpus: int  # 1: some class takes shares of GPUs
+    shares_gpus: int  # 1: at least one class takes shares of GPUs
     uniform_speed: int  # 1: every runtime factor is 1
-    num_levels: int  # bounds between levels of service
+    num_levels: int  # number of bounds between levels of service
     num_outages: int
     most_pieces: int  # of one run
     log_size: int  # room in the log of pieces
-    outlook_row: int  # length of the row of one order in State.outlook
+    outlook_row: int  # length of one order's row in State.outlook
     num_accounts: int
     num_reservation_ends: int
 
 
 class PolicyFlags(Scalars, dtype=np.int64):
-    """The policy and the conditions as numbers. Names that sound like a question are 0 or 1."""
+    """The policy and the conditions as numbers. Fields whose names read like a statement are 0 or 1."""
 
     dispatch: int  # queue.REORDER or COMMIT
     backfill: int  # backfill.EASY and others
     placement: int  # placement.PACK and others
     placement_option: int
     scans_queue: int  # queues are lists that are scored and scanned, not trees
-    depth: int  # candidates that backfill looks at
-    second_order: int  # backfill has an order of its own
+    depth: int  # number of candidates that backfill considers
+    second_order: int  # backfill has its own order
     seed: int
     tracks_free_times: int  # EASY may use State.free_times
     preemption_key: int  # preemption.BY_LEVEL and others
     can_restart: int  # jobs may be stopped, or wait for nodes to wake; otherwise the columns of runs have length 1
-    stop_loses_progress: int  # a policy's stop keeps only what was checkpointed before
+    stop_loses_progress: int  # after a stop by the policy, only progress that was checkpointed before is kept
     requeues_failed: int  # a job hit by a failure is queued again
-    promotes: int  # jobs that wait long return to level 0
-    learns_keys: int  # keys of levels follow from services of jobs that have ended, see preemption/services.py
+    promotes: int  # jobs that have waited for long return to level 0
+    learns_keys: int  # keys of levels are learned from jobs that have ended, see preemption/services.py
     reads_cluster: int  # a scoring function reads State.outlook
     node_scorer: int  # address of the function behind the rule BY_SCORE
     has_quotas: int
     has_dependencies: int
     nodes_sleep: int
-    power_budget: int  # milliwatts that jobs may draw together
-    fit_may_return: int  # a class that does not fit may fit after others have started, because the rule then goes elsewhere
-    lists_victims: int  # victims may be read off State.list_turn, see preemption/victim_lists.py
-    ranks_running: int  # not all victims are, so running jobs stand in a heap by key
+    power_budget: int  # milliwatts that all jobs together may draw
+    fit_may_return: int  # a class that does not fit may fit after others have started, because the rule then chooses other nodes
+    lists_victims: int  # victims may be found in State.list_turn, see preemption/victim_lists.py
+    ranks_running: int  # not all victims are found there, so running jobs are also in a heap by key
     restart_takes_time: int
     has_reservations: int  # nodes may be blocked for a class
-    time_sensitive: int  # a pass may end differently from the last one merely because the clock has moved
-    room_is_not_enough: int  # a class with enough free slots may still find no placement
+    time_sensitive: int  # the result of a pass may differ from that of the last one only because time has passed
+    room_is_not_enough: int  # a class with enough free slots may still have no placement
     resizes: int  # conditions.SHRINKS, GROWS or both
     levels_by_time: int  # levels count seconds of running, not GPU-seconds
-    external_queue: int  # the caller keeps the queue, and the engine only counts the jobs in it
+    external_queue: int  # the caller keeps the queue; the engine only counts its jobs
 
 
 class Counts(Scalars, dtype=np.int64):
@@ -101,8 +103,8 @@ class Counts(Scalars, dtype=np.int64):
     early_ends: int
     depth_job: int
     outages_seen: int
-    log_full: int  # 1: the pass was left because the log of pieces must grow; it is to be taken up again
-    user_calls: int  # goes up when a user's function is entered and when it returns, so it is odd while one runs
+    log_full: int  # 1: the pass was interrupted because the log of pieces must grow; it must be resumed
+    user_calls: int  # incremented when a user's function is called and when it returns, so it is odd while one runs
     frontier_size: int
     num_victims: int
     num_stale: int
@@ -114,7 +116,7 @@ class Clock(Scalars, dtype=np.float64):
     now: float
     bound: float  # the time by which backfilled jobs must end
     depth_score: float
-    stop_at: float = np.inf  # instants after this time are left for another call
+    stop_at: float = np.inf  # instants after this time are left to the next call
 
 
 class World(QueueWorld, PlacementWorld, PreemptionWorld, ConditionsWorld):
@@ -128,7 +130,7 @@ class World(QueueWorld, PlacementWorld, PreemptionWorld, ConditionsWorld):
     node_cpu: I64 = column("nodes", unit="milli")
     node_mem: I64 = column("nodes", unit="MiB")
     node_rack: I64 = column("nodes")
-    node_speed: F64 = column("nodes", meaning="of its GPU kind, 1.0 without GPUs")
+    node_speed: F64 = column("nodes", meaning="speed of its GPU kind, 1.0 without GPUs")
     node_gpu_watts: F64 = column("nodes", unit="W", meaning="peak - idle of one GPU")
     node_core_watts: F64 = column("nodes", unit="W")
     node_kind: I64 = column("nodes")
@@ -140,19 +142,19 @@ class World(QueueWorld, PlacementWorld, PreemptionWorld, ConditionsWorld):
     pool_bits: I64 = column("pools", meaning="offset of the pool's first bitset in Machine.bits")
     divide: I64 = column("gpu_slots", "gpu_slots", meaning="divide[f*(GM+1) + g] = f // g")
     # demand classes
-    class_tasks: I64 = column("classes", meaning="of an elastic job: the fewest")
-    class_span: I64 = column("classes", meaning="how many more an elastic job may have: classes c+1, c+2, … have one task more each")
-    class_scale: F64 = column("classes", meaning="runtime with so many tasks, relative to the number submitted")
-    class_gpus: I64 = column("classes", meaning="whole GPUs per task, 0 if it takes a share or none")
+    class_tasks: I64 = column("classes", meaning="number of tasks; of an elastic job: the fewest")
+    class_span: I64 = column("classes", meaning="how many more tasks an elastic job may have: classes c+1, c+2, … have one more each")
+    class_scale: F64 = column("classes", meaning="runtime with this number of tasks, relative to the number submitted")
+    class_gpus: I64 = column("classes", meaning="whole GPUs per task, 0 if a task takes a share or none")
     class_milli: I64 = column("classes", unit="milli", meaning="GPU per task")
     class_cpu: I64 = column("classes", unit="milli", meaning="per task")
     class_mem: I64 = column("classes", unit="MiB", meaning="per task")
     class_primary: I64 = column("classes", meaning="placement.BY_GPU, BY_CPU or BY_MEM")
     class_queue: I64 = column("classes")
-    class_by_pool: I64 = column("classes", meaning="1: only whole GPUs matter, so the index of pools answers")
-    class_min_nodes: I64 = column("classes", meaning="fewest nodes on the empty cluster")
+    class_by_pool: I64 = column("classes", meaning="1: only whole GPUs matter, so Machine.pool_slots shows whether it fits")
+    class_min_nodes: I64 = column("classes", meaning="fewest nodes that hold the gang on the empty cluster")
     class_rack_nodes: I64 = column("classes", meaning="most allowed nodes in one rack")
-    class_worst: F64 = column("classes", meaning="greatest runtime factor it can meet")
+    class_worst: F64 = column("classes", meaning="greatest possible runtime factor")
     class_pool_first: I64 = column("class_bounds", meaning="offsets into class_pools")
     class_pools: I64 = column(meaning="allowed pools by class")
     class_allows: I64 = column("classes", "pools", meaning="1: the class may use the pool")
@@ -167,15 +169,15 @@ class Machine(Table):
     free_mask: I64 = column("nodes", meaning="bit g: GPU g is wholly free")
     free_gpus: I64 = column("nodes", meaning="wholly free GPUs")
     share_free: I64 = column("nodes", "gpu_slots", initial=0, unit="milli", meaning="free part of GPUs in shared use, 0 otherwise")
-    free_milli: I64 = column("nodes", unit="milli", meaning="free GPU in all")
+    free_milli: I64 = column("nodes", unit="milli", meaning="total free GPU capacity")
     free_cpu: I64 = column("nodes", unit="milli")
     free_mem: I64 = column("nodes", unit="MiB")
-    closed: I64 = column("nodes", initial=0, meaning="1: down or drained: nothing is free, and what is given back does not become so")
+    closed: I64 = column("nodes", initial=0, meaning="1: down or drained, nothing is free, and what is given back stays unavailable")
     pool_slots: I64 = column("pools", "gpu_slots", meaning="tasks of g whole GPUs that the pool can take")
     bucket: I64 = column("pools", "gpu_slots", meaning="nodes with f wholly free GPUs")
     bits: I64 = column("pool_words", meaning="bitsets over the pool's nodes, one per number of free GPUs")
-    drawn: I64 = column("one", initial=0, unit="mW", meaning="what use adds, with a power cap")
-    time: F64 = column("one", initial=-np.inf, unit="s", meaning="when it is so, with reservations")
+    drawn: I64 = column("one", initial=0, unit="mW", meaning="power that jobs draw, if there is a power cap")
+    time: F64 = column("one", initial=-np.inf, unit="s", meaning="time of this state of the machine, if there are reservations")
 
 
 class State(QueueState, PlacementState, BackfillState, PreemptionState, ConditionsState):

@@ -1,4 +1,7 @@
-"""The engine one step at a time, for policies that decide in Python and for following a log: go to the next instant, ask, start, stop."""
+"""The engine, one action at a time, for policies that decide in Python and for replaying a log.
+
+Callers advance to the next instant, ask what fits, and start, stop or move jobs.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,10 @@ NEXT_INSTANT, ASK_FIT, ASK_SLOTS, START, START_ON, START_THERE, STOP, MOVE, MOVE
 
 @kernel
 def _place_on(w: World, m: Machine, s: State, c: int, nodes, tasks) -> bool:  # type: ignore[no-untyped-def]
-    """Put tasks[i] tasks on nodes[i], each node once, or leave m as it was and return False."""
+    """Put tasks[i] tasks on nodes[i]; the nodes must be distinct.
+
+    If they do not fit, change nothing and return False.
+    """
     s.count.placed = 0
     for i in range(len(nodes)):
         if slots_on(w, m, c, nodes[i]) < tasks[i]:
@@ -34,7 +40,7 @@ def _place_on(w: World, m: Machine, s: State, c: int, nodes, tasks) -> bool:  # 
 
 @kernel
 def _place_there(w: World, m: Machine, s: State, c: int) -> bool:
-    """Take the pieces noted in State.place_*, or leave m as it was and return False."""
+    """Take the pieces in State.place_*. If one of them is not free, change nothing and return False."""
     for k in range(s.count.placed):
         if m.closed[s.place_node[k]] or not piece_is_free(w, m, c, s.place_node[k], s.place_tasks[k], s.place_gpus[k]):
             for back in range(k):
@@ -45,7 +51,7 @@ def _place_there(w: World, m: Machine, s: State, c: int) -> bool:
 
 
 @kernel
-def _place_as_told(w: World, m: Machine, s: State, c: int, action: int, nodes, tasks) -> bool:  # type: ignore[no-untyped-def]
+def _place_for_action(w: World, m: Machine, s: State, c: int, action: int, nodes, tasks) -> bool:  # type: ignore[no-untyped-def]
     if action == START_THERE:
         return _place_there(w, m, s, c)
     if action in (START_ON, MOVE_TO):
@@ -56,18 +62,21 @@ def _place_as_told(w: World, m: Machine, s: State, c: int, action: int, nodes, t
 @kernel
 def _stop(w: World, m: Machine, s: State, j: int) -> None:
     take_off(w, m, s, j)
-    end_run(w, s, j, policy_saves(w) or w.policy.backfill == backfill.DEFRAG or w.policy.resizes != 0)  # which stop jobs only to move them
+    end_run(w, s, j, policy_saves(w) or w.policy.backfill == backfill.DEFRAG or w.policy.resizes != 0)  # both stop only to move
     queue_again(w, s, j)
 
 
 @entry
 def act(world, machine, state, action: int, j: int, nodes, tasks) -> bool:  # type: ignore[no-untyped-def]
-    """Do one thing; False if it cannot be done.
+    """Execute one action. Returns False if that is not possible.
 
-    NEXT_INSTANT goes to the next instant and its decision. ASK_FIT: does job j fit? ASK_SLOTS writes tasks[n], the tasks of job j that node
-    n can take. START starts job j where the placement rule puts it, START_ON with tasks[i] tasks on nodes[i], START_THERE on the pieces
-    noted in State.place_*. STOP stops running job j and queues it, unless its run is younger than the quantum. MOVE and MOVE_TO let it
-    go on elsewhere at once, stopped as by `suspend`; what it holds counts as free.
+    - NEXT_INSTANT advances to the next instant and its decision.
+    - ASK_FIT returns whether job j fits.
+    - ASK_SLOTS writes tasks[n], the number of tasks of job j that node n can take.
+    - START starts job j where the placement rule puts it, START_ON with tasks[i] tasks on nodes[i], START_THERE on the
+      pieces in State.place_*.
+    - STOP stops running job j and queues it again, unless its run is younger than the quantum.
+    - MOVE and MOVE_TO let it continue elsewhere at once, stopped as by `suspend`. What it holds counts as free.
     """
     w = as_world(world)
     m = as_machine(machine)
@@ -91,7 +100,7 @@ def act(world, machine, state, action: int, j: int, nodes, tasks) -> bool:  # ty
         return True
     if moves:
         take_off(w, m, s, j)
-    placed = _place_as_told(w, m, s, c, action, nodes, tasks)
+    placed = _place_for_action(w, m, s, c, action, nodes, tasks)
     if moves and not placed:
         put_back(w, m, s, j)
     elif moves:

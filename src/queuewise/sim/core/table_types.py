@@ -1,7 +1,7 @@
 """How kernels see tables: Numba types for tables, columns and scalars, and the machine code that reads and writes them.
 
-A table is the address of a list of addresses, a column or a group of scalars is one address. `tables` makes these types from the
-declarations of a table; kernels use `view`, `fetch` and `words_at`, everybody else can ignore this module.
+A table is the address of a list of addresses. A column or a group of scalars is one address. `tables` creates these
+types from the declaration of a table. Kernels use `view`, `fetch` and `words_at`; other code can ignore this module.
 """
 
 from __future__ import annotations
@@ -27,10 +27,11 @@ _POINTER = ir.IntType(8).as_pointer()
 
 
 class ColumnType(types.Type):
-    """The address of an array's first element, and how many bytes it is to the next.
+    """The address of an array's first element, and the number of bytes to the next one.
 
-    Memory that belongs to columns is read and written with one type only, so that a store of one type leaves what was loaded
-    with another as it was, and the compiler is told so. `raw` memory is what tables are copied with.
+    The memory of a column is read and written with one type only. A store of one type therefore does not change what
+    was loaded with another type, and the generated code declares this to the compiler. `raw` columns make no such
+    promise; they are for copying tables.
     """
 
     def __init__(self, dtype: types.Type, stride: int, raw: bool = False) -> None:
@@ -41,7 +42,7 @@ class ColumnType(types.Type):
 
 
 class ScalarsType(types.Type):
-    """The address of the first of some named numbers."""
+    """The address of the first of several named numbers."""
 
     def __init__(self, name: str, slots: dict[str, int], dtype: np.dtype[Any]) -> None:
         self.slots = slots
@@ -86,13 +87,16 @@ class _ScalarAttributes(AttributeTemplate):
 def _lower_column(context: Any, builder: Any, table: TableType, value: Any, name: str) -> Any:
     slots = builder.bitcast(value, _POINTER.as_pointer())
     address = builder.load(builder.gep(slots, [ir.Constant(ir.IntType(64), table.slots[name])], inbounds=True))
-    # The list of addresses never changes, so a loaded address stays good whatever is stored in between.
+    # The list of addresses never changes, so a loaded address stays valid whatever is stored afterwards.
     address.set_metadata("invariant.load", builder.module.add_metadata([]))
     return address
 
 
 def _as_read(dtype: types.Type) -> types.Type:
-    """Integers of any width are read as int64: a kernel is compiled anew for every combination of types that it is called with."""
+    """The type that an element has in a kernel.
+
+    All integers are read as int64, because Numba compiles one version per type.
+    """
     return types.int64 if isinstance(dtype, types.Integer) else dtype
 
 
@@ -117,8 +121,8 @@ def _element(context: Any, builder: Any, column: ColumnType, address: Any, index
     return builder.bitcast(builder.gep(address, [offset], inbounds=True), context.get_data_type(column.dtype).as_pointer())
 
 
-def _say_type(builder: Any, column: ColumnType, access: Any) -> None:
-    """Let the compiler know which type of memory a load or store touches."""
+def _annotate_type(builder: Any, column: ColumnType, access: Any) -> None:
+    """Declare to the compiler which type of memory a load or store accesses."""
     if column.raw or not isinstance(column.dtype, types.Number):
         return
     module = builder.module
@@ -131,13 +135,13 @@ def _say_type(builder: Any, column: ColumnType, access: Any) -> None:
 def _lower_read(context: Any, builder: Any, sig: Any, args: Any) -> Any:
     column = sig.args[0]
     value = builder.load(_element(context, builder, column, *args))
-    _say_type(builder, column, value)
+    _annotate_type(builder, column, value)
     return context.cast(builder, value, column.dtype, sig.return_type)
 
 
 @lower_builtin(operator.setitem, ColumnType, types.intp, types.Any)
 def _lower_write(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-    _say_type(builder, sig.args[0], builder.store(args[2], _element(context, builder, sig.args[0], args[0], args[1])))
+    _annotate_type(builder, sig.args[0], builder.store(args[2], _element(context, builder, sig.args[0], args[0], args[1])))
     return context.get_dummy_value()
 
 
@@ -148,7 +152,7 @@ def _slot(scalars: ScalarsType, name: str) -> Any:
 @lower_getattr_generic(ScalarsType)
 def _lower_scalar_read(context: Any, builder: Any, scalars: ScalarsType, address: Any, name: str) -> Any:
     value = builder.load(_element(context, builder, scalars.column, address, _slot(scalars, name)))
-    _say_type(builder, scalars.column, value)
+    _annotate_type(builder, scalars.column, value)
     return value
 
 
@@ -156,7 +160,7 @@ def _lower_scalar_read(context: Any, builder: Any, scalars: ScalarsType, address
 def _lower_scalar_write(context: Any, builder: Any, sig: Any, args: Any, name: str) -> None:
     scalars = sig.args[0]
     value = context.cast(builder, args[1], sig.args[1], scalars.column.dtype)
-    _say_type(builder, scalars.column, builder.store(value, _element(context, builder, scalars.column, args[0], _slot(scalars, name))))
+    _annotate_type(builder, scalars.column, builder.store(value, _element(context, builder, scalars.column, args[0], _slot(scalars, name))))
 
 
 @intrinsic
@@ -190,7 +194,7 @@ def _view_compiled(column: Any, length: int) -> Any:
 
 
 view = _view_in_python if JIT_DISABLED else inline(_view_compiled)
-"""The first elements of a column as an array, for sorting, copying or handing on."""
+"""The first elements of a column as an array, for sorting, copying or passing on."""
 
 
 @intrinsic
@@ -208,7 +212,7 @@ def _fetch(typingctx: Any, column: ColumnType, index: types.Integer) -> Any:
 
 
 def _fetch_in_python(column: Any, index: int) -> None:
-    """Plain Python has no use for it."""
+    """Do nothing: plain Python has no prefetching."""
 
 
 def _fetch_compiled(column: Any, index: int) -> None:
@@ -216,7 +220,10 @@ def _fetch_compiled(column: Any, index: int) -> None:
 
 
 fetch = _fetch_in_python if JIT_DISABLED else inline(_fetch_compiled)
-"""Ask for the cache line of an element that will be needed soon. The index may be any number: what is not there is not fetched."""
+"""Prefetch the cache line of an element that will be needed soon.
+
+The index may be any number; invalid ones are ignored.
+"""
 
 
 @intrinsic
@@ -228,7 +235,7 @@ def _words_at(typingctx: Any, address: types.Integer) -> Any:
 
 
 def _words_in_python(address: Any) -> Any:
-    """Plain Python has no addresses, so there is nothing to read; `fetch` does not look."""
+    """Return a dummy: plain Python has no addresses, and its `fetch` reads nothing."""
     return ()
 
 
@@ -237,7 +244,7 @@ def _words_compiled(address: int) -> Any:
 
 
 words_at = _words_in_python if JIT_DISABLED else inline(_words_compiled)
-"""Memory at an address as a column of int64."""
+"""The memory at an address as a column of int64."""
 
 
 def table_at(table_type: TableType) -> Callable[..., Any]:

@@ -1,15 +1,16 @@
-"""Tables: columns of numbers, declared once, that Python sees as NumPy arrays and kernels as addresses.
+"""Tables: columns of numbers, declared once. Python sees them as NumPy arrays, kernels as addresses.
 
-A `Table` subclass declares its columns: name, type, length, initial value, unit and meaning, each in one place. Python holds the columns
-as NumPy arrays. A kernel gets one pointer, to a list of the arrays' addresses, and reads `w.node_gpus[n]` as two loads: no reference
-counts, no bounds checks, no unpacking of a hundred array structures at every call. That makes kernels quick to compile, and a batch of
-simulations is a matrix of addresses with one row per simulation.
+A `Table` subclass declares its columns: name, type, length, initial value, unit and meaning, all in one place. Python
+holds the columns as NumPy arrays. A kernel receives one pointer to a list of the arrays' addresses, and
+`w.node_gpus[n]` takes two loads. There are no reference counts, no bounds checks, and no unpacking of a hundred array
+structures at every call. Kernels therefore compile quickly, and a batch of simulations is a matrix of addresses with
+one row per simulation.
 
-What a kernel may do with a column: read and write elements by non-negative index, and call `view(column, length)` to get a NumPy array
-of its first elements. Columns do not know their length: lengths are data (`World.sizes`). `Scalars` are columns whose elements have
-names: `s.clock.now` instead of `s.clock[0]`.
+A kernel can read and write the elements of a column by non-negative index, and call `view(column, length)` to get a
+NumPy array of its first elements. Columns do not know their length: lengths are data (`World.sizes`). `Scalars` are
+columns whose elements have names: `s.clock.now` instead of `s.clock[0]`.
 
-With NUMBA_DISABLE_JIT=1 the table itself is passed to the kernels and everything is plain NumPy.
+With NUMBA_DISABLE_JIT=1, kernels receive the table itself and everything is plain NumPy.
 """
 
 from __future__ import annotations
@@ -36,7 +37,10 @@ _DTYPES: dict[str, Any] = {"I64": np.int64, "I32": np.int32, "I8": np.int8, "F64
 
 
 class Scalars(np.ndarray[tuple[int], np.dtype[Any]]):
-    """Named numbers of one type. A subclass annotates the names in order; a value in the class body is the initial one, otherwise 0."""
+    """Named numbers of one type.
+
+    A subclass annotates the names in order. The initial value is given in the class body, or 0.
+    """
 
     slots: ClassVar[dict[str, int]] = {}
     initial: ClassVar[tuple[Any, ...]] = ()
@@ -69,7 +73,7 @@ def _scalar_property(slot: int) -> property:
 
 
 class _Unset:
-    """Stands for the initial value of a column whose memory is not initialised."""
+    """The type of UNSET, the initial value of columns whose memory is not initialised."""
 
 
 UNSET = _Unset()
@@ -79,24 +83,30 @@ UNSET = _Unset()
 class Column:
     """The declaration of a column."""
 
-    length: tuple[str, ...]  # names of lengths, to be multiplied; empty: as long as what it is given
+    length: tuple[str, ...]  # names of lengths that are multiplied; empty: as long as the given array
     meaning: str
     unit: str
     initial: Any
-    row: str  # columns of one row lie together in memory, job by job
+    row: str  # columns with the same row name are interleaved in memory, job by job
     dtype: Any  # a NumPy type, or a subclass of Scalars
 
 
 def column(*length: str, meaning: str = "", unit: str = "", initial: Any = UNSET, row: str = "", dtype: Any = None) -> Any:
-    """Declare a column in the body of a `Table`. Its type follows from the annotation: I64, I32, I8, F64, F32 or a subclass of Scalars."""
+    """Declare a column in the body of a `Table`.
+
+    The annotation defines its type: I64, I32, I8, F64, F32 or a subclass of Scalars.
+    """
     return Column(length, meaning, unit, initial, row, dtype)
 
 
 class Table:
-    """Columns. Subclasses declare them, or join the columns of several classes by inheriting from these."""
+    """A set of columns.
+
+    Subclasses declare columns, or combine the columns of several tables by inheriting from them.
+    """
 
     columns: ClassVar[dict[str, Column]] = {}
-    rows: ClassVar[dict[str, np.dtype[np.void]]] = {}  # the rows that columns lie in
+    rows: ClassVar[dict[str, np.dtype[np.void]]] = {}  # rows of interleaved columns by name
     strides: ClassVar[dict[str, int]] = {}  # bytes from one element of a column to the next
 
     def __init_subclass__(cls) -> None:
@@ -134,7 +144,10 @@ class Table:
 
     @classmethod
     def allocate(cls, lengths: Mapping[str, int], **given: Any) -> Self:
-        """Columns as they are at first. Those that are `given` are taken as they are if type and length are as declared."""
+        """A table with initial values.
+
+        Columns that are `given` are used instead, if their type and length are as declared.
+        """
         arrays = _allocate_rows(cls, lengths, given)
         for name, declared in cls.columns.items():
             if name in arrays:
@@ -145,7 +158,7 @@ class Table:
             elif _is_scalars(declared.dtype):
                 arrays[name] = declared.dtype()
             elif length < 0 or (declared.initial is UNSET and not declared.length):
-                raise TypeError(f"{cls.__name__}.{name} has no length of its own and must be given")
+                raise TypeError(f"{cls.__name__}.{name} declares no length and must be given")
             elif declared.initial is UNSET:
                 arrays[name] = np.empty(length, declared.dtype)
             else:
@@ -153,11 +166,11 @@ class Table:
         return cls(**arrays)
 
     def replace(self, **changed: NDArray[Any]) -> Self:
-        """The same table with other arrays in place of these."""
+        """A table with some arrays replaced."""
         return type(self)(**{name: changed.get(name, getattr(self, name)) for name in self.columns})
 
     def clone(self) -> Self:
-        """A deep copy that keeps columns of one row together."""
+        """A deep copy that keeps interleaved columns interleaved."""
         rows = {id(array.base): array.base.copy() for array in self if array.base is not None and array.base.dtype.names}
 
         def copy(name: str, array: NDArray[Any]) -> NDArray[Any]:
@@ -171,7 +184,7 @@ def _is_scalars(dtype: Any) -> bool:
 
 
 def _length(declared: Column, lengths: Mapping[str, int]) -> int:
-    """How long the column is, -1 if its declaration does not say."""
+    """The length of the column, -1 if its declaration does not define it."""
     if _is_scalars(declared.dtype):
         return len(declared.dtype.slots)
     if not declared.length:
@@ -185,7 +198,7 @@ def _length(declared: Column, lengths: Mapping[str, int]) -> int:
 def _checked(table: type[Table], name: str, array: Any, length: int) -> NDArray[Any]:
     declared = table.columns[name]
     if _is_scalars(declared.dtype) and not isinstance(array, declared.dtype):
-        raise TypeError(f"{table.__name__}.{name} is no {declared.dtype.__name__}")
+        raise TypeError(f"{table.__name__}.{name} is not a {declared.dtype.__name__}")
     checked: NDArray[Any] = array if _is_scalars(declared.dtype) else np.require(array, declared.dtype, "C")
     if length >= 0 and len(checked) != length:
         wanted = " × ".join(declared.length)
@@ -194,12 +207,15 @@ def _checked(table: type[Table], name: str, array: Any, length: int) -> NDArray[
 
 
 def row_names(table: type[Table], row: str) -> tuple[str, ...]:
-    """The columns that lie in a row."""
+    """The columns of a row."""
     return tuple(name for name, declared in table.columns.items() if declared.row == row)
 
 
 def _row_dtypes(columns: Mapping[str, Column]) -> dict[str, np.dtype[np.void]]:
-    """The rows that columns lie in, so that what is read together comes with one cache miss."""
+    """Rows of interleaved columns.
+
+    Columns that are read together share a row, so that reading them costs one cache miss.
+    """
     rows: dict[str, list[tuple[str, Any]]] = {}
     for name, declared in columns.items():
         if declared.row:
@@ -225,7 +241,7 @@ def _element_dtype(declared: Column) -> np.dtype[Any]:
 
 
 def table_reader(table: type[Table]) -> Callable[[Any], Any]:
-    """A function that turns what `addresses_of` returned into the table, inside a kernel."""
+    """A function that kernels call to turn the result of `addresses_of` into the table."""
     if JIT_DISABLED:
         return lambda value: value
     columns: dict[str, ColumnType | ScalarsType] = {}
@@ -240,12 +256,15 @@ def table_reader(table: type[Table]) -> Callable[[Any], Any]:
 
 
 def addresses_of(table: Table) -> Any:
-    """The addresses of a table's arrays, which the caller must keep alive. Checks that they are what kernels expect."""
+    """The addresses of a table's arrays.
+
+    The caller must keep the arrays alive. Raises if kernels expect other types.
+    """
     if JIT_DISABLED:
         return table
     for (name, declared), array in zip(table.columns.items(), table, strict=True):
         dtype = _element_dtype(declared)
         if array.dtype != dtype or (len(array) > 1 and array.strides != (table.strides[name],)):
             found, wanted = f"{array.dtype} at {array.strides}", f"{dtype} at {table.strides[name]} bytes"
-            raise TypeError(f"{type(table).__name__}.{name} is {found}, kernels expect {wanted}")
+            raise TypeError(f"{type(table).__name__}.{name} is {found}, but kernels expect {wanted}")
     return np.array([array.ctypes.data for array in table], np.int64)

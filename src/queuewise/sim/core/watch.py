@@ -1,4 +1,7 @@
-"""Run compiled code so that Ctrl-C and a time limit end the wait for it: neither can reach inside a kernel."""
+"""Run compiled code in a thread, so that Ctrl-C or a time limit can end the wait for it.
+
+Neither can interrupt a kernel.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +21,10 @@ T = TypeVar("T")
 
 
 def run_watched(work: Callable[[], T], count: Counts, time_limit_s: float = np.inf) -> T:
-    """Do the work, raise what it raises, and TimeoutError once a policy's own function (`USER_CALLS` of `count`) has not returned in time.
+    """Call `work` and return its result or raise its exception.
 
-    A thread that is given up ends if it is in Python; nothing can stop a compiled function that loops for ever but the process's end.
+    Raises TimeoutError if a user's function (see `Counts.user_calls`) does not return within the time limit. The
+    abandoned thread ends if it runs Python code. A compiled function that loops for ever ends only with the process.
     """
     limited = time_limit_s < np.inf
     if not limited and (JIT_DISABLED or threading.current_thread() is not threading.main_thread()):
@@ -42,13 +46,13 @@ def run_watched(work: Callable[[], T], count: Counts, time_limit_s: float = np.i
         if count.user_calls != calls:
             calls, since = int(count.user_calls), time.monotonic()
         elif calls % 2 and time.monotonic() - since > time_limit_s:
-            _ask_to_end(thread)
+            _raise_exit_in(thread)
             raise TimeoutError
     if failures:
         raise failures[0]
     return results[0]
 
 
-def _ask_to_end(thread: threading.Thread) -> None:
-    """Let the thread's next step in Python raise SystemExit."""
+def _raise_exit_in(thread: threading.Thread) -> None:
+    """Raise SystemExit in the thread as soon as it runs Python code."""
     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident or 0), ctypes.py_object(SystemExit))

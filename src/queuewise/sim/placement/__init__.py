@@ -1,7 +1,7 @@
 """Placement: on which nodes and GPUs a job starts.
 
-`placement_rules` holds the rules that choose node by node, `tiers` RLTune's tiers and `fgd` fragmentation gradient descent. This file
-declares the codes and columns that belong to placement.
+`placement_rules` contains the rules that choose node by node, `tiers` the tiers of RLTune, and `fgd` fragmentation
+gradient descent. This file declares the codes and columns of placement.
 
 Axes: N nodes, T task types.
 """
@@ -15,37 +15,37 @@ from queuewise.sim.core.tables import F64, I64, Table, column
 
 # PolicyFlags.placement
 FIRST, PACK, SPREAD, RANDOM, FASTEST, CHEAPEST, TIER, FGD, BY_SCORE = range(9)
-# World.class_primary: the resource by which rules measure nodes for a class
+# World.class_primary: the resource by which rules compare nodes for a class
 BY_GPU, BY_CPU, BY_MEM = range(3)
-# Entries of State.demand: the job in question, for a function that scores nodes
+# Entries of State.demand: the job being placed, for a function that scores nodes
 NUM_TASKS, REMAINING, TASK_GPUS, TASK_CPUS, TASK_MEM_MIB, DEMAND_SIZE = range(6)
 
 NodeRecords = NDArray[np.void]  # of NODE_FACTS
-# What a function that scores nodes may know about one. What is free is refreshed for the nodes in question before each call.
+# What a function that scores nodes may know about a node. Free amounts of candidate nodes are updated before each call.
 NODE_FACTS = np.dtype(
     [
         ("index", np.int64),
         ("gpus", np.float64),
-        ("free_gpus", np.float64),  # partly used ones count for what is left of them
-        ("whole_gpus", np.float64),  # wholly free
+        ("free_gpus", np.float64),  # including the free part of shared GPUs
+        ("whole_gpus", np.float64),  # GPUs that are wholly free
         ("cores", np.float64),  # inf: not modelled, never the bottleneck
         ("free_cores", np.float64),
         ("mem_mib", np.float64),  # inf: the same
         ("free_mem_mib", np.float64),
-        ("slots", np.float64),  # tasks of the job in question that it can take now
+        ("slots", np.float64),  # tasks of the job that the node can take now
         ("kind", np.int64),  # position of the GPU kind in the cluster's list of kinds, -1 without GPUs
         ("speed", np.float64),  # of its GPU kind, 1.0 without GPUs
         ("watts", np.float64),  # peak - idle of one GPU
         ("core_watts", np.float64),
         ("rack", np.int64),
-        ("asleep", np.float64),  # 1: it must wake first, 0: it is awake or waking
+        ("asleep", np.float64),  # 1: the node must wake first, 0: it is awake or waking
     ],
     align=True,
 )
 
 
 class PlacementWorld(Table):
-    penalty: F64 = column("penalties", meaning="added to the runtime factor for more nodes, for more racks than needed")
+    penalty: F64 = column("penalties", meaning="added to the runtime factor of a job on more nodes, and on more racks, than necessary")
     # Task types of the workload, for fragmentation
     type_gpu: I64 = column("types", unit="milli")
     type_cpu: I64 = column("types", unit="milli")

@@ -1,8 +1,8 @@
-"""Tiered placement after RLTune: the fewest nodes first, one more only when fragmentation does not rise.
+"""Tiered placement after RLTune: on the fewest nodes, or on one node more if that does not raise fragmentation.
 
-The published code enumerates some patterns and misses others; here all placements of a tier are searched, by dynamic programming over
-nodes: fragmentation, waste and balance are sums over nodes, so the best way to put `tasks` on `nodes` more nodes among the last candidates
-is all one needs to know of them.
+The published code enumerates some placements and misses others. This module searches all placements of a tier by
+dynamic programming over nodes. Fragmentation, waste and balance are sums over nodes, so for the last candidates it is
+enough to know the best way to put a number of tasks on a number of nodes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from queuewise.sim.core.pieces import put_tasks, unplace
 from queuewise.sim.core.state import Machine, State, World
 from queuewise.sim.core.table_types import view
 
-DEFRAGMENT, BALANCE = range(2)  # RULE_OPTION of `tier`
+DEFRAGMENT, BALANCE = range(2)  # PolicyFlags.placement_option of the rule `tier`
 IMPOSSIBLE = 1 << 60
 
 
@@ -35,7 +35,10 @@ def _empty_slots(w: World, c: int, n: int) -> int:
 
 @kernel
 def _candidates(w: World, m: Machine, s: State, c: int, most: int) -> int:
-    """Note the nodes worth looking at in scratch_nodes, ascending: of equal nodes only the first `most` can matter."""
+    """List the candidate nodes in scratch_nodes, ascending.
+
+    Of equal nodes, only the first `most` can matter. Returns their number.
+    """
     number = 0
     for i in range(w.class_pool_first[c], w.class_pool_first[c + 1]):
         p = w.class_pools[i]
@@ -53,7 +56,7 @@ def _candidates(w: World, m: Machine, s: State, c: int, most: int) -> int:
 
 @kernel
 def _first_of_bucket(w: World, m: Machine, s: State, p: int, f: int, most: int, at: int) -> int:
-    """Copy the first `most` nodes of a bucket to scratch_nodes from `at` on; returns how many."""
+    """Copy the first `most` nodes of a bucket to scratch_nodes from `at` on. Returns how many were copied."""
     base = w.pool_bits[p] + f * w.pool_words[p]
     number = 0
     for word in range(w.pool_words[p]):
@@ -67,7 +70,7 @@ def _first_of_bucket(w: World, m: Machine, s: State, p: int, f: int, most: int, 
 
 @inline
 def _changes(cap: int, free: int, used: int) -> tuple[int, int, int]:
-    """How frag, waste and balance change when `used` tasks go to a node."""
+    """How fragmentation, waste and balance change when `used` tasks are put on a node."""
     left = free - used
     partial_before = 1 if 0 < free < cap else 0
     partial_after = 1 if 0 < left < cap else 0
@@ -79,9 +82,10 @@ def _changes(cap: int, free: int, used: int) -> tuple[int, int, int]:
 def _search(w: World, m: Machine, s: State, c: int, number: int, nodes: int, second_tier: bool) -> bool:
     """Find the best placement on exactly `nodes` of the candidates and put it on the machine.
 
-    The tables hold, for the candidates from i on, the best way to fill k nodes so that counts add up to x and frag changes by d - half.
-    What is counted is tasks, or slots left unused in comparison with the largest node, whichever is less: a gang on the fewest
-    possible nodes leaves hardly any. Frag does not change where none is left, which bounds it likewise.
+    The tables hold, for the candidates from i on, the best way to fill k nodes so that counts add up to x and
+    fragmentation changes by d - half. What is counted is either tasks or slots left unused compared with the largest
+    node, whichever is less: a gang on the fewest possible nodes leaves hardly any slots unused. A node without unused
+    slots does not change fragmentation, so their number also bounds the change.
     """
     largest = 0
     for i in range(number):
@@ -91,7 +95,7 @@ def _search(w: World, m: Machine, s: State, c: int, number: int, nodes: int, sec
     total = unused if by_unused else w.class_tasks[c]
     half = min(nodes, unused) if by_unused else nodes
     shape = (number + 1, nodes + 1, total + 1, 2 * half + 1)
-    lead = np.full(shape, IMPOSSIBLE)  # waste, or balance when that comes first
+    lead = np.full(shape, IMPOSSIBLE)  # waste, or balance if that comes first
     trail = np.full(shape, IMPOSSIBLE)
     lead[number, 0, 0, half] = 0
     trail[number, 0, 0, half] = 0
@@ -124,7 +128,7 @@ def _search(w: World, m: Machine, s: State, c: int, number: int, nodes: int, sec
 
 @kernel
 def _best_frag(lead, half: int, second_tier: bool, balance_first: bool) -> int:  # type: ignore[no-untyped-def]
-    """The change of frag (offset by half) of the best placement, -1 if there is none."""
+    """The change of fragmentation (plus half) of the best placement, -1 if there is none."""
     best = -1
     for d in range(len(lead)):
         if lead[d] == IMPOSSIBLE or (second_tier and d > half):
@@ -136,7 +140,7 @@ def _best_frag(lead, half: int, second_tier: bool, balance_first: bool) -> int: 
 
 @kernel
 def _put_best(w: World, m: Machine, s: State, c: int, number: int, nodes: int, total: int, goal: int, lead, trail, largest: int) -> None:  # type: ignore[no-untyped-def]
-    """Walk the tables again and take, node by node, the lowest node and fewest tasks that keep to the optimum."""
+    """Follow the tables to the optimum: choose the lowest nodes, and the fewest tasks on each, that still reach it."""
     balance_first = w.policy.placement_option == BALANCE
     k, x, d = nodes, total, goal
     for i in range(number):
@@ -161,7 +165,7 @@ def _put_best(w: World, m: Machine, s: State, c: int, number: int, nodes: int, t
 
 @noinline
 def place_by_tier(w: World, m: Machine, s: State, c: int) -> bool:
-    """Put a gang on the machine by tiers, or leave it as it was and return False."""
+    """Put a gang on the machine by tiers. If it does not fit, change nothing and return False."""
     fewest = w.class_min_nodes[c]
     number = _candidates(w, m, s, c, fewest + 1)
     if _most_on(w, m, s, c, number, fewest) >= w.class_tasks[c] and _search(w, m, s, c, number, fewest, False):
@@ -171,7 +175,10 @@ def place_by_tier(w: World, m: Machine, s: State, c: int) -> bool:
 
 @noinline
 def fits_second_tier(w: World, m: Machine, s: State, c: int) -> bool:
-    """Whether a gang fits on one node more than the fewest without raising fragmentation; the machine is left as it was."""
+    """Whether a gang fits on one node more than the fewest without raising fragmentation.
+
+    The machine is not changed.
+    """
     nodes = w.class_min_nodes[c] + 1
     s.count.placed = 0
     if w.class_tasks[c] < nodes:
@@ -185,7 +192,7 @@ def fits_second_tier(w: World, m: Machine, s: State, c: int) -> bool:
 
 @kernel
 def _most_on(w: World, m: Machine, s: State, c: int, number: int, nodes: int) -> int:
-    """The most tasks that `nodes` of the candidates can take, 0 if there are not so many candidates."""
+    """The most tasks that `nodes` of the candidates can take, 0 if there are fewer candidates."""
     if number < nodes:
         return 0
     room = np.empty(number, np.int64)

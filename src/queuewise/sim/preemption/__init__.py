@@ -1,8 +1,8 @@
 """Preemption: stopping jobs, what that costs, and which jobs are stopped for which.
 
-`preemptive_pass` is the decision of a preemptive policy, `keys` what it sorts by, `services` learns keys from jobs that have ended,
-`victims`, `victim_lists` and `room` find whom to stop, `restart` keeps the runs of jobs that may be stopped, and `migration` moves jobs to
-make room. This file declares the codes and columns that belong to preemption.
+`preemptive_pass` makes the decisions of a preemptive policy, and `keys` defines the keys it sorts by. `services` learns
+keys from jobs that have ended. `victims`, `victim_lists` and `room` find the jobs to stop. `restart` tracks the runs of
+jobs that may be stopped. `migration` moves jobs to make room. This file declares the codes and columns of preemption.
 
 Axes: J jobs, N nodes, C demand classes, GM the most GPUs of a node.
 """
@@ -19,7 +19,7 @@ FIRST_LESSON = 16  # services that must be known before keys of levels follow fr
 
 
 class Costs(Scalars, dtype=np.float64):
-    """Seconds that stopping, restarting and waking cost."""
+    """Seconds that it costs to stop or restart a job and to wake a node."""
 
     quantum: float
     checkpoint: float
@@ -35,31 +35,33 @@ class Costs(Scalars, dtype=np.float64):
 
 class PreemptionWorld(Table):
     costs: Costs = column(unit="s")
-    node_cost: F64 = column("nodes", meaning="factor of the costs on the node")
+    node_cost: F64 = column("nodes", meaning="factor by which costs on the node are multiplied")
     width: F64 = column("stopped_jobs", meaning="the job's size")
     level_bound: F64 = column(meaning="attained service at which a level ends")  # [num_levels or 1]
 
 
 class PreemptionState(Table):
     # Runs of jobs that may be stopped
-    remaining: F64 = column("stoppable_jobs", row="run", unit="reference s", meaning="work left when the run began, or now if it waits")
-    remaining_estimate: F64 = column("stoppable_jobs", row="run", unit="reference s", meaning="the same by the estimate")
+    remaining: F64 = column(
+        "stoppable_jobs", row="run", unit="reference s", meaning="work left when the run began, or now if the job waits"
+    )
+    remaining_estimate: F64 = column("stoppable_jobs", row="run", unit="reference s", meaning="the same, by the estimate")
     begin: F64 = column("stoppable_jobs", row="run", unit="s", meaning="when the run begins to work")
     factor: F64 = column("stoppable_jobs", row="run", meaning="runtime factor of the run")
-    attained: F64 = column("stoppable_jobs", row="run", meaning="service at the start of the run, for levels")
+    attained: F64 = column("stoppable_jobs", row="run", meaning="service attained at the start of the run, for levels")
     worked: F64 = column("stoppable_jobs", row="run", unit="s", meaning="time worked in earlier runs")
     level: I32 = column("stoppable_jobs", row="run")
     stops: I32 = column("stoppable_jobs", row="run")
     saved: I8 = column("stoppable_jobs", row="run", meaning="1: the last stop took a checkpoint")
     # Keys of levels, see services.py
-    level_key: F64 = column("level_keys", meaning="key of each level, as a rank: only the order matters")
+    level_key: F64 = column("level_keys", meaning="key of each level, as a rank; only the order matters")
     service: F64 = column("services", meaning="services of jobs that have ended, in any order")
-    # Heaps by key: one per class of waiting jobs, one of running jobs, see keys.py
+    # Heaps by key: one of waiting jobs per class, and one of running jobs, see keys.py
     heap_job: I64 = column("heap_slots")
     heap_key: F64 = column("heap_slots")
     heap_slot: I32 = column("keyed_jobs")
     aside: I64 = column("classes", initial=0, meaning="1: the first job of the class was tried in this pass and cannot start")
-    # Room of classes, see room.py
+    # Room per class, see room.py
     room: I64 = column("room", meaning="[c*N + node_place]")
     room_slots: I64 = column("classes", initial=0)
     room_key: F64 = column("classes", initial=np.inf)
@@ -67,12 +69,12 @@ class PreemptionState(Table):
     victim_key: F64 = column("victim_slots")
     victim_job: I64 = column("stoppable_jobs")
     gain: I64 = column("nodes", initial=0, meaning="GPUs that would become free, 0 between uses")
-    taken: I64 = column("keyed_jobs", meaning="jobs taken off the machine to see what then fits")
-    frontier: I64 = column("keyed_jobs", meaning="slots of the heap of running jobs that are still to be looked at")
-    # GPUs of each node by who would have to go first, see victim_lists.py
-    gpu_job: I32 = column("listed_gpu_slots", initial=-1, meaning="who runs, or ran last, on each GPU; [n*(GM+1) + g]")
-    gpu_turn: F64 = column("listed_gpu_slots", initial=-np.inf, meaning="when that job would have to go")
+    taken: I64 = column("keyed_jobs", meaning="jobs taken off the machine to test what then fits")
+    frontier: I64 = column("keyed_jobs", meaning="slots of the heap of running jobs that are still to be examined")
+    # GPUs of each node in the order in which their jobs would be stopped, see victim_lists.py
+    gpu_job: I32 = column("listed_gpu_slots", initial=-1, meaning="the job that runs, or ran last, on each GPU; [n*(GM+1) + g]")
+    gpu_turn: F64 = column("listed_gpu_slots", initial=-np.inf, meaning="turn of that job: the greatest is stopped first")
     list_turn: F64 = column("listed_gpus", initial=-np.inf, meaning="turns of each node's GPUs, greatest first; [i*N + node_place]")
-    list_job: I32 = column("listed_gpus", initial=-1)
-    stale: I8 = column("listed_nodes", initial=1, meaning="1: the list of the node is not up to date")
-    stale_nodes: I64 = column("listed_nodes", meaning="the nodes of which that is so")
+    list_job: I32 = column("listed_gpus", initial=-1, meaning="jobs of these GPUs")
+    stale: I8 = column("listed_nodes", initial=1, meaning="1: the list of the node is out of date")
+    stale_nodes: I64 = column("listed_nodes", meaning="the nodes whose lists are out of date")

@@ -1,4 +1,4 @@
-"""Migration: empty one node for a blocked head whose resources are free, but scattered."""
+"""Migration: empty one node for a blocked head, if enough resources are free but scattered over nodes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from queuewise.sim.core.state import Machine, State, World
 from queuewise.sim.placement.placement_rules import fits, place, runtime_factor
 from queuewise.sim.preemption.victims import may_be_stopped
 
-TRIED_NODES = 8  # at most so many nodes are tried for one head
+TRIED_NODES = 8  # at most, for one head
 
 
 @inline
@@ -20,7 +20,10 @@ def _in_use(w: World, m: Machine, n: int) -> bool:
 
 @kernel
 def _next_node(w: World, m: Machine, c: int, last: int) -> int:
-    """The node after `last` (-1: the first) by least used primary resource among those that class c allows and that are in use."""
+    """The node that follows `last` (-1: the first node) by used primary resource, least first, -1 if there is none.
+
+    Only nodes that are in use and that class c allows count.
+    """
     last_used = total_primary(w, c, last) - free_primary(w, m, c, last) if last >= 0 else -1
     best = -1
     best_used = 0
@@ -41,7 +44,10 @@ def _next_node(w: World, m: Machine, c: int, last: int) -> int:
 
 @kernel
 def _note_plan(w: World, s: State, at: int) -> int:
-    """Write the placement in State.place_* to the log from `at` on, beyond what counts; returns where it ends."""
+    """Write the placement in State.place_* to the unused part of the log, from `at` on.
+
+    Returns the position after it.
+    """
     for k in range(s.count.placed):
         s.piece_node[at + k] = s.place_node[k]
         s.piece_tasks[at + k] = s.place_tasks[k]
@@ -51,10 +57,10 @@ def _note_plan(w: World, s: State, at: int) -> int:
 
 @kernel
 def _try_to_empty(w: World, m: Machine, s: State, n: int, head_class: int, number: int) -> bool:
-    """Find other places for the jobs in State.victim_job (`number` of them) so that the head fits.
+    """Place the `number` jobs in State.victim_job elsewhere, and return whether the head then fits.
 
-    If so the jobs stand in their new places, which are noted in the log behind what counts, victim_key telling where each begins.
-    Otherwise everything is as it was.
+    If it does, the jobs are on the machine in their new places, which are written to the unused part of the log.
+    victim_key holds the position at which each of them begins. Otherwise, nothing has changed.
     """
     for i in range(number):
         take_off(w, m, s, s.victim_job[i])
@@ -81,7 +87,7 @@ def _try_to_empty(w: World, m: Machine, s: State, n: int, head_class: int, numbe
 
 @kernel
 def _migrate(w: World, m: Machine, s: State, number: int) -> None:
-    """Let the jobs in State.victim_job go on where _try_to_empty has put them."""
+    """Let the jobs in State.victim_job continue where _try_to_empty has placed them."""
     for i in range(number):
         j = s.victim_job[i]
         first = int(s.victim_key[i])
@@ -96,7 +102,7 @@ def _migrate(w: World, m: Machine, s: State, number: int) -> None:
 
 @kernel
 def make_room_by_migration(w: World, m: Machine, s: State, head: int) -> bool:
-    """Empty a node so that the blocked head fits. The pass must be left if the log is full (LOG_FULL)."""
+    """Empty a node so that the blocked head fits. If this sets Counts.log_full, the caller must leave the pass."""
     c = w.job_class[head]
     if amount_for(w, c, c) > free_for(w, m, c):
         return False

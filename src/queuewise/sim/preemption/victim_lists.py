@@ -1,12 +1,14 @@
-"""Whom to stop so that whole GPUs come free, read off lists instead of stopping running jobs one by one to see.
+"""Find the jobs to stop so that whole GPUs become free, from lists instead of by stopping running jobs one by one.
 
-Victims go in one order for everybody: greatest key first, ties by greatest index. So each node has a list of its GPUs in that order, free
-ones first: with the job at place i (from 0) gone, and all that go before it, i + 1 GPUs of the node are free. A node's k-th task of g GPUs
-has room from the job at place k * g - 1 on, and a gang of T tasks has room from the T-th of these jobs on: the *cut*.
+Victims are stopped in the same order for every job: greatest key first, ties by greatest index. Each node therefore has
+a list of its GPUs in that order, free GPUs first. Once the job at position i (from 0) and all jobs before it are
+stopped, i + 1 GPUs of the node are free. The k-th task of g GPUs fits on a node once the job at position k * g - 1 is
+stopped. A gang of T tasks fits once the T-th of these jobs is stopped: this job is the *cut*.
 
-Lists are made anew only where something has changed, and only when somebody asks. They go by one number a job (`_turn`), so that the
-greatest of many nodes is found several at a time. Under `srtf` that number may differ from the key in the last digits: where that could
-matter the answer is UNSURE, and the caller looks at one job after the other.
+Lists are rebuilt only for nodes that have changed, and only when they are read. They are sorted by one number per job,
+its *turn* (`_turn`), so that vector instructions find the greatest of many nodes. Under `srtf` a turn may differ from
+the key in the last digits. Where that could matter the answer is UNSURE, and the caller examines one job after the
+other.
 """
 
 from __future__ import annotations
@@ -18,15 +20,18 @@ from queuewise.sim.core.compilation import greater, inline, kernel, lowest_bit
 from queuewise.sim.core.state import Machine, State, World
 from queuewise.sim.preemption.keys import ROUNDING, bound_of, comes_before, running_key
 
-MOST_TASKS = 8  # of gangs for which lists are quicker than looking at as many victims as there are tasks
+MOST_TASKS = 8  # for larger gangs, examining one victim per task is faster than lists
 NOT_ENOUGH, UNSURE = -1, -2
 NOBODY = -1
-BLOCK = 32  # nodes looked at together
+BLOCK = 32  # nodes examined together
 
 
 @inline
 def _turn(w: World, s: State, j: int) -> float:
-    """When running job j would have to go: greatest first. Keys are ranks (times under BY_REMAINING), so jobs of equal keys differ."""
+    """Position of running job j in the order of stopping: the greatest turn is stopped first.
+
+    Keys are ranks (under BY_REMAINING: times), so adding the index makes the turns of jobs with equal keys distinct.
+    """
     if w.policy.preemption_key == preemption.BY_REMAINING:
         return bound_of(w, s, j)
     return bound_of(w, s, j) * w.sizes.num_jobs + j
@@ -34,7 +39,7 @@ def _turn(w: World, s: State, j: int) -> float:
 
 @inline
 def _own_turn(w: World, s: State, key: float) -> float:
-    """What the turn of a running job must exceed if its key shall exceed this one."""
+    """The turn that a running job's turn exceeds if and only if its key exceeds `key`."""
     if w.policy.preemption_key == preemption.BY_REMAINING:
         return key + s.clock.now
     return key * w.sizes.num_jobs + (w.sizes.num_jobs - 1)
@@ -50,14 +55,14 @@ def node_changed(w: World, s: State, n: int) -> None:
 
 @inline
 def job_left(w: World, s: State, j: int) -> None:
-    """Job j has ended or was stopped."""
+    """Mark the nodes of job j, which has ended or was stopped, as changed."""
     for k in range(s.first_piece[j], s.first_piece[j] + s.num_pieces[j]):
         node_changed(w, s, s.piece_node[k])
 
 
 @inline
-def _seat(w: World, s: State, j: int, k: int, turn: float) -> None:
-    """Note whose the GPUs of piece k are, and when job j, whose they are, would have to go."""
+def _set_gpus(w: World, s: State, j: int, k: int, turn: float) -> None:
+    """Record job j and its turn for the GPUs of its piece k."""
     rest = s.piece_gpus[k]
     while rest:
         at = s.piece_node[k] * w.sizes.gpu_stride + lowest_bit(rest)
@@ -68,18 +73,18 @@ def _seat(w: World, s: State, j: int, k: int, turn: float) -> None:
 
 @kernel
 def seat_job(w: World, s: State, j: int) -> None:
-    """Job j has started."""
+    """Record the GPUs of job j, which has started."""
     if not w.policy.lists_victims:
         return
     turn = _turn(w, s, j)
     for k in range(s.first_piece[j], s.first_piece[j] + s.num_pieces[j]):
         node_changed(w, s, s.piece_node[k])
-        _seat(w, s, j, k, turn)
+        _set_gpus(w, s, j, k, turn)
 
 
 @inline
 def _move_up(w: World, s: State, n: int, old: float, turn: float) -> None:
-    """Let the job of turn `old`, if it is in the list of node n, stand where `turn`, which is greater, belongs."""
+    """Change a turn in the list of node n from `old` to `turn`, which is greater, and move its entries up."""
     nodes = w.sizes.num_nodes
     first = w.node_place[n]
     end = first + w.node_gpus[n] * nodes
@@ -105,7 +110,7 @@ def _move_up(w: World, s: State, n: int, old: float, turn: float) -> None:
 
 @kernel
 def reseat_job(w: World, s: State, j: int) -> None:
-    """Running job j has another key."""
+    """Update the turn of running job j, whose key has changed."""
     if not w.policy.lists_victims:
         return
     turn = _turn(w, s, j)
@@ -114,7 +119,7 @@ def reseat_job(w: World, s: State, j: int) -> None:
             continue
         n = s.piece_node[k]
         old = s.gpu_turn[n * w.sizes.gpu_stride + lowest_bit(s.piece_gpus[k])]
-        _seat(w, s, j, k, turn)
+        _set_gpus(w, s, j, k, turn)
         if turn < old:
             node_changed(w, s, n)
         elif not s.stale[n]:
@@ -145,7 +150,7 @@ def _list_node(w: World, m: Machine, s: State, n: int) -> None:
 
 
 @kernel
-def _bring_up_to_date(w: World, m: Machine, s: State) -> None:
+def _update_lists(w: World, m: Machine, s: State) -> None:
     for i in range(s.count.num_stale):
         n = s.stale_nodes[i]
         s.stale[n] = 0
@@ -163,7 +168,7 @@ def _greatest_turn(s: State, first: int, end: int) -> float:
 
 @inline
 def _note_task(s: State, tasks: int, turn: float, place: int) -> None:
-    """Keep the `tasks` greatest turns, in order, in State.scratch, and the places they are from in State.place_node."""
+    """Keep the `tasks` greatest turns in State.scratch, in order, and the places of their nodes in State.place_node."""
     i = tasks - 1
     while i > 0 and s.scratch[i - 1] < turn:
         s.scratch[i] = s.scratch[i - 1]
@@ -175,7 +180,10 @@ def _note_task(s: State, tasks: int, turn: float, place: int) -> None:
 
 @kernel
 def _find_cut(w: World, s: State, c: int) -> float:
-    """The turn of the cut of class c; State.scratch and State.place_node hold the turns and places of its tasks."""
+    """The turn of the cut of class c.
+
+    The turns and places of its tasks are left in State.scratch and State.place_node.
+    """
     last = w.class_tasks[c] - 1
     per_task = w.class_gpus[c]
     nodes = w.sizes.num_nodes
@@ -194,13 +202,13 @@ def _find_cut(w: World, s: State, c: int) -> float:
                         if s.list_turn[at] > s.scratch[last]:
                             _note_task(s, last + 1, s.list_turn[at], at - row)
             if last == 0 or not found:
-                break  # further down the lists turns are no greater
+                break  # turns do not increase further down the lists
     return s.scratch[last]
 
 
 @inline
-def _doubt(w: World, s: State, cut: float) -> float:
-    """How near to the cut a bound leaves open which of the keys is greater."""
+def _rounding_margin(w: World, s: State, cut: float) -> float:
+    """How close a turn must be to the cut to leave open which of the two keys is greater."""
     if w.policy.preemption_key != preemption.BY_REMAINING or cut == -np.inf:
         return 0.0
     return 4.0 * ROUNDING * (abs(cut) + abs(s.clock.now))
@@ -208,7 +216,7 @@ def _doubt(w: World, s: State, cut: float) -> float:
 
 @kernel
 def _note_victim(w: World, s: State, number: int, j: int) -> int:
-    """Put job j into State.taken, greatest key first, unless it is there; returns how many there are."""
+    """Insert job j into State.taken, greatest key first, unless it is already there. Returns the number of entries."""
     for i in range(number):
         if s.taken[i] == j:
             return number
@@ -223,7 +231,7 @@ def _note_victim(w: World, s: State, number: int, j: int) -> int:
 
 @inline
 def _note_place(s: State, number: int, place: int) -> int:
-    """Put a place into State.scratch_nodes unless it is there; returns how many there are."""
+    """Append a place to State.scratch_nodes unless it is already there. Returns the number of entries."""
     for i in range(number):
         if s.scratch_nodes[i] == place:
             return number
@@ -233,12 +241,15 @@ def _note_place(s: State, number: int, place: int) -> int:
 
 @kernel
 def _note_places(w: World, s: State, c: int, cut: float, list_job: int) -> int:
-    """List in State.scratch_nodes where class c would have room for a task if all up to the cut went; returns how many places there are."""
+    """List in State.scratch_nodes the places with room for a task of class c once all jobs up to the cut are stopped.
+
+    Returns their number.
+    """
     number = 0
     for i in range(w.class_tasks[c]):
         number = _note_place(s, number, s.place_node[i])
     first = (w.class_gpus[c] - 1) * w.sizes.num_nodes
-    for k in range(s.first_piece[list_job], s.first_piece[list_job] + s.num_pieces[list_job]):  # the cut may be at others of its nodes too
+    for k in range(s.first_piece[list_job], s.first_piece[list_job] + s.num_pieces[list_job]):  # the job of the cut may be on more nodes
         place = w.node_place[s.piece_node[k]]
         if s.list_turn[first + place] == cut and w.class_allows[c * w.sizes.num_pools + w.node_pool[s.piece_node[k]]]:
             number = _note_place(s, number, place)
@@ -247,7 +258,7 @@ def _note_places(w: World, s: State, c: int, cut: float, list_job: int) -> int:
 
 @inline
 def _places_from(w: World, s: State, c: int, turn: float) -> int:
-    """How many places have room for a task of class c if all with this turn or a greater one go."""
+    """How many places have room for a task of class c once all jobs with this turn or a greater one are stopped."""
     number = 0
     row = (w.class_gpus[c] - 1) * w.sizes.num_nodes
     for pool in range(w.class_pool_first[c], w.class_pool_first[c + 1]):
@@ -259,25 +270,28 @@ def _places_from(w: World, s: State, c: int, turn: float) -> int:
 
 @kernel
 def _list_victims(w: World, s: State, c: int, cut: float) -> int:
-    """Put those who go, up to the cut, from nodes that then have room for a task into State.taken; returns their number."""
+    """List the victims up to the cut in State.taken, from nodes that then have room for a task.
+
+    Returns their number, or UNSURE.
+    """
     nodes = w.sizes.num_nodes
     at = s.place_node[w.class_tasks[c] - 1]
     while s.list_turn[at] != cut:
         at += nodes
     list_job = s.list_job[at]
-    doubt = _doubt(w, s, cut)
+    margin = _rounding_margin(w, s, cut)
     places = _note_places(w, s, c, cut, list_job)
-    if doubt > 0.0 and _places_from(w, s, c, cut - doubt) > places:
+    if margin > 0.0 and _places_from(w, s, c, cut - margin) > places:
         return UNSURE
     number = 0
     for i in range(places):
         place = s.scratch_nodes[i]
         for at in range(place, place + w.node_gpus[w.pool_nodes[place]] * nodes, nodes):
             turn = s.list_turn[at]
-            if turn < cut - doubt:
+            if turn < cut - margin:
                 break
             j = s.list_job[at]
-            if doubt > 0.0 and j != list_job and abs(turn - cut) <= doubt:
+            if margin > 0.0 and j != list_job and abs(turn - cut) <= margin:
                 return UNSURE
             if turn < np.inf:
                 number = _note_victim(w, s, number, j)
@@ -286,7 +300,7 @@ def _list_victims(w: World, s: State, c: int, cut: float) -> int:
 
 @kernel
 def _note_room(w: World, s: State, c: int, turn: float) -> None:
-    """Note the room of class c (room.py): what is free or held by jobs with greater turns."""
+    """Record the room of class c (room.py): GPUs that are free or held by jobs with greater turns."""
     nodes = w.sizes.num_nodes
     stride = w.sizes.gpu_stride
     s.room_slots[c] = 0
@@ -304,18 +318,19 @@ def _note_room(w: World, s: State, c: int, turn: float) -> None:
 
 @kernel
 def choose_from_lists(w: World, m: Machine, s: State, c: int, key: float) -> int:
-    """List in State.taken whom to stop for a job of class c with this key, in order; returns their number, or NOT_ENOUGH, or UNSURE.
+    """List the jobs to stop for a job of class c with this key in State.taken, in order.
 
-    Victims on nodes that would not have room for a task even so are left out: they do not matter to the placement.
+    Returns their number, NOT_ENOUGH or UNSURE. Victims on nodes that would still have no room for a task are omitted,
+    because the placement does not use these nodes.
     """
-    _bring_up_to_date(w, m, s)
+    _update_lists(w, m, s)
     cut = _find_cut(w, s, c)
     own = _own_turn(w, s, key)
-    doubt = _doubt(w, s, cut)
-    if cut > own + doubt:
+    margin = _rounding_margin(w, s, cut)
+    if cut > own + margin:
         return _list_victims(w, s, c, cut)
-    if doubt > 0.0 and cut >= own - doubt:
+    if margin > 0.0 and cut >= own - margin:
         return UNSURE
-    _note_room(w, s, c, own - _doubt(w, s, own))
-    s.room_key[c] = key  # the room may be more than there is, never less
+    _note_room(w, s, c, own - _rounding_margin(w, s, own))
+    s.room_key[c] = key  # the recorded room may be too large, but never too small
     return NOT_ENOUGH

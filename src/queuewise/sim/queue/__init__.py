@@ -1,9 +1,10 @@
 """The queue: which jobs wait, in which order, and which of them is first among those that may start.
 
-`selection` finds the first job in order, `scoring` and `fair_orders` keep the scores of orders that change with time, and
-`account_tree` lays out users and accounts for fair orders. This file declares the codes and columns that belong to the queue.
+`selection` finds the first job in order. `scoring` and `fair_orders` compute the scores of orders that change with
+time. `account_tree` holds users and accounts as arrays for fair orders. This file declares the codes and columns of the
+queue.
 
-Axes: J jobs, C demand classes, Q queues, O orders (1, or 2 where backfill has an order of its own), A accounts.
+Axes: J jobs, C demand classes, Q queues, O orders (1, or 2 if backfill has its own order), A accounts.
 """
 
 from __future__ import annotations
@@ -13,13 +14,13 @@ from numpy.typing import NDArray
 
 from queuewise.sim.core.tables import F64, I32, I64, Scalars, Table, column
 
-# PolicyFlags.dispatch: sort the queue again at every decision, or commit to the chosen job until it fits
+# PolicyFlags.dispatch: sort the queue again at every decision, or commit to the chosen job until it starts
 REORDER, COMMIT = range(2)
-# World.scored_by: a score that never changes, a compiled function, or what the owners of jobs have received (fair_orders.py)
+# World.scored_by: a score that never changes, a compiled function, or the usage of the jobs' owners (fair_orders.py)
 FIXED, FUNCTION, FAIRSHARE, MULTIFACTOR, DRF = range(5)
-MAX_LEVELS = 8  # of a queue tree; fan-out 16
+MAX_LEVELS = 8  # of a queue tree, which has fan-out 16
 PARAMS_SIZE = 8
-# First entries of a row of State.outlook; what the order's function keeps between calls follows them
+# First entries of a row of State.outlook. Then follow the numbers that the order's function keeps between calls.
 NODES, GPUS, FREE_GPUS, CORES, FREE_CORES, MEM_MIB, FREE_MEM_MIB, RUNNING_NOW, OUTLOOK_SIZE = range(9)
 
 Records = NDArray[np.void]  # of FACTS
@@ -36,7 +37,7 @@ FACTS = np.dtype(
         ("mem_mib", np.float64),
         ("priority", np.float64),
         ("deadline", np.float64),  # seconds, inf if none
-        ("watts", np.float64),  # active watts of one GPU of the cheapest kind it may use, 1 without GPUs
+        ("watts", np.float64),  # active watts of one GPU of the cheapest kind the job may use, 1 without GPUs
         ("user", np.int64),
         ("group", np.int64),
         ("index", np.int64),
@@ -46,7 +47,7 @@ FACTS = np.dtype(
 
 
 class FairShare(Scalars, dtype=np.float64):
-    """Numbers of fair orders. A total is inf where the resource does not count."""
+    """Parameters of fair orders. A total is inf if the resource does not count."""
 
     decay_rate: float
     age_weight: float
@@ -59,24 +60,24 @@ class FairShare(Scalars, dtype=np.float64):
 
 class QueueWorld(Table):
     # Trees of static orders, see selection.py
-    rank: I32 = column(meaning="place of job j in order o at o*J + j")  # [O*J or 1]
+    rank: I32 = column(meaning="position of job j in order o, at o*J + j")  # [O*J or 1]
     leaf: I32 = column(meaning="leaf of job j in the tree of its class")  # [O*J or 1]
-    leaf_job: I32 = column(meaning="job at a leaf: o*J + class_first[c] + leaf")  # [O*J or 1]
+    leaf_job: I32 = column(meaning="job at a leaf, at o*J + class_first[c] + leaf")  # [O*J or 1]
     class_first: I64 = column("class_bounds", meaning="first leaf of each class, counted over all classes")
     tree_levels: I64 = column("classes", meaning="levels of the tree of the class")
     tree_level: I64 = column("classes", "max_levels", meaning="offset of each level in State.tree, leaves first (order o: + o * tree_size)")
     # Scores of orders that change with time
     facts: Records = column(dtype=FACTS, meaning="what a scoring function may know about a job")  # [J or 1]
-    fixed_score: F64 = column(meaning="scores that never change; NaN: ask the function. Under BY_FIXED: ranks of keys")  # [O*J, J or 1]
+    fixed_score: F64 = column(meaning="scores that never change; NaN: call the function. Under BY_FIXED: ranks of keys")  # [O*J, J or 1]
     scored_by: I64 = column(meaning="how each order scores")  # [O+1]
-    params: F64 = column("params", meaning="numbers for the scoring function of the first order")
-    second_params: F64 = column("params", meaning="numbers for the scoring function of the second order")
+    params: F64 = column("params", meaning="parameters of the scoring function of the first order")
+    second_params: F64 = column("params", meaning="parameters of the scoring function of the second order")
     # Accounts of fair orders, see account_tree.py; one unused account otherwise
     owner: I32 = column(meaning="leaf of the account tree")  # [J or 1]
     account_parent: I64 = column("accounts")
     account_fraction: F64 = column("accounts")
     account_share: F64 = column("accounts")
-    fairness: FairShare = column(meaning="numbers of fair orders")
+    fairness: FairShare = column(meaning="parameters of fair orders")
 
 
 class QueueState(Table):
@@ -97,11 +98,11 @@ class QueueState(Table):
     pending_slot: I32 = column("scanned_jobs", meaning="position of a job in `pending`")
     score: F64 = column("scanned_jobs", meaning="score by the first order, by position in `pending`")
     second_score: F64 = column("scanned_jobs", meaning="score by the second order")
-    outlook: F64 = column(meaning="what scoring functions may know about the cluster, then what they keep; one row per order")
+    outlook: F64 = column(meaning="facts about the cluster for scoring functions, then numbers they keep; one row per order")
     # Accounts, see fair_orders.py
     usage: F64 = column("accounts", initial=0.0, unit="GPU milli × s", meaning="decayed usage as of usage_time")
-    usage_rate: I64 = column("accounts", initial=0, unit="GPU milli", meaning="what running jobs hold")
-    usage_time: F64 = column("accounts", unit="s")
-    effective: F64 = column("accounts", initial=0.0, meaning="effective usage, valid for the decision effective_at")
+    usage_rate: I64 = column("accounts", initial=0, unit="GPU milli", meaning="GPU milli held by running jobs")
+    usage_time: F64 = column("accounts", unit="s", meaning="when `usage` was last updated")
+    effective: F64 = column("accounts", initial=0.0, meaning="effective usage, valid for decision number effective_at")
     effective_at: I64 = column("accounts", initial=-1, meaning="number of a decision")
     held: I64 = column("accounts", "resources", initial=0, meaning="GPU milli, CPU milli and MiB of running jobs, per leaf")

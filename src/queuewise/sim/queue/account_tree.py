@@ -1,4 +1,4 @@
-"""The account tree as arrays: what kernels of fair orders need to know about owners. Names belong to `policies.account_shares`."""
+"""The account tree as arrays, for the kernels of fair orders. `policies.account_shares` builds it from names."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class Accounts:
     """A tree of A nodes: the root, accounts, and users as leaves."""
 
     owner: I32  # [J] leaf of the job
-    parent: I64  # [A] -1 of the root
-    fraction: F64  # [A] shares among all children of the parent
-    share: F64  # [A] of the whole: product of the fractions up to the root
+    parent: I64  # [A] -1 for the root
+    fraction: F64  # [A] share among all children of the parent
+    share: F64  # [A] share of the whole: product of the fractions up to the root
     numbers: FairShare
 
     def __len__(self) -> int:

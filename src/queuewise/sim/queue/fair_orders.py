@@ -1,7 +1,8 @@
-"""Fair orders: scores by what the owners of jobs have had (`fairshare`, `multifactor`) or have (`drf`).
+"""Fair orders: scores by past usage of the jobs' owners (`fairshare`, `multifactor`) or by what they hold now (`drf`).
 
-Every node of the account tree keeps its decayed usage as of its last change, `State.usage`, and how fast it grows since then,
-`State.usage_rate` in milli GPUs (or cores, or tasks). Rates are integers, so they return to zero exactly when the last job ends.
+Every node of the account tree keeps its decayed usage as of its last change (`State.usage`) and the rate at which it
+has grown since then (`State.usage_rate`, in milli GPUs, cores or tasks). Rates are integers, so they return to exactly
+zero when the last job ends.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ def _usage_at(w: World, s: State, a: int, now: float) -> float:
 
 @inline
 def _rate(w: World, c: int) -> int:
-    """What a task of the class is charged a second, in milli."""
+    """What a task of the class is charged per second, in milli."""
     if w.class_milli[c] > 0:
         return w.class_milli[c]
     return w.class_cpu[c] if w.class_cpu[c] > 0 else 1000
@@ -38,7 +39,10 @@ def _rate(w: World, c: int) -> int:
 
 @kernel
 def charge(w: World, s: State, j: int, sign: int) -> None:
-    """Job j has started (+1) or stopped (-1): change what its owner and all accounts above hold and are charged from now on."""
+    """Update what the owner of job j holds, and the rates from the owner up to the root.
+
+    The job has started (sign = 1) or stopped (sign = -1).
+    """
     if w.sizes.num_accounts == 1:
         return
     c = w.job_class[j]
@@ -60,7 +64,7 @@ def charge(w: World, s: State, j: int, sign: int) -> None:
 
 @kernel
 def _effective_usage(w: World, s: State, leaf: int) -> float:
-    """Slurm's classic effective usage of a leaf: from the accounts below the root down, each found once a decision."""
+    """Slurm's classic effective usage of a leaf. It is computed from the root down, once per account and decision."""
     stamp = s.count.decisions
     while s.effective_at[leaf] != stamp:
         a = leaf
@@ -98,14 +102,14 @@ def _fair_score(w: World, s: State, order: int, j: int) -> float:
 
 @kernel
 def score_fairly(w: World, s: State, order: int, scores) -> None:  # type: ignore[no-untyped-def]
-    """Score the queue by an order that is fair; `scores` is State.score or State.second_score."""
+    """Score the queue by a fair order. `scores` is State.score or State.second_score."""
     for slot in range(s.count.pending_jobs):
         scores[slot] = _fair_score(w, s, order, s.pending[slot])
 
 
 @kernel
 def _rescore_owner(w: World, s: State, leaf: int) -> None:
-    """The owner's dominant share has changed within a pass: so have the scores of its queued jobs."""
+    """Update the scores of the owner's queued jobs after its dominant share has changed within a pass."""
     share = _dominant_share(w, s, leaf)
     for slot in range(s.count.pending_jobs):
         if w.owner[s.pending[slot]] == leaf:

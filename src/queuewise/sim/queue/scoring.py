@@ -1,4 +1,4 @@
-"""The scores of dynamic queues, brought up to date before a pass over them."""
+"""The scores of dynamic orders, updated before each pass over the queue."""
 
 from __future__ import annotations
 
@@ -13,8 +13,11 @@ from queuewise.sim.queue.fair_orders import score_fairly
 
 
 @kernel
-def _look_around(w: World, m: Machine, s: State, row: int) -> None:
-    """What a scoring function may know of the cluster, in the row of State.outlook that begins at `row`; the totals stand there already."""
+def _update_outlook(w: World, m: Machine, s: State, row: int) -> None:
+    """Update what a scoring function may know about the cluster, in State.outlook from `row` on.
+
+    The totals never change.
+    """
     milli = 0
     cpu = 0
     mem = 0
@@ -30,7 +33,7 @@ def _look_around(w: World, m: Machine, s: State, row: int) -> None:
 
 @kernel
 def score_pending(w: World, m: Machine, s: State, scorer, second_scorer) -> None:  # type: ignore[no-untyped-def]
-    """Score all waiting jobs by each order, at their positions in State.pending."""
+    """Score all waiting jobs by each order. A score has the position of its job in State.pending."""
     number = s.count.pending_jobs
     num_jobs = w.sizes.num_jobs
     facts = view(w.facts, num_jobs)
@@ -40,8 +43,8 @@ def score_pending(w: World, m: Machine, s: State, scorer, second_scorer) -> None
     params = view(w.params, queue.PARAMS_SIZE)
     second_params = view(w.second_params, queue.PARAMS_SIZE)
     if w.policy.reads_cluster:
-        _look_around(w, m, s, 0)
-        _look_around(w, m, s, row)
+        _update_outlook(w, m, s, 0)
+        _update_outlook(w, m, s, row)
     s.count.user_calls += 1
     if w.scored_by[0] >= queue.FAIRSHARE:
         score_fairly(w, s, 0, s.score)

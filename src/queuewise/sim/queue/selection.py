@@ -1,13 +1,13 @@
-"""Who waits, and who is first among those that may start.
+"""The queued jobs, and the first of them in order that may start now.
 
-The question is always the same: the first job in order that may start now. `State.stretch` says class by class all that
-hardware and reservations have to say: FORBIDDEN (it does not fit), ANY_LENGTH, or the factor with which
-`now + estimate * stretch` must not exceed the BOUND set by a reservation.
+`State.stretch` summarises, for each class, what hardware and reservations allow: FORBIDDEN (the class does not fit),
+ANY_LENGTH, or a factor. With a factor, `now + estimate * stretch` must not exceed `Clock.bound`, the bound set by a
+reservation.
 
-Static orders (the score never changes) keep, for each class, a tree over the class's jobs in that order: leaves hold the estimates of
-queued jobs (inf otherwise), inner nodes the least of their 16 children. The first job with a short enough estimate is one descent,
-however long the queue. Dynamic orders keep a plain list and are scanned. Preemptive policies, whose keys change when a job is stopped,
-keep a heap for each class (keys.py).
+Static orders (the score never changes) keep one tree per class over the jobs of the class, in that order. Leaves hold
+the estimates of queued jobs (inf otherwise), inner nodes the minimum of their 16 children. One descent finds the first
+job with a short enough estimate, however long the queue is. Dynamic orders keep a plain list, which is scanned.
+Preemptive policies, whose keys change when a job is stopped, keep one heap per class (keys.py).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ PRIMARY, SECONDARY = range(2)
 
 @inline
 def _raise_leaf(w: World, s: State, c: int, shift: int, leaf: int, value: float) -> None:
-    """Put a value at an empty leaf."""
+    """Set the value of an empty leaf and update the minima above it."""
     index = leaf
     for level in range(w.tree_levels[c]):
         at = shift + w.tree_level[c * queue.MAX_LEVELS + level] + index
@@ -41,7 +41,7 @@ def _raise_leaf(w: World, s: State, c: int, shift: int, leaf: int, value: float)
 
 @inline
 def _clear_leaf(w: World, s: State, c: int, shift: int, leaf: int) -> None:
-    """Empty a leaf and mend the minima above it."""
+    """Empty a leaf and update the minima above it."""
     at = shift + w.tree_level[c * queue.MAX_LEVELS] + leaf
     old = s.tree[at]
     s.tree[at] = np.inf
@@ -62,7 +62,10 @@ def _clear_leaf(w: World, s: State, c: int, shift: int, leaf: int) -> None:
 
 @inline
 def _first_leaf(w: World, s: State, c: int, shift: int, now: float, stretch: float, bound: float) -> int:
-    """The first leaf with now + value * stretch <= bound, -1 if there is none. Empty leaves (inf) never pass: inf * 0 is not a number."""
+    """The first leaf with now + value * stretch <= bound, -1 if there is none.
+
+    Empty leaves (inf) never pass: inf * 0 is NaN.
+    """
     level = w.tree_levels[c] - 1
     index = 0
     while True:
@@ -124,7 +127,7 @@ def _leave_tree(w: World, s: State, c: int, order: int, j: int) -> None:
 
 @inline
 def _find_head(w: World, s: State, c: int, order: int) -> None:
-    """Bring head_leaf and head_rank of a class with queued jobs up to date."""
+    """Update head_leaf and head_rank of a class that has queued jobs."""
     at = order * w.sizes.num_classes + c
     if s.head_leaf[at] < 0:
         leaf = _first_leaf(w, s, c, order * w.sizes.tree_size, 0.0, ANY_LENGTH, 0.0)
@@ -135,7 +138,7 @@ def _find_head(w: World, s: State, c: int, order: int) -> None:
 
 @inline
 def shortest_queued(w: World, s: State, c: int) -> float:
-    """The least estimate among the queued jobs of a class, inf if there is none; a bound below it where they are in no tree."""
+    """The least estimate of the queued jobs of a class, inf if there are none. Without trees, 0 as a lower bound."""
     if w.policy.preemption_key or w.policy.scans_queue:
         return 0.0
     top = w.tree_level[c * queue.MAX_LEVELS + w.tree_levels[c] - 1]
@@ -201,7 +204,7 @@ def _first_by_trees(w: World, s: State, q: int, order: int, limited: bool) -> in
         _find_head(w, s, c, order)
         at = order * w.sizes.num_classes + c
         if stands == best_standing and s.head_rank[at] >= best_rank:
-            continue  # nobody of this class comes before the best so far
+            continue  # no job of this class comes before the best so far
         leaf = s.head_leaf[at]
         if stretch != ANY_LENGTH:
             leaf = _first_leaf(w, s, c, order * w.sizes.tree_size, s.clock.now, stretch, s.clock.bound)
@@ -246,7 +249,7 @@ def _first_by_scan(w: World, s: State, q: int, order: int, limited: bool) -> int
 
 @kernel
 def first_in_order(w: World, s: State, q: int, order: int, limited: bool) -> int:
-    """The first queued job of queue q in the order, of all or (limited) of those that may start now; -1 if there is none."""
+    """The first job of queue q in the order, -1 if there is none. If `limited`, only jobs that may start now count."""
     which = order if w.policy.second_order else PRIMARY
     if w.policy.scans_queue:
         return _first_by_scan(w, s, q, which, limited)
@@ -255,7 +258,7 @@ def first_in_order(w: World, s: State, q: int, order: int, limited: bool) -> int
 
 @kernel
 def note_depth(w: World, s: State, q: int) -> None:
-    """Find the last of the first DEPTH candidates of queue q, so that backfill looks no further."""
+    """Find the last of the first `depth` candidates of queue q. Backfill considers no job after it."""
     depth = w.policy.depth
     number = 0
     for slot in range(s.count.pending_jobs):
