@@ -84,6 +84,17 @@ def test_free_preemption_conserves_work(seed: int, policy: str) -> None:
     np.testing.assert_allclose(worked[s.finished], workload.runtime[s.finished], rtol=1e-9, atol=1e-9)
 
 
+@tries(300)
+@given(cases(), preemptive_policies(), st.sampled_from((0.0, 0.0, 1.0)))
+def test_nothing_is_started_and_stopped_at_one_time(case: Case, policy: str, quantum_s: float) -> None:
+    """A run of no length is the last one of its job, and does what is left: nothing."""
+    s = replay(case, policy, Conditions(preemption=Preemption(quantum_s=quantum_s)))
+    at_once = s.piece_start == s.piece_end
+    tasks = np.bincount(s.piece_job[at_once], weights=s.piece_tasks[at_once], minlength=len(case.workload))
+    assert (tasks <= case.workload.num_tasks).all()
+    np.testing.assert_array_equal(s.piece_end[at_once], s.end[s.piece_job[at_once]])
+
+
 # --- nodes that sleep
 
 

@@ -265,7 +265,7 @@ class Simulator:
 
     def old_enough(self, job: Job) -> bool:
         """Whether a policy may stop the present run."""
-        return self.now >= job.stay.start + self.costs.quantum_s
+        return self.now > job.stay.start and self.now >= job.stay.start + self.costs.quantum_s
 
     def set_timer(self, time: float, job: Job, action: Callable[[], None]) -> None:
         """Do this then, unless the job has started, stopped or ended in between."""

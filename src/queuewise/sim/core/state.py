@@ -105,6 +105,7 @@ class Counts(Scalars, dtype=np.int64):
     frontier_size: int
     num_victims: int
     num_stale: int
+    num_spared: int  # running jobs that are no victims in this pass only because they started at this very time
 
 
 class Clock(Scalars, dtype=np.float64):

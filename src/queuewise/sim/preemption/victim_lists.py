@@ -17,6 +17,7 @@ from queuewise.sim import preemption
 from queuewise.sim.core.compilation import greater, inline, kernel, lowest_bit
 from queuewise.sim.core.state import Machine, State, World
 from queuewise.sim.preemption.keys import ROUNDING, bound_of, comes_before, running_key
+from queuewise.sim.preemption.restart import has_just_started
 
 MOST_TASKS = 8  # of gangs for which lists are quicker than looking at as many victims as there are tasks
 NOT_ENOUGH, UNSURE = -1, -2
@@ -66,15 +67,18 @@ def _seat(w: World, s: State, j: int, k: int, turn: float) -> None:
         rest &= rest - 1
 
 
-@kernel
-def seat_job(w: World, s: State, j: int) -> None:
-    """Job j has started."""
-    if not w.policy.lists_victims:
-        return
-    turn = _turn(w, s, j)
+@inline
+def _seat_pieces(w: World, s: State, j: int, turn: float) -> None:
     for k in range(s.first_piece[j], s.first_piece[j] + s.num_pieces[j]):
         node_changed(w, s, s.piece_node[k])
         _seat(w, s, j, k, turn)
+
+
+@kernel
+def seat_job(w: World, s: State, j: int) -> None:
+    """Job j has started."""
+    if w.policy.lists_victims:
+        _seat_pieces(w, s, j, _turn(w, s, j))
 
 
 @inline
@@ -303,11 +307,8 @@ def _note_room(w: World, s: State, c: int, turn: float) -> None:
 
 
 @kernel
-def choose_from_lists(w: World, m: Machine, s: State, c: int, key: float) -> int:
-    """List in State.taken whom to stop for a job of class c with this key, in order; returns their number, or NOT_ENOUGH, or UNSURE.
-
-    Victims on nodes that would not have room for a task even so are left out: they do not matter to the placement.
-    """
+def _choose_among_all(w: World, m: Machine, s: State, c: int, key: float) -> int:
+    """As choose_from_lists, whenever the victims started."""
     _bring_up_to_date(w, m, s)
     cut = _find_cut(w, s, c)
     own = _own_turn(w, s, key)
@@ -319,3 +320,34 @@ def choose_from_lists(w: World, m: Machine, s: State, c: int, key: float) -> int
     _note_room(w, s, c, own - _doubt(w, s, own))
     s.room_key[c] = key  # the room may be more than there is, never less
     return NOT_ENOUGH
+
+
+@kernel
+def _spare_newcomers(w: World, s: State, number: int, spared: int) -> int:
+    """Let those of State.taken that have just started go last of all, and note them in State.victim_job; returns how many that are."""
+    for i in range(number):
+        if has_just_started(s, s.taken[i]):
+            s.victim_job[spared] = s.taken[i]
+            spared += 1
+            _seat_pieces(w, s, s.taken[i], -np.inf)
+    return spared
+
+
+@kernel
+def choose_from_lists(w: World, m: Machine, s: State, c: int, key: float) -> int:
+    """List in State.taken whom to stop for a job of class c with this key, in order; returns their number, or NOT_ENOUGH, or UNSURE.
+
+    Victims on nodes that would not have room for a task even so are left out: they do not matter to the placement. A job that has just
+    started is no victim. That seldom matters, so it is looked for only among those who would have to go.
+    """
+    number = _choose_among_all(w, m, s, c, key)
+    before, spared = 0, _spare_newcomers(w, s, number, 0)
+    while spared > before:
+        number = _choose_among_all(w, m, s, c, key)
+        before, spared = spared, _spare_newcomers(w, s, number, spared)
+    for i in range(spared):
+        _seat_pieces(w, s, s.victim_job[i], _turn(w, s, s.victim_job[i]))
+    s.count.num_spared += spared
+    if spared > 0:
+        s.room_key[c] = np.inf  # there will be more room as soon as the clock has moved
+    return number
