@@ -55,7 +55,7 @@ class Schedule:
         return (self.status == DONE) | (self.status == KILLED)
 
     @property
-    def wait(self) -> NDArray[np.float64]:
+    def first_wait(self) -> NDArray[np.float64]:
         """[J] seconds from submission to first start, inf if never started."""
         return self.start - self.workload.submit
 
