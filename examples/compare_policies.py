@@ -47,13 +47,13 @@ def draw_waits(schedules: list[queuewise.Schedule], picture: Path) -> None:
     fig, axes = plt.subplots(figsize=(8, 5), layout="constrained")
 
     for schedule in schedules:
-        waits = np.sort(schedule.wait[schedule.finished])
+        waits = np.sort(schedule.first_wait[schedule.finished])
         axes.plot(np.maximum(waits, 1.0), np.arange(1, waits.size + 1) / waits.size, label=schedule.policy)
     axes.set_xscale("log")
     axes.set_xticks([*TIMES.values()], labels=[*TIMES], minor=False)
     axes.minorticks_off()
     axes.set_title(f"{schedules[0].workload.name}: {len(schedules[0].workload):,} jobs on {schedules[0].cluster.num_gpus} GPUs", loc="left")
-    axes.set_xlabel("wait")
+    axes.set_xlabel("wait for the first start")
     axes.set_ylabel("share of jobs that waited at most this long")
     axes.set_ylim(0, 1)
     axes.grid(alpha=0.3)

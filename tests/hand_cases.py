@@ -130,6 +130,14 @@ URGENCY = [
     HandCase("priority of a gang", "priority-preempt", gpu_nodes(2),
              tasks((0, 10, 1), (0, 10, 1), (3, 4, 2), (8, 1, 1), priority=(0, 1, 2, 1)),
              [(0, 0, 3, (0,)), (0, 7, 8, (0,)), (0, 9, 15, (0,)), (1, 0, 3, (0,)), (1, 7, 14, (0,)), (2, 3, 7, (0,)), (3, 8, 9, (0,))]),
+    # When the zero-length job 1 has left, job 0 would fit in the place of job 2, which has started at that very time: it waits for the next
+    # decision, that of the arrival at 5.
+    HandCase("no stop at the time of the start", "priority-preempt", gpu_nodes(1, 1),
+             tasks((2, 1, 2), (2, 0, 1), (2, 10, 1), (5, 1, 1), priority=(1, 2, 0, -1)),
+             [(0, 5, 6, (0, 1)), (1, 2, 2, (0,)), (2, 2, 5, (1,)), (2, 6, 13, (0,)), (3, 6, 7, (1,))]),
+    # The same by what remains.
+    HandCase("no stop at the time of the start, srtf", "srtf", gpu_nodes(2, 2), tasks((2, 0, 2), (2, 5, 2), (2, 1, 3), (3, 9, 1)),
+             [(0, 2, 2, (0,)), (1, 2, 3, (1,)), (1, 4, 8, (0,)), (2, 3, 4, (0, 1)), (3, 3, 12, (1,))]),
 ]  # fmt: skip
 
 MIGRATION = [

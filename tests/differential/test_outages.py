@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agreement import assert_same_schedule
+from agreement import assert_possible, assert_same_schedule, replay
 from effort import mixed, tries
 from fixed_workloads import crowd, gangs, mixture
-from queuewise.cluster.conditions import Conditions, Failures, Outage, Preemption
+from queuewise.cluster.conditions import Conditions, Failures, Maintenance, Outage, Preemption
 from queuewise.cluster.spec import NodeGroup, build
 from queuewise.workload.jobs import Workload
 from strategies import BACKFILLS, DISPATCHES, ORDERS, PLACEMENTS, PREEMPTIVE, Case, policies, troubled_cases
@@ -19,7 +19,7 @@ COSTS = Preemption(mode="kill", quantum_s=1.0, checkpoint_s=9.0, restart_s=0.5, 
 
 
 def random_outages(case: Case, seed: int) -> tuple[Outage, ...]:
-    """Every node closes now and then; many at whole seconds, some one after the other, few for ever."""
+    """Every node closes now and then; many at whole seconds, some one after the other or during each other, few for ever."""
     rng = np.random.default_rng(seed)
     found = []
     for n in range(case.cluster.num_nodes):
@@ -27,8 +27,8 @@ def random_outages(case: Case, seed: int) -> tuple[Outage, ...]:
         for _ in range(rng.integers(0, 5)):
             end = time + float(rng.choice([1.0, 2.5, 6.0, 20.0, np.inf], p=[0.3, 0.2, 0.3, 0.15, 0.05]))
             found.append(Outage(node=n, start=time, end=end, kind="fail" if rng.integers(0, 3) else "drain"))
-            time = end + float(rng.choice([0.0, 3.0, 7.0, 12.0]))
-            if end == np.inf:
+            time = float(rng.choice([time, end])) + float(rng.choice([0.0, 3.0, 7.0, 12.0]))
+            if time == np.inf:
                 break
     return tuple(found)
 
@@ -71,20 +71,47 @@ def test_any_policy_in_a_crowd(seed: int, policy: str, dispatch: str, requeue: b
     assert_same_schedule(case, policy, dispatch, conditions)
 
 
-@pytest.mark.parametrize("policy", ["fcfs", "sjf+easy", "fcfs+conservative", "fcfs+easy-strict", "srtf", "tiresias:7200", "defrag"])
-def test_random_failures(policy: str) -> None:
-    """Hours of work on nodes that fail every ten hours; long queues of whole-GPU gangs."""
+POLICIES = ("fcfs", "sjf+easy", "fcfs+conservative", "fcfs+easy-strict", "srtf", "tiresias:7200", "defrag")
+HOUR = 3600.0
+
+
+def hours_of_work() -> Case:
+    """Long queues of whole-GPU gangs on nodes of two kinds."""
     rng = np.random.default_rng(5)
     num = 80
     tasks, gpus = np.array([(1, 1), (1, 2), (1, 4), (1, 8), (2, 8), (3, 1), (5, 2)])[rng.integers(0, 7, num)].T
     workload = Workload(
-        submit=np.sort(rng.uniform(0, 20 * 3600.0, num)),
+        submit=np.sort(rng.uniform(0, 20 * HOUR, num)),
         runtime=rng.lognormal(8.0, 1.0, num),
         num_tasks=tasks.astype(np.int32),
         gpu_milli=(gpus * 1000).astype(np.int32),
     )
     cluster = build("failing", [NodeGroup(3, gpus=8, kind="V100-16"), NodeGroup(2, gpus=8, kind="T4")], speeds={"T4": 0.5})
-    case = Case(workload, cluster, workload.runtime * rng.choice([0.5, 1.0, 3.0], num), seed=0, kill_at_limit=False)
+    return Case(workload, cluster, workload.runtime * rng.choice([0.5, 1.0, 3.0], num), seed=0, kill_at_limit=False)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_random_failures(policy: str) -> None:
+    """Nodes fail every ten hours."""
     costs = Preemption(restart_s=60.0, checkpoint_s=20.0, checkpoint_every_s=1800.0, quantum_s=600.0)
     for seed in range(3):
-        assert_same_schedule(case, policy, conditions=Conditions(failures=Failures(mtbf_h=10, mttr_h=1, seed=seed), preemption=costs))
+        conditions = Conditions(failures=Failures(mtbf_h=10, mttr_h=1, seed=seed), preemption=costs)
+        assert_same_schedule(hours_of_work(), policy, conditions=conditions)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_random_failures_during_maintenance_and_outages(seed: int) -> None:
+    """Failures before, within and after a drain, a maintenance window with notice and one without: all three together hold for any seed."""
+    case = hours_of_work()
+    conditions = Conditions(
+        failures=Failures(mtbf_h=6, mttr_h=2, seed=seed),
+        maintenance=(
+            Maintenance(nodes=(0, 1, 3), start=10 * HOUR, end=14 * HOUR, notice_s=6 * HOUR),
+            Maintenance(nodes=(4,), start=3 * HOUR, end=5 * HOUR),
+        ),
+        outages=(Outage(node=0, start=9 * HOUR, end=11 * HOUR), Outage(node=2, start=2 * HOUR, end=8 * HOUR, kind="drain")),
+        preemption=Preemption(restart_s=60.0, checkpoint_every_s=1800.0),
+    )
+    policy = POLICIES[seed % len(POLICIES)]
+    assert_same_schedule(case, policy, conditions=conditions)
+    assert_possible(case, replay(case, policy, conditions), policy, conditions)

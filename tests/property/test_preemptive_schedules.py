@@ -17,8 +17,9 @@ from effort import tries
 from fixed_workloads import crowd
 from queuewise.cluster.conditions import Conditions, Outage, Power, Preemption
 from queuewise.cluster.spec import Cluster, NodeGroup, build
+from queuewise.evaluation import timeline
 from queuewise.evaluation.energy import J_PER_KWH, energy_kwh
-from queuewise.evaluation.measure import measure
+from queuewise.evaluation.measure import first_wait, jct, measure, service, wait
 from queuewise.evaluation.timeline import bin_edges, mean_watts, peak_watts
 from queuewise.policies import simulate
 from queuewise.sim.core.schedule import Schedule
@@ -82,6 +83,34 @@ def test_free_preemption_conserves_work(seed: int, policy: str) -> None:
     np.add.at(worked, s.piece_job, (s.piece_end - s.piece_start) * s.piece_tasks / workload.num_tasks[s.piece_job])
     assert s.finished.any()
     np.testing.assert_allclose(worked[s.finished], workload.runtime[s.finished], rtol=1e-9, atol=1e-9)
+
+
+@tries(300)
+@given(cases(), preemptive_policies(), st.sampled_from((0.0, 0.0, 1.0)))
+def test_nothing_is_started_and_stopped_at_one_time(case: Case, policy: str, quantum_s: float) -> None:
+    """A run of no length is the last one of its job, and does what is left: nothing."""
+    s = replay(case, policy, Conditions(preemption=Preemption(quantum_s=quantum_s)))
+    at_once = s.piece_start == s.piece_end
+    tasks = np.bincount(s.piece_job[at_once], weights=s.piece_tasks[at_once], minlength=len(case.workload))
+    assert (tasks <= case.workload.num_tasks).all()
+    np.testing.assert_array_equal(s.piece_end[at_once], s.end[s.piece_job[at_once]])
+
+
+@quick
+@given(st.integers(0, 10_000), preemptive_policies(), stopping_costs(), powers())
+def test_a_job_waits_or_runs(seed: int, policy: str, costs: Preemption, power: Power) -> None:
+    """All of the time to its end; up to its first start it waits, and no longer if it is never stopped."""
+    m = measure(replay(crowd(seed), policy, Conditions(preemption=costs, power=power)))
+    np.testing.assert_allclose(wait(m) + service(m), jct(m), rtol=1e-12, atol=1e-9)
+    again = wait(m) - first_wait(m)
+    assert (again >= 0).all()
+    assert (again[m.schedule.preemptions[m.rows] == 0] == 0).all()
+    if not power.nodes_sleep:  # what a job holds is what it runs on
+        held = np.zeros(len(m.schedule.workload))
+        np.add.at(held, m.schedule.piece_job, (m.schedule.piece_end - m.schedule.piece_start) * m.schedule.piece_tasks)
+        np.testing.assert_allclose(service(m), (held / m.schedule.workload.num_tasks)[m.rows], rtol=1e-9, atol=1e-9)
+    waiting = timeline.waiting_intervals(m, m.schedule.finished)
+    assert np.sum(waiting[1] - waiting[0]) == pytest.approx(wait(m).sum())
 
 
 # --- nodes that sleep

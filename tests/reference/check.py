@@ -228,7 +228,8 @@ def check_outages(stays: list[Stay], rules: Rules) -> Iterator[str]:
             continue
         if outage.kind == "fail" and stay.start < outage.end and stay.end > outage.start:
             yield f"job {stay.job} runs on node {stay.node} from {stay.start} to {stay.end}, which fails at {outage.start}"
-        at_the_same_time = stay.start == outage.start and not rules.starts_before_outages
+        was_closed = any(o.node == stay.node and o.start < stay.start <= o.end for o in rules.outages)
+        at_the_same_time = stay.start == outage.start and (was_closed or not rules.starts_before_outages)
         if outage.start < stay.start < outage.end or at_the_same_time:
             yield f"job {stay.job} starts at {stay.start} on node {stay.node}, closed from {outage.start} to {outage.end}"
 

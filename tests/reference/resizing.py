@@ -26,7 +26,7 @@ class Simulation(Protocol):
 def resizable(sim: Simulation) -> list[Job]:
     """Running elastic jobs whose run did not start just now and may be stopped, by index."""
     running = (sim.jobs[j] for j in sorted(sim.running))
-    return [job for job in running if len(job.sizes) > 1 and job.stay.start < sim.now and sim.old_enough(job)]
+    return [job for job in running if len(job.sizes) > 1 and sim.old_enough(job)]
 
 
 def count(pieces: Iterable[Piece]) -> int:

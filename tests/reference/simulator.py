@@ -157,8 +157,9 @@ class Simulator:
             kind = BEFORE_COMPLETIONS if self.one_by_one else ARRIVAL
             self.clock.call_at(float(self.workload.submit[job.index]), kind, job.index, lambda job=job: self.arrive(job))  # type: ignore[misc]
         if len(self.jobs):
-            for outage in self.conditions.outages_on(self.cluster, float(self.workload.submit[0]), float(self.workload.submit[-1])):
-                self.expect(outage)
+            outages = self.conditions.outages_on(self.cluster, float(self.workload.submit[0]), float(self.workload.submit[-1]))
+            for n in range(self.cluster.num_nodes):
+                self.expect(n, [outage for outage in outages if outage.node == n])
             for time in {one.end for one in self.reserved if one.end < math.inf}:
                 self.clock.call_at(time, LIFT, 0, self.decide_after_events)
         while self.clock.peek() < math.inf and (self.status < DONE).any():
@@ -266,7 +267,7 @@ class Simulator:
 
     def old_enough(self, job: Job) -> bool:
         """Whether a policy may stop the present run."""
-        return self.now >= job.stay.start + self.costs.quantum_s
+        return self.now > job.stay.start and self.now >= job.stay.start + self.costs.quantum_s
 
     def set_timer(self, time: float, job: Job, action: Callable[[], None]) -> None:
         """Do this then, unless the job has started, stopped or ended in between."""
@@ -281,16 +282,23 @@ class Simulator:
 
     # --- outages
 
-    def expect(self, outage: Outage) -> None:
-        self.clock.call_at(outage.start, FAILURE, outage.node, lambda: self.close(outage))
-        if outage.end < math.inf:
-            self.clock.call_at(outage.end, REPAIR, outage.node, lambda: self.reopen(outage.node))
+    def expect(self, n: int, outages: list[Outage]) -> None:
+        """The outages of node n, which may overlap."""
+        for time in sorted({t for outage in outages for t in (outage.start, outage.end)} - {math.inf}):
+            before = worst(outage for outage in outages if outage.start < time <= outage.end)
+            after = worst(outage for outage in outages if outage.start <= time < outage.end)
+            if after == before or (before, after) == ("fail", "drain"):
+                continue
+            if after is None:
+                self.clock.call_at(time, REPAIR, n, lambda: self.reopen(n))
+            else:
+                self.clock.call_at(time, FAILURE, n, lambda kind=after: self.close(n, kind))  # type: ignore[misc]
 
-    def close(self, outage: Outage) -> None:
-        self.state.closed |= {outage.node}
-        if outage.kind == "fail":
+    def close(self, n: int, kind: str) -> None:
+        self.state.closed |= {n}
+        if kind == "fail":
             for j in sorted(self.running):
-                if outage.node in self.jobs[j].nodes:
+                if n in self.jobs[j].nodes:
                     self.fail(self.jobs[j])
         self.decide_after_events()
 
@@ -381,6 +389,12 @@ class Simulator:
     def candidates_again(self, candidates: list[Job]) -> list[Job]:
         again = self.in_order_again(self.policy.second_order, [job.index for job in candidates])
         return [self.jobs[j] for j in again]
+
+
+def worst(outages: Iterable[Outage]) -> str | None:
+    """What a node suffers while all of these last."""
+    kinds = {outage.kind for outage in outages}
+    return "fail" if "fail" in kinds else "drain" if kinds else None
 
 
 def simulate(

@@ -141,7 +141,11 @@ def _print(loaded: Loaded, cluster: Cluster, summaries: list[dict[str, Any]]) ->
     columns: dict[str, Callable[[dict[str, Any]], str]] = {
         "policy": lambda row: row["policy"],
         "completed": lambda row: figure(row["completed"]),
+        "killed": lambda row: figure(row["killed"]),
         "rejected": lambda row: figure(row["rejected"]),
+        "cancelled": lambda row: figure(row["cancelled"]),
+        "failed": lambda row: figure(row["failed"]),
+        "unfinished": lambda row: figure(row["unfinished"]),
         "mean wait": lambda row: duration(row["wait_s"]["mean"]),
         "p50": lambda row: duration(row["wait_s"]["p50"]),
         "p99": lambda row: duration(row["wait_s"]["p99"]),
@@ -153,5 +157,7 @@ def _print(loaded: Loaded, cluster: Cluster, summaries: list[dict[str, Any]]) ->
         "kWh": lambda row: figure(row["energy_kwh"]),
         "jobs/s": lambda row: figure(row["jobs_per_s"]),
     }
+    seldom = ("killed", "rejected", "cancelled", "failed", "unfinished")
+    columns = {name: show for name, show in columns.items() if name not in seldom or any(row[name] for row in summaries)}
     rows = [[show(row) for show in columns.values()] for row in summaries]
     print_table(list(columns), rows, title=f"{loaded.workload.name}: {len(loaded.workload):,} jobs on {cluster.name}")

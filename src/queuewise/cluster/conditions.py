@@ -6,9 +6,10 @@ Times are seconds on the log's own clock; nodes are indices. A `Conditions` know
 
 from __future__ import annotations
 
-from itertools import pairwise
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,6 +68,14 @@ class Outage(Config):
         if not self.end > self.start:
             raise ValueError(f"outage of node {self.node} ends at {self.end}, not after its start at {self.start}")
         return self
+
+
+class Change(NamedTuple):
+    """A node goes down (`fail`), takes nothing new from now on (`drain`) or is in use again (`repair`)."""
+
+    time: float
+    kind: Literal["fail", "drain", "repair"]
+    node: int
 
 
 class Failures(Config):
@@ -134,7 +143,7 @@ class Conditions(Config):
     requeue: bool = Field(default=True, strict=True)  # a job hit by a failure is queued again; otherwise it has failed
 
     def outages_on(self, cluster: Cluster, first: float, last: float) -> tuple[Outage, ...]:
-        """All outages of a log that is submitted between `first` and `last`, by (start, node), disjoint on every node."""
+        """All outages of a log that is submitted between `first` and `last`, by (start, node). Those of a node may overlap."""
         found = list(self.outages)
         for window in self.maintenance:
             found += [outage for n in window.nodes for outage in _maintained(window, n)]
@@ -144,13 +153,6 @@ class Conditions(Config):
             if outage.node >= cluster.num_nodes:
                 hint = f"nodes are numbered 0 to {cluster.num_nodes - 1}"
                 raise InputError(f"outage of node {outage.node}, but {cluster.name} has {cluster.num_nodes} nodes", hint=hint)
-        by_node = sorted(found, key=lambda outage: (outage.node, outage.start))
-        for one, next_one in pairwise(by_node):
-            if one.node == next_one.node and next_one.start < one.end:
-                raise InputError(
-                    f"node {one.node}: the outage from {one.start:g} to {one.end:g} overlaps the one from {next_one.start:g}",
-                    hint="merge them, or let the second begin where the first ends",
-                )
         return tuple(sorted(found, key=lambda outage: (outage.start, outage.node)))
 
     def held_on(self, cluster: Cluster) -> tuple[Held, ...]:
@@ -164,6 +166,33 @@ PERFECT = Conditions()
 def load_conditions(path: Path) -> Conditions:
     """Conditions from a TOML file."""
     return read_toml(path, Conditions)
+
+
+def node_changes(outages: Iterable[Outage]) -> list[Change]:
+    """What happens to nodes under the union of these outages, node by node: down wins over drained, and drained over in use.
+
+    The end of a failure in the middle of a drain is left out: nothing runs on the node, and it still takes nothing new.
+    """
+    by_node = defaultdict(list)
+    for outage in outages:
+        by_node[outage.node].append(outage)
+    return [change for n, its in by_node.items() for change in _changes_of_node(n, its)]
+
+
+def _changes_of_node(n: int, outages: Iterable[Outage]) -> Iterator[Change]:
+    steps: defaultdict[float, dict[str, int]] = defaultdict(lambda: {"fail": 0, "drain": 0})
+    for outage in outages:
+        steps[outage.start][outage.kind] += 1
+        steps[outage.end][outage.kind] -= 1
+    lasting = {"fail": 0, "drain": 0}
+    before: Literal["fail", "drain", "repair"] = "repair"
+    for time in sorted(steps.keys() - {float("inf")}):
+        for kind, step in steps[time].items():
+            lasting[kind] += step
+        now: Literal["fail", "drain", "repair"] = "fail" if lasting["fail"] else "drain" if lasting["drain"] else "repair"
+        if now != before and (before, now) != ("fail", "drain"):
+            yield Change(time, now, n)
+        before = now
 
 
 def _maintained(window: Maintenance, n: int) -> list[Outage]:

@@ -110,6 +110,13 @@ def _run_start(w: World, s: State, j: int) -> float:
 
 
 @inline
+def time_waited(w: World, s: State, p: EpisodeState, j: int, on_machine: bool) -> float:
+    """Seconds since its submission in which job j did not run: up to the start of its present or last run, or up to now."""
+    until = _run_start(w, s, j) if on_machine else s.clock.now
+    return until - w.submit[j] - (p.served[j] if w.policy.can_restart else 0.0)
+
+
+@inline
 def rate_of(w: World, s: State, k: Task, j: int) -> float:
     """Work per second of running job j: the work left when the run began, spread evenly over the run."""
     lasts = s.end[j] - _run_start(w, s, j)
@@ -156,7 +163,6 @@ def note_start(w: World, m: Machine, s: State, k: Task, p: EpisodeState, j: int)
     p.term[rewards.STARTED] += worth
     p.term[rewards.HOST_USE] += use * worth
     p.term[rewards.HOST_USE_SQUARED] += use * use * worth
-    x.wait_sum += s.start[j] - w.submit[j]
     if k.job_user[j] >= 0:
         halvings = min((s.clock.now - k.scale.first_submit) / USAGE_HALF_LIFE_S, MOST_HALF_LIVES)
         charge = k.job_size[j] * w.estimate[j] * 2.0**halvings
@@ -244,6 +250,7 @@ def note_end(w: World, m: Machine, s: State, k: Task, p: EpisodeState, j: int) -
     if s.end[j] > k.deadline[j]:
         p.term[rewards.DEADLINE] -= worth
     p.count.ended += 1
+    x.wait_sum += time_waited(w, s, p, j, True)
     x.jct_sum += jct
     x.slowdown_sum += slowdown
     x.bounded_sum += bounded

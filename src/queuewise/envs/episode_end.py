@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from queuewise.envs import columns, rewards
-from queuewise.envs.bookkeeping import BOUND_S, discounted, inverse
+from queuewise.envs.bookkeeping import BOUND_S, discounted, inverse, time_waited
 from queuewise.envs.columns import EpisodeState, Task
 from queuewise.sim.core.compilation import kernel
 from queuewise.sim.core.state import State, World
@@ -50,7 +50,7 @@ def _own_value(w: World, s: State, k: Task, p: EpisodeState) -> float:
         j = p.waiting[i - p.count.on_machine] if waits else p.running[i]
         so_far = now - w.submit[j]
         if what == columns.WAIT_MEAN:
-            total += so_far if waits else 0.0
+            total += time_waited(w, s, p, j, not waits)
         elif what == columns.JCT_MEAN:
             total += so_far
         elif what == columns.SLOWDOWN_MEAN:

@@ -60,13 +60,12 @@ def _fetch_job(w: World, s: State, k: Task, j: int) -> None:
 def _write_tally(s: State, p: EpisodeState, f: Frame, e: int, num_envs: int) -> None:
     """Write the sums of an episode that has ended, in the order of TALLY."""
     ended = float(p.count.ended)
-    started = ended + p.count.on_machine
     f.tally[e + TALLY_AT.episode_return * num_envs] = p.value.episode_return
     f.tally[e + TALLY_AT.steps * num_envs] = float(p.count.steps)
     f.tally[e + TALLY_AT.illegal * num_envs] = float(p.count.illegal)
     f.tally[e + TALLY_AT.completed * num_envs] = ended
     f.tally[e + TALLY_AT.unfinished * num_envs] = float(p.count.waiting + p.count.on_machine)
-    f.tally[e + TALLY_AT.mean_wait_s * num_envs] = p.value.wait_sum / max(started, 1.0)
+    f.tally[e + TALLY_AT.mean_wait_s * num_envs] = p.value.wait_sum / max(ended, 1.0)
     f.tally[e + TALLY_AT.mean_jct_s * num_envs] = p.value.jct_sum / max(ended, 1.0)
     f.tally[e + TALLY_AT.mean_bounded_slowdown * num_envs] = p.value.bounded_sum / max(ended, 1.0)
     f.tally[e + TALLY_AT.stops * num_envs] = float(p.count.stops)

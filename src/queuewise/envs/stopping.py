@@ -13,8 +13,7 @@ from queuewise.sim.core.lifecycle import end_run, queue_again, start_placed, sto
 from queuewise.sim.core.state import Machine, State, World
 from queuewise.sim.core.tables import F32, I8
 from queuewise.sim.placement.placement_rules import place, runtime_factor
-from queuewise.sim.preemption.restart import policy_saves, run_started
-from queuewise.sim.preemption.victims import may_be_stopped
+from queuewise.sim.preemption.restart import may_be_stopped, policy_saves, run_started
 
 
 @inline
@@ -44,7 +43,7 @@ def _list_running(s: State, k: Task, p: EpisodeState) -> None:
 @inline
 def _may_stop(w: World, s: State, k: Task, p: EpisodeState, j: int) -> bool:
     """Whether running job j may be stopped. A run that began now may not, otherwise an episode could go on for ever."""
-    return run_started(s, j) < s.clock.now and may_be_stopped(w, s, j) and p.count.stops < k.config.most_stops
+    return may_be_stopped(w, s, j) and p.count.stops < k.config.most_stops
 
 
 @inline

@@ -12,7 +12,7 @@ import numpy as np
 
 from queuewise.cluster.conditions import Power
 from queuewise.cluster.spec import Cluster
-from queuewise.evaluation.measure import bounded_slowdown, measure, service
+from queuewise.evaluation.measure import bounded_slowdown, measure, service, wait
 from queuewise.sim.core.schedule import NEVER, STATUS_NAMES, Schedule
 from queuewise.workload.jobs import UNKNOWN, Workload
 
@@ -41,7 +41,8 @@ def jobs_table(schedule: Schedule) -> pl.DataFrame:
         "submit_s": workload.submit,
         "start_s": _finite(schedule.start),
         "end_s": _finite(schedule.end),
-        "wait_s": _finite(schedule.wait),
+        "first_wait_s": _finite(schedule.first_wait),
+        "wait_s": _spread(wait(m), m.rows, len(workload)),
         "jct_s": _finite(schedule.jct),
         "service_s": seconds,
         "slowdown": slowdown,

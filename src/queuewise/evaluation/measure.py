@@ -47,6 +47,11 @@ class Measurement:
         """When nodes slept, in the whole replay."""
         return node_sleeps(self.schedule)
 
+    @cached_property
+    def runs(self) -> Runs:
+        """The runs of all jobs of the replay that were stopped at least once."""
+        return _runs(self.schedule, self.sleeps.piece_ready)
+
 
 def measure(schedule: Schedule, *, warmup: float = 0.0, cooldown: float = 0.0) -> Measurement:
     """Count all jobs but the first `warmup` and the last `cooldown` share of them.
@@ -76,9 +81,16 @@ def last_event(schedule: Schedule) -> float:
     return latest
 
 
-def wait(m: Measurement) -> Floats:
+def first_wait(m: Measurement) -> Floats:
     """Seconds from submission to first start."""
-    return m.schedule.start[m.rows] - m.schedule.workload.submit[m.rows]
+    return m.schedule.first_wait[m.rows]
+
+
+def wait(m: Measurement) -> Floats:
+    """Seconds between submission and end in which the job did not run: before its first start, and after each stop until it ran again."""
+    job, begin, end = times_between_runs(m)
+    between = np.bincount(job, weights=end - begin, minlength=len(m.schedule.workload))
+    return first_wait(m) + between[m.rows]
 
 
 def jct(m: Measurement) -> Floats:
@@ -87,14 +99,20 @@ def jct(m: Measurement) -> Floats:
 
 
 def service(m: Measurement) -> Floats:
-    """Seconds on the machine: end minus start, less the time a preempted job spent off it."""
+    """Seconds on the machine: end minus start, less the time a stopped job spent off it. With `wait` this adds up to the JCT."""
     seconds = m.schedule.end[m.rows] - m.schedule.start[m.rows]
     stopped = np.flatnonzero(m.schedule.preemptions[m.rows] > 0)
     if stopped.size:
-        runs = job_runs(m.schedule)
-        on_machine = np.bincount(runs.job, weights=runs.end - runs.start, minlength=len(m.schedule.workload))
+        on_machine = np.bincount(m.runs.job, weights=m.runs.end - m.runs.begin, minlength=len(m.schedule.workload))
         seconds[stopped] = on_machine[m.rows[stopped]]
     return seconds
+
+
+def times_between_runs(m: Measurement) -> tuple[NDArray[np.int64], Floats, Floats]:
+    """Jobs, begins and ends of the times in which a job that had started did not run; waking nodes count as well."""
+    runs = m.runs
+    again = np.flatnonzero((runs.job[1:] == runs.job[:-1]) & (runs.end[:-1] >= m.schedule.start[runs.job[:-1]]))
+    return runs.job[again], runs.end[again], runs.begin[again + 1]
 
 
 def slowdown(m: Measurement) -> Floats:
@@ -115,16 +133,16 @@ def bounded_slowdown(m: Measurement) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class Runs:
-    """The stays of preempted jobs on the machine, by job and time: one run is all pieces of a job with the same start."""
+    """The stays of stopped jobs on the machine, by job and time: one run is all pieces of a job with the same start."""
 
     job: NDArray[np.int64]  # [R]
-    start: Floats  # [R]
+    begin: Floats  # [R] when all its nodes were awake, or its end if that came first
     end: Floats  # [R]
     place: NDArray[np.uint64]  # [R] equal when a run stands on the same nodes with the same tasks as another
 
 
-def job_runs(schedule: Schedule) -> Runs:
-    """The runs of the jobs that were preempted at least once."""
+def _runs(schedule: Schedule, ready: Floats) -> Runs:
+    """The runs of the jobs that were stopped at least once; `ready` [P] is when the nodes of the piece's run were awake."""
     pieces = np.flatnonzero(schedule.preemptions[schedule.piece_job] > 0)
     order = pieces[np.lexsort((schedule.piece_start[pieces], schedule.piece_job[pieces]))]
     job, start = schedule.piece_job[order].astype(np.int64), schedule.piece_start[order]
@@ -135,4 +153,4 @@ def job_runs(schedule: Schedule) -> Runs:
         node = (schedule.piece_node[order].astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
         node ^= node >> np.uint64(29)
         place = np.add.reduceat(node * schedule.piece_tasks[order].astype(np.uint64), opens)
-    return Runs(job[opens], start[opens], schedule.piece_end[order][opens], place)
+    return Runs(job[opens], ready[order][opens], schedule.piece_end[order][opens], place)

@@ -14,18 +14,18 @@ import numpy as np
 
 from queuewise.evaluation import energy, fairness, fragmentation, measure, timeline, utilisation
 from queuewise.evaluation.measure import Floats, Measurement
-from queuewise.sim.core.schedule import CANCELLED, KILLED, REJECTED, Schedule
+from queuewise.sim.core.schedule import CANCELLED, FAILED, KILLED, REJECTED, Schedule
 
 QUANTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
 
 
-def distribution(values: Floats, quantiles: tuple[str, ...] = tuple(QUANTILES)) -> dict[str, float | None]:
+def distribution(values: Floats) -> dict[str, float | None]:
     """Mean, quantiles (linear between order statistics) and maximum; None for an empty sample. Reorders `values`."""
     if not values.size:
-        return dict.fromkeys(("mean", *quantiles, "max"))
+        return dict.fromkeys(("mean", *QUANTILES, "max"))
     mean = float(values.mean())
-    points = np.quantile(values, [QUANTILES[q] for q in quantiles], overwrite_input=True)
-    return {"mean": mean, **dict(zip(quantiles, map(float, points), strict=True)), "max": float(values.max())}
+    points = np.quantile(values, list(QUANTILES.values()), overwrite_input=True)
+    return {"mean": mean, **dict(zip(QUANTILES, map(float, points), strict=True)), "max": float(values.max())}
 
 
 def makespan(m: Measurement) -> float | None:
@@ -45,7 +45,7 @@ def _with_status(m: Measurement, status: int) -> int:
 
 
 def killed(m: Measurement) -> int:
-    """Jobs that ended at their limit, or ran out of requeues; they are among the completed."""
+    """Jobs that ended at their limit; they are among the completed."""
     return _with_status(m, KILLED)
 
 
@@ -59,9 +59,14 @@ def cancelled(m: Measurement) -> int:
     return _with_status(m, CANCELLED)
 
 
+def failed(m: Measurement) -> int:
+    """Jobs that were hit by a failure and not queued again."""
+    return _with_status(m, FAILED)
+
+
 def unfinished(m: Measurement) -> int:
-    """Censored jobs: neither ended nor turned away when the replay stopped."""
-    return m.num_jobs - completed(m) - rejected(m) - cancelled(m)
+    """Censored jobs: still waiting or running when the replay stopped."""
+    return m.num_jobs - completed(m) - rejected(m) - cancelled(m) - failed(m)
 
 
 def completion_rate(m: Measurement) -> float | None:
@@ -82,7 +87,7 @@ def preemptions(m: Measurement) -> int:
 
 def migrations(m: Measurement) -> int:
     """Times a preempted job came back on other nodes, or with other numbers of tasks on them."""
-    runs = measure.job_runs(m.schedule)
+    runs = m.runs
     counted = (runs.job[1:] >= m.jobs.start) & (runs.job[1:] < m.jobs.stop)
     return int(np.count_nonzero(counted & (runs.job[1:] == runs.job[:-1]) & (runs.place[1:] != runs.place[:-1])))
 
@@ -109,6 +114,7 @@ class Metric:
 
 DISTRIBUTIONS: dict[str, tuple[Callable[[Measurement], Floats], str]] = {
     "wait_s": (measure.wait, "s"),
+    "first_wait_s": (measure.first_wait, "s"),
     "jct_s": (measure.jct, "s"),
     "slowdown": (measure.slowdown, "1"),
     "bounded_slowdown": (measure.bounded_slowdown, "1"),
@@ -119,6 +125,7 @@ METRICS: dict[str, Metric] = {
     "killed": Metric(killed, "jobs", "lower"),
     "rejected": Metric(rejected, "jobs", "lower"),
     "cancelled": Metric(cancelled, "jobs", "lower"),
+    "failed": Metric(failed, "jobs", "lower"),
     "unfinished": Metric(unfinished, "jobs", "lower"),
     "completion_rate": Metric(completion_rate, "1", "higher"),
     "makespan_s": Metric(makespan, "s", "lower"),
@@ -159,18 +166,18 @@ def all_metrics(m: Measurement) -> dict[str, Any]:
 def summarise(schedule: Schedule, *, warmup: float = 0.0, cooldown: float = 0.0) -> dict[str, Any]:
     """The short summary that `queuewise simulate --json` prints for one policy."""
     m = measure.measure(schedule, warmup=warmup, cooldown=cooldown)
-    shown = ("p50", "p90", "p99")
     return {
         "policy": schedule.policy,
         "jobs": m.num_jobs,
         "completed": completed(m),
+        "killed": killed(m),
         "rejected": rejected(m),
+        "cancelled": cancelled(m),
+        "failed": failed(m),
+        "unfinished": unfinished(m),
         "preemptions": preemptions(m),
         "makespan_s": makespan(m),
-        "wait_s": distribution(measure.wait(m), shown),
-        "jct_s": distribution(measure.jct(m), shown),
-        "slowdown": distribution(measure.slowdown(m), shown),
-        "bounded_slowdown": distribution(measure.bounded_slowdown(m), shown),
+        **{name: distribution(values(m)) for name, (values, _) in DISTRIBUTIONS.items()},
         "gpu_utilisation": utilisation.gpu_utilisation(m),
         "cpu_utilisation": utilisation.cpu_utilisation(m),
         "energy_kwh": energy.energy_kwh(m),

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from queuewise.evaluation.energy import gpu_extra_watts, has_power_figures, idle_watts, sleep_and_wake_periods
-from queuewise.evaluation.measure import Floats, Measurement, job_runs
+from queuewise.evaluation.measure import Floats, Measurement, times_between_runs
 from queuewise.evaluation.utilisation import BLOCK
 from queuewise.sim.core.schedule import CANCELLED, REJECTED
 
@@ -91,11 +91,10 @@ def waiting_intervals(m: Measurement, jobs: NDArray[np.bool_] | None = None) -> 
     if jobs is not None:
         waits &= jobs
     begin, end = schedule.workload.submit[waits], schedule.start[waits]
-    runs = job_runs(schedule)
-    again = np.flatnonzero(runs.job[1:] == runs.job[:-1])
+    job, stopped, resumed = times_between_runs(m)
     if jobs is not None:
-        again = again[jobs[runs.job[again]]]
-    return np.concatenate((begin, runs.end[again])), np.concatenate((end, runs.start[again + 1]))
+        stopped, resumed = stopped[jobs[job]], resumed[jobs[job]]
+    return np.concatenate((begin, stopped)), np.concatenate((end, resumed))
 
 
 def mean_queue(m: Measurement, edges: Floats) -> Floats:

@@ -51,7 +51,7 @@ def write_batsim_jobs(schedule: Schedule, path: Path) -> None:
             "starting_time": np.where(ran, schedule.start, np.nan),
             "execution_time": seconds,
             "finish_time": np.where(ran, schedule.end, np.nan),
-            "waiting_time": np.where(ran, schedule.wait, np.nan),
+            "waiting_time": np.where(ran, schedule.first_wait, np.nan),
             "turnaround_time": jct,
             "stretch": stretch,
             "allocated_resources": _resources(schedule),

@@ -44,7 +44,7 @@ def _write_events(schedule: Schedule, file: IO[bytes] | gzip.GzipFile) -> None:
             "args": pl.DataFrame(
                 {
                     "size": workload.size[bars.job],
-                    "wait_s": schedule.start[bars.job] - workload.submit[bars.job],
+                    "first_wait_s": schedule.first_wait[bars.job],
                     "runtime_s": workload.runtime[bars.job],
                 }
             ).to_struct("args"),

@@ -25,7 +25,6 @@ def gantt_data(m: Measurement) -> dict[str, Any]:
     bars = make_bars(m.schedule)
     lane, labels = _lanes(m, bars)
     first, lanes = _merge(bars, lane)
-    wait = m.schedule.start - m.schedule.workload.submit
     jobs, local = np.unique(bars.job[first], return_inverse=True)
     return {
         "policy": m.schedule.policy,
@@ -42,7 +41,7 @@ def gantt_data(m: Measurement) -> dict[str, Any]:
         "jobs": {
             "id": [str(job) for job in m.schedule.workload.job_id[jobs].tolist()],
             "size": _pack(m.schedule.workload.size[jobs], np.float32),
-            "wait": _pack(wait[jobs], np.float32),
+            "first_wait": _pack(m.schedule.first_wait[jobs], np.float32),
         },
     }
 

@@ -31,7 +31,7 @@
       packed.opened = {
         lane: unpack(packed.bars.lane, Uint32Array), lanes: unpack(packed.bars.lanes, Uint16Array), job: unpack(packed.bars.job, Uint32Array),
         start: unpack(packed.bars.start, Float64Array), end: unpack(packed.bars.end, Float64Array),
-        size: unpack(packed.jobs.size, Float32Array), wait: unpack(packed.jobs.wait, Float32Array),
+        size: unpack(packed.jobs.size, Float32Array), firstWait: unpack(packed.jobs.first_wait, Float32Array),
         busy: unpack(packed.overview.busy, Uint8Array),
       };
     }
@@ -93,7 +93,7 @@
       type: "bar", orientation: "h", width: found.map((i) => bars.lanes[i] - 0.14), opacity: 0.85, showlegend: false,
       base: found.map((i) => bars.start[i] / unit.seconds), x: found.map((i) => (bars.end[i] - bars.start[i]) / unit.seconds), y: found.map((i) => bars.lane[i] + (bars.lanes[i] - 1) / 2),
       marker: { color: found.map((i) => PALETTE[bars.job[i] % PALETTE.length]), line: { width: 0.5, color: "#fff" } },
-      hovertext: found.map((i) => `job ${packed.jobs.id[bars.job[i]]}<br>size ${bars.size[bars.job[i]]}<br>waited ${Math.round(bars.wait[bars.job[i]])} s` +
+      hovertext: found.map((i) => `job ${packed.jobs.id[bars.job[i]]}<br>size ${bars.size[bars.job[i]]}<br>first started after ${Math.round(bars.firstWait[bars.job[i]])} s` +
         `<br>here ${Math.round(bars.end[i] - bars.start[i])} s<br>${packed.lanes[bars.lane[i]]}`),
       hoverinfo: "text", textposition: "none",
     }];

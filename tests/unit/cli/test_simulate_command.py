@@ -73,14 +73,16 @@ def log(tmp_path: Path) -> str:
 def test_json_has_one_object_a_policy_with_the_documented_keys(calls: list[Any], log: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["simulate", "--workload", log, "--cluster", "flat:4", "--policy", "fcfs", "--policy", "sjf+easy/8", "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)
-    spread = {"mean", "p50", "p90", "p99", "max"}
+    spread = {"mean", "p50", "p90", "p95", "p99", "max"}
     for row, (policy, delay) in zip(rows, DELAYS.items(), strict=True):
         assert set(row) == {
-            "policy", "jobs", "completed", "rejected", "preemptions", "makespan_s", "wait_s", "jct_s", "slowdown", "bounded_slowdown",
+            "policy", "jobs", "completed", "killed", "rejected", "cancelled", "failed", "unfinished", "preemptions", "makespan_s",
+            "wait_s", "first_wait_s", "jct_s", "slowdown", "bounded_slowdown",
             "gpu_utilisation", "cpu_utilisation", "energy_kwh", "engine_s", "jobs_per_s",
         }  # fmt: skip
         assert (row["policy"], row["jobs"], row["completed"], row["rejected"]) == (policy, 3, 2, 1)
-        assert all(set(row[key]) == spread for key in ("wait_s", "jct_s", "slowdown", "bounded_slowdown"))
+        assert (row["killed"], row["cancelled"], row["failed"], row["unfinished"]) == (0, 0, 0, 0)
+        assert all(set(row[key]) == spread for key in ("wait_s", "first_wait_s", "jct_s", "slowdown", "bounded_slowdown"))
         assert row["wait_s"] == dict.fromkeys(spread, delay)
         assert row["jct_s"]["mean"] == delay + 65
 

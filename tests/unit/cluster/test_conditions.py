@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
 from queuewise.cluster import load_cluster
-from queuewise.cluster.conditions import Conditions, Failures, Maintenance, Outage, Preemption, load_conditions
+from queuewise.cluster.conditions import Conditions, Failures, Maintenance, Outage, Preemption, load_conditions, node_changes
 from queuewise.errors import InputError
 
 CLUSTER = load_cluster("4x8:V100-16")
@@ -51,11 +54,40 @@ def test_nonsense_in_a_file_is_refused_with_its_place(text: str, message: str, t
     assert str(path) in str(raised.value)
 
 
-def test_overlapping_outages_are_refused() -> None:
-    outages = (Outage(node=2, start=0, end=10), Outage(node=2, start=9, end=12, kind="drain"))
-    with pytest.raises(InputError, match="node 2: the outage from 0 to 10 overlaps the one from 9"):
-        on_cluster(Conditions(outages=outages))
-    on_cluster(Conditions(outages=(outages[0], Outage(node=2, start=10, end=12))))  # one after the other is fine
+def test_outages_of_a_node_may_overlap() -> None:
+    outages = (Outage(node=2, start=9, end=12, kind="drain"), Outage(node=2, start=0, end=10))
+    assert on_cluster(Conditions(outages=outages)) == (outages[1], outages[0])
+
+
+F, D = "fail", "drain"
+
+
+@pytest.mark.parametrize(
+    ("outages", "changes"),
+    [
+        ([(F, 0, 10), (F, 5, 8)], [(0, "fail"), (10, "repair")]),  # one inside the other
+        ([(F, 0, 10), (F, 5, 15)], [(0, "fail"), (15, "repair")]),
+        ([(F, 0, 10), (F, 10, 15)], [(0, "fail"), (15, "repair")]),  # one after the other: closed without a break
+        ([(F, 0, 10), (F, 11, 15)], [(0, "fail"), (10, "repair"), (11, "fail"), (15, "repair")]),
+        ([(D, 0, 10), (F, 4, 6)], [(0, "drain"), (4, "fail"), (10, "repair")]),  # a failure during a drain
+        ([(D, 0, 10), (F, 4, 6), (F, 7, 9)], [(0, "drain"), (4, "fail"), (7, "fail"), (10, "repair")]),
+        ([(D, 0, 10), (F, 10, 20)], [(0, "drain"), (10, "fail"), (20, "repair")]),  # maintenance after notice
+        ([(D, 0, 10), (F, 4, 20)], [(0, "drain"), (4, "fail"), (20, "repair")]),
+        ([(F, 0, 10), (D, 4, 20)], [(0, "fail"), (20, "repair")]),
+        ([(F, 0, 10), (D, 0, 20)], [(0, "fail"), (20, "repair")]),
+        ([(D, 0, 10), (D, 3, 12)], [(0, "drain"), (12, "repair")]),
+        ([(D, 0, 10), (F, 4, math.inf), (F, 6, 8)], [(0, "drain"), (4, "fail")]),  # never repaired
+    ],
+)
+def test_overlapping_outages_are_united(
+    outages: list[tuple[Literal["fail", "drain"], float, float]], changes: list[tuple[float, str]]
+) -> None:
+    written = [Outage(node=1, start=start, end=end, kind=kind) for kind, start, end in outages]
+    other = Outage(node=0, start=3, end=5)  # a node of its own
+    for order in itertools.permutations([*written, other]):
+        found = sorted(node_changes(order))
+        assert [(change.time, change.kind) for change in found if change.node == 1] == changes
+        assert [change for change in found if change.node == 0] == [(3, "fail", 0), (5, "repair", 0)]
 
 
 def test_a_node_that_is_not_there_is_refused() -> None:

@@ -165,10 +165,22 @@ def test_sums_over_an_episode_are_the_metrics() -> None:
     for term, sums in metrics.items():
         total, env = played(term)
         assert total == pytest.approx(sums(measure.measure(env.schedule())), rel=1e-9), term
-        if term != "wait":  # which counts the time after a stop too
-            total, env = played(term, stops=5, moves=True, stopping=Preemption(restart_s=60.0, transfer_per_gpu_s=10.0))
-            assert env.schedule().preemptions.sum() > 10
-            assert total == pytest.approx(sums(measure.measure(env.schedule())), rel=1e-9), term
+        total, env = played(term, stops=5, moves=True, stopping=Preemption(restart_s=60.0, transfer_per_gpu_s=10.0))
+        assert env.schedule().preemptions.sum() > 10
+        assert total == pytest.approx(sums(measure.measure(env.schedule())), rel=1e-9), term
+
+
+def test_the_tally_is_that_of_the_metrics_where_jobs_are_stopped() -> None:
+    env = QueuewiseEnv("job", workload=[busy_days(60, load=1.3)], cluster=small_cluster(), window=60, stops=5)
+    env.reset()
+    choose, over = random_legal(1), False
+    while not over:
+        *_, over, _, info = env.step(choose(env))
+    m = measure.measure(env.schedule())
+    assert (measure.wait(m) > measure.first_wait(m)).any()
+    tally = info["episode_tally"]
+    means = {"mean_wait_s": measure.wait(m), "mean_jct_s": measure.jct(m), "mean_bounded_slowdown": measure.bounded_slowdown(m)}
+    assert {name: tally[name] for name in means} == pytest.approx({name: values.mean() for name, values in means.items()})
 
 
 @pytest.mark.parametrize("metric", ["wait", "jct", "slowdown", "bounded_slowdown", "utilisation"])

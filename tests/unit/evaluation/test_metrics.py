@@ -14,10 +14,10 @@ import pytest
 from queuewise.cluster.conditions import Power
 from queuewise.cluster.spec import NodeGroup, build
 from queuewise.errors import InputError
-from queuewise.evaluation.measure import Measurement, bounded_slowdown, jct, measure, service, slowdown, wait
+from queuewise.evaluation.measure import Measurement, bounded_slowdown, first_wait, jct, measure, service, slowdown, wait
 from queuewise.evaluation.metrics import DISTRIBUTIONS, METRICS, all_metrics, summarise
 from queuewise.evaluation.scores import SCORES
-from queuewise.sim.core.schedule import DONE, Schedule
+from queuewise.sim.core.schedule import CANCELLED, DONE, FAILED, KILLED, QUEUED, REJECTED, RUNNING, Schedule
 from queuewise.workload.jobs import Workload
 
 SLOWDOWNS = [1, 1, 1, 1.75, 1.15, 1, 2.6]  # of jobs 0–6; job 7 has no runtime
@@ -27,6 +27,7 @@ BY_HAND = {
     "killed": 0,
     "rejected": 1,
     "cancelled": 0,
+    "failed": 0,
     "unfinished": 1,
     "completion_rate": 0.8,
     "makespan_s": 180.0,
@@ -68,7 +69,8 @@ def test_every_metric_is_checked_by_hand() -> None:
 
 
 def test_job_times(counted: Measurement) -> None:
-    assert wait(counted).tolist() == [0, 0, 0, 30, 15, 0, 50, 0]
+    assert first_wait(counted).tolist() == [0, 0, 0, 30, 15, 0, 50, 0]
+    assert wait(counted).tolist() == [0, 0, 0, 30, 15, 0, 80, 0]  # job 6 was stopped for 30 s
     assert jct(counted).tolist() == [100, 50, 5, 70, 115, 20, 130, 0]
     assert service(counted).tolist() == [100, 50, 5, 40, 100, 20, 50, 0]  # job 6 was off the machine for 30 s
     assert slowdown(counted).tolist() == SLOWDOWNS
@@ -77,12 +79,13 @@ def test_job_times(counted: Measurement) -> None:
 
 def test_distributions(counted: Measurement) -> None:
     figures = all_metrics(counted)
-    assert figures["wait_s"] == pytest.approx({"mean": 11.875, "p50": 0, "p90": 36, "p95": 43, "p99": 48.6, "max": 50})
+    assert figures["wait_s"] == pytest.approx({"mean": 15.625, "p50": 0, "p90": 45, "p95": 62.5, "p99": 76.5, "max": 80})
+    assert figures["first_wait_s"] == pytest.approx({"mean": 11.875, "p50": 0, "p90": 36, "p95": 43, "p99": 48.6, "max": 50})
     assert figures["jct_s"]["mean"] == 61.25
     assert figures["slowdown"]["mean"] == pytest.approx(9.5 / 7)
     assert figures["bounded_slowdown"]["mean"] == pytest.approx(1.3125)
     assert figures["bounded_slowdown"]["p50"] == 1.0
-    assert list(DISTRIBUTIONS) == ["wait_s", "jct_s", "slowdown", "bounded_slowdown"]
+    assert list(DISTRIBUTIONS) == ["wait_s", "first_wait_s", "jct_s", "slowdown", "bounded_slowdown"]
 
 
 def test_short_jobs_are_bounded_by_ten_seconds() -> None:
@@ -112,13 +115,25 @@ def test_a_job_that_ends_at_its_deadline_is_in_time(ten_jobs: Schedule) -> None:
 def test_summary_has_exactly_the_keys_of_simulate(ten_jobs: Schedule) -> None:
     summary = summarise(ten_jobs)
     assert list(summary) == [
-        "policy", "jobs", "completed", "rejected", "preemptions", "makespan_s", "wait_s", "jct_s", "slowdown", "bounded_slowdown",
+        "policy", "jobs", "completed", "killed", "rejected", "cancelled", "failed", "unfinished", "preemptions", "makespan_s",
+        "wait_s", "first_wait_s", "jct_s", "slowdown", "bounded_slowdown",
         "gpu_utilisation", "cpu_utilisation", "energy_kwh", "engine_s", "jobs_per_s",
     ]  # fmt: skip
-    for name in ("wait_s", "jct_s", "slowdown", "bounded_slowdown"):
-        assert list(summary[name]) == ["mean", "p50", "p90", "p99", "max"]
+    figures = all_metrics(measure(ten_jobs))
+    for name in ("wait_s", "first_wait_s", "jct_s", "slowdown", "bounded_slowdown"):
+        assert list(summary[name]) == ["mean", "p50", "p90", "p95", "p99", "max"]
+        assert summary[name] == figures[name]
     assert (summary["jobs"], summary["jobs_per_s"]) == (10, 20.0)
     json.dumps(summary, allow_nan=False)
+
+
+def test_every_job_is_counted_by_how_it_ended(ten_jobs: Schedule) -> None:
+    status = np.array([DONE, KILLED, KILLED, DONE, FAILED, CANCELLED, DONE, QUEUED, REJECTED, RUNNING], np.int8)
+    end = np.where(np.isin(status, (DONE, KILLED)), ten_jobs.end, np.inf)
+    summary = summarise(dataclasses.replace(ten_jobs, status=status, end=end))
+    counts = {name: summary[name] for name in ("completed", "killed", "rejected", "cancelled", "failed", "unfinished")}
+    assert counts == {"completed": 5, "killed": 2, "rejected": 1, "cancelled": 1, "failed": 1, "unfinished": 2}
+    assert sum(counts.values()) - counts["killed"] == summary["jobs"]  # killed jobs are among the completed
 
 
 def test_undefined_figures_are_none_never_nan(nothing_ran: Schedule) -> None:
@@ -154,7 +169,7 @@ def test_warmup_and_cooldown_leave_out_jobs_and_time(ten_jobs: Schedule) -> None
     m = measure(ten_jobs, warmup=0.2, cooldown=0.2)
     assert m.rows.tolist() == [2, 3, 4, 5, 6, 7]
     assert (m.begin, m.end) == (10.0, 70.0)
-    assert wait(m).tolist() == [0, 30, 15, 0, 50, 0]
+    assert wait(m).tolist() == [0, 30, 15, 0, 80, 0]
     used = 60 + 5 + 12.5 + 10 + 80 + 40  # jobs 0, 2, 4, 5, 1, 3
     assert METRICS["gpu_utilisation"].of(m) == pytest.approx(used / 240)
     assert METRICS["queue_length_mean"].of(m) == pytest.approx((30 + 15 + 20) / 60)

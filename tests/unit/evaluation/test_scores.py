@@ -10,7 +10,7 @@ from queuewise.evaluation.scores import parse_score, score_values
 def test_values_by_hand(counted: Measurement) -> None:
     values = score_values(counted)
     assert values["bsld"] == pytest.approx(1.3125)
-    assert values["wait"] == 11.875
+    assert values["wait"] == 15.625
     assert values["jct"] == 61.25
     assert values["slowdown"] == pytest.approx(9.5 / 7)
     assert values["util"] == pytest.approx(395 / 720)

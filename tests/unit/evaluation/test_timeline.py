@@ -38,7 +38,7 @@ def test_queue_by_hand(counted: Measurement) -> None:
 
 def test_breakdown_by_user(counted: Measurement) -> None:
     a, b, c = breakdown(counted, "user")
-    assert (a.key, a.jobs, a.wait_mean_s, a.jct_mean_s) == ("a", 4, 12.5, 58.75)
+    assert (a.key, a.jobs, a.wait_mean_s, a.jct_mean_s) == ("a", 4, 20.0, 58.75)
     assert a.bounded_slowdown_mean == pytest.approx(1.4)
     assert a.gpu_hours == pytest.approx((100 + 5 + 50) / 3600)
     assert (b.key, b.jobs, b.wait_p50_s) == ("b", 2, 15.0)

@@ -14,8 +14,7 @@ from queuewise.sim.core.pieces import class_as_placed, note_piece, tasks_held, u
 from queuewise.sim.core.state import Machine, State, World
 from queuewise.sim.core.table_types import view
 from queuewise.sim.placement.placement_rules import fits, place, runtime_factor
-from queuewise.sim.preemption.restart import run_started
-from queuewise.sim.preemption.victims import may_be_stopped
+from queuewise.sim.preemption.restart import may_be_stopped
 
 RELEASE, KEEP, TAKE = range(3)  # see _split_pieces
 
@@ -40,7 +39,7 @@ def _resizable_jobs(w: World, s: State, q: int) -> int:
     for slot in range(s.count.running_jobs):
         j = s.running[slot]
         c = w.job_class[j]
-        if w.class_span[c] > 0 and (q < 0 or w.class_queue[c] == q) and run_started(s, j) < s.clock.now and may_be_stopped(w, s, j):
+        if w.class_span[c] > 0 and (q < 0 or w.class_queue[c] == q) and may_be_stopped(w, s, j):
             s.victim_job[number] = j
             number += 1
     view(s.victim_job, number).sort()

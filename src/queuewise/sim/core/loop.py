@@ -53,11 +53,13 @@ def _start_heads(w: World, m: Machine, s: State, q: int) -> None:
 @kernel
 def _stretch(w: World, m: Machine, z: Machine, s: State, q: int, c: int) -> float:
     """What State.stretch is to hold for class c beside the blocked head."""
-    if standing(w, s, c) == OVER or not place(w, m, s, c):
+    if standing(w, s, c) == OVER:
+        return FORBIDDEN
+    if s.shadow_time[q] == np.inf:  # always under greedy: where it would stand does not matter
+        return ANY_LENGTH if fits(w, m, s, c) else FORBIDDEN
+    if not place(w, m, s, c):
         return FORBIDDEN
     unplace(w, m, s, c)
-    if s.shadow_time[q] == np.inf:  # always under greedy
-        return ANY_LENGTH
     if w.policy.backfill == backfill.EASY and head_keeps_place(w, z, s, q, w.job_class[s.head[q]], c):
         return ANY_LENGTH
     return runtime_factor(w, s, c)

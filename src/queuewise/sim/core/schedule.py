@@ -56,7 +56,7 @@ class Schedule:
         return (self.status == DONE) | (self.status == KILLED)
 
     @property
-    def wait(self) -> NDArray[np.float64]:
+    def first_wait(self) -> NDArray[np.float64]:
         """[J] seconds from submission to first start, inf if it has not started."""
         return self.start - self.workload.submit
 

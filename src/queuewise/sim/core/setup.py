@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from queuewise.cluster.conditions import PERFECT, Conditions, Outage, Preemption
+from queuewise.cluster.conditions import PERFECT, Conditions, Outage, Preemption, node_changes
 from queuewise.cluster.spec import Cluster
 from queuewise.errors import InputError
 from queuewise.sim import backfill, placement, preemption, queue
@@ -30,6 +30,7 @@ from queuewise.workload.dependencies import NO_DEPENDENCIES, Dependencies
 from queuewise.workload.jobs import Workload
 
 NONE = np.zeros(1)
+OUTAGE_KINDS = {"fail": FAILED_NODE, "drain": DRAINED, "repair": REPAIRED}
 RESIZING = {"none": 0, "shrink": SHRINKS, "grow": GROWS, "both": SHRINKS | GROWS}
 OVERHEADS = ("checkpoint", "checkpoint_per_gpu", "restart", "restart_per_gpu", "transfer", "transfer_per_gpu")  # of Costs
 
@@ -166,8 +167,7 @@ def _stopping(workload: Workload, cluster: Cluster, rules: Rules, conditions: Co
 
 def _timetable(outages: Sequence[Outage], blocked: BlockedTimes) -> dict[str, NDArray[Any]]:
     """Outages, repairs and ends of reservations in the order in which they happen."""
-    happen = [(outage.start, DRAINED if outage.kind == "drain" else FAILED_NODE, outage.node) for outage in outages]
-    happen += [(outage.end, REPAIRED, outage.node) for outage in outages]
+    happen = [(change.time, OUTAGE_KINDS[change.kind], change.node) for change in node_changes(outages)]
     happen += [(time, RESERVATION_ENDED, 0) for time in blocked.ends.tolist()]
     happen.sort(key=lambda event: (event[0], event[1] != REPAIRED, event[1] == RESERVATION_ENDED, event[2]))
     time, kind, node = zip(*happen, strict=True) if happen else ((), (), ())

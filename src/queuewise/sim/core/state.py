@@ -108,6 +108,7 @@ class Counts(Scalars, dtype=np.int64):
     frontier_size: int
     num_victims: int
     num_stale: int
+    num_spared: int  # running jobs that are no victims in this pass only because they started at this very time
     services: int  # known ones, in State.service
     learn_at: int = 1 << 62  # how many it takes until keys of levels are computed again
 

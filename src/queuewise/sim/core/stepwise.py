@@ -14,8 +14,7 @@ from queuewise.sim.core.machine import give, piece_is_free, slots_on, take_exact
 from queuewise.sim.core.pieces import put_tasks, unplace
 from queuewise.sim.core.state import Machine, State, World, as_machine, as_state, as_world
 from queuewise.sim.placement.placement_rules import fits, place, runtime_factor
-from queuewise.sim.preemption.restart import policy_saves
-from queuewise.sim.preemption.victims import may_be_stopped
+from queuewise.sim.preemption.restart import may_be_stopped, policy_saves
 
 NEXT_INSTANT, ASK_FIT, ASK_SLOTS, START, START_ON, START_THERE, STOP, MOVE, MOVE_TO = range(9)
 

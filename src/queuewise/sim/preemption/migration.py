@@ -8,7 +8,7 @@ from queuewise.sim.core.lifecycle import put_back, start_placed, stop_to_move, t
 from queuewise.sim.core.machine import amount_for, close_node, free_for, free_primary, give, open_node, total_primary
 from queuewise.sim.core.state import Machine, State, World
 from queuewise.sim.placement.placement_rules import fits, place, runtime_factor
-from queuewise.sim.preemption.victims import may_be_stopped
+from queuewise.sim.preemption.restart import may_be_stopped
 
 TRIED_NODES = 8  # at most, for one head
 

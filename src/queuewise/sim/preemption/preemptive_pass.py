@@ -132,7 +132,8 @@ def _choose_by_trying(w: World, m: Machine, s: State, c: int, key: float) -> int
 def _take_off_until_fits(w: World, m: Machine, s: State, c: int, key: float) -> int:
     """Take victims off, greatest key first, until class c fits, and list them in State.taken; returns their number.
 
-    If nothing helps they stay where they are, what they hold is noted as the class's room, and the answer is -1.
+    If nothing helps they stay where they are, what they hold is noted as the class's room (unless others are spared only for now), and
+    the answer is -1.
     """
     if w.policy.lists_victims and w.class_by_pool[c] and w.class_tasks[c] <= MOST_TASKS:
         number = choose_from_lists(w, m, s, c, key)
@@ -143,6 +144,9 @@ def _take_off_until_fits(w: World, m: Machine, s: State, c: int, key: float) -> 
     number = _choose_by_counting(w, m, s, c, key) if _is_counted(w, c) else _choose_by_trying(w, m, s, c, key)
     if number >= 0:
         return number
+    if s.count.num_spared > 0:
+        s.room_key[c] = np.inf  # there will be more room as soon as the clock has moved
+        return -1
     count_free_room(w, m, s, c, key)
     for i in range(-1 - number):
         count_held_room(w, s, c, s.taken[i])
@@ -194,10 +198,11 @@ def preempt_in_queue(w: World, m: Machine, s: State, q: int) -> None:
     if not s.dirty[q]:
         return
     _set_nothing_aside(s, q)
+    s.count.num_spared = 0
     while True:
         c = _first_class(w, s, q)
         if c < 0:
-            s.dirty[q] = 0
+            s.dirty[q] = s.count.num_spared > 0  # the next decision may stop those that were spared in this one
             return
         if s.count.pieces + w.sizes.most_pieces > w.sizes.log_size:
             s.count.log_full = 1

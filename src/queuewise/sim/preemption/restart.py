@@ -86,6 +86,24 @@ def run_started(s: State, j: int) -> float:
 
 
 @inline
+def is_old_enough(w: World, s: State, j: int) -> bool:
+    """Whether the quantum of the running job is over."""
+    return s.clock.now >= run_started(s, j) + w.costs.quantum
+
+
+@inline
+def has_just_started(s: State, j: int) -> bool:
+    """Whether the run of the job started at this very time: no policy stops it then."""
+    return run_started(s, j) == s.clock.now
+
+
+@inline
+def may_be_stopped(w: World, s: State, j: int) -> bool:
+    """Whether a policy may stop the running job now."""
+    return is_old_enough(w, s, j) and not has_just_started(s, j)
+
+
+@inline
 def _next_timer(w: World, s: State, j: int) -> float:
     """When the running job reaches the end of its level or of its quantum, whichever is first; inf: neither."""
     time = level_passes_at(w, s, j)

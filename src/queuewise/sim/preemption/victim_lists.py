@@ -19,6 +19,7 @@ from queuewise.sim import preemption
 from queuewise.sim.core.compilation import greater, inline, kernel, lowest_bit
 from queuewise.sim.core.state import Machine, State, World
 from queuewise.sim.preemption.keys import ROUNDING, bound_of, comes_before, running_key
+from queuewise.sim.preemption.restart import has_just_started
 
 MOST_TASKS = 8  # for larger gangs, examining one victim per task is faster than lists
 NOT_ENOUGH, UNSURE = -1, -2
@@ -71,15 +72,18 @@ def _set_gpus(w: World, s: State, j: int, k: int, turn: float) -> None:
         rest &= rest - 1
 
 
-@kernel
-def seat_job(w: World, s: State, j: int) -> None:
-    """Record the GPUs of job j, which has started."""
-    if not w.policy.lists_victims:
-        return
-    turn = _turn(w, s, j)
+@inline
+def _seat_pieces(w: World, s: State, j: int, turn: float) -> None:
     for k in range(s.first_piece[j], s.first_piece[j] + s.num_pieces[j]):
         node_changed(w, s, s.piece_node[k])
         _set_gpus(w, s, j, k, turn)
+
+
+@kernel
+def seat_job(w: World, s: State, j: int) -> None:
+    """Record the GPUs of job j, which has started."""
+    if w.policy.lists_victims:
+        _seat_pieces(w, s, j, _turn(w, s, j))
 
 
 @inline
@@ -317,12 +321,8 @@ def _note_room(w: World, s: State, c: int, turn: float) -> None:
 
 
 @kernel
-def choose_from_lists(w: World, m: Machine, s: State, c: int, key: float) -> int:
-    """List the jobs to stop for a job of class c with this key in State.taken, in order.
-
-    Returns their number, NOT_ENOUGH or UNSURE. Victims on nodes that would still have no room for a task are omitted,
-    because the placement does not use these nodes.
-    """
+def _choose_among_all(w: World, m: Machine, s: State, c: int, key: float) -> int:
+    """As choose_from_lists, whenever the victims started."""
     _update_lists(w, m, s)
     cut = _find_cut(w, s, c)
     own = _own_turn(w, s, key)
@@ -334,3 +334,35 @@ def choose_from_lists(w: World, m: Machine, s: State, c: int, key: float) -> int
     _note_room(w, s, c, own - _rounding_margin(w, s, own))
     s.room_key[c] = key  # the recorded room may be too large, but never too small
     return NOT_ENOUGH
+
+
+@kernel
+def _spare_newcomers(w: World, s: State, number: int, spared: int) -> int:
+    """Let those of State.taken that have just started go last of all, and note them in State.victim_job; returns how many that are."""
+    for i in range(number):
+        if has_just_started(s, s.taken[i]):
+            s.victim_job[spared] = s.taken[i]
+            spared += 1
+            _seat_pieces(w, s, s.taken[i], -np.inf)
+    return spared
+
+
+@kernel
+def choose_from_lists(w: World, m: Machine, s: State, c: int, key: float) -> int:
+    """List the jobs to stop for a job of class c with this key in State.taken, in order.
+
+    Returns their number, NOT_ENOUGH or UNSURE. Victims on nodes that would still have no room for a task are omitted,
+    because the placement does not use these nodes. A job that has just started is not a victim. That is rare, so only the
+    chosen victims are checked.
+    """
+    number = _choose_among_all(w, m, s, c, key)
+    before, spared = 0, _spare_newcomers(w, s, number, 0)
+    while spared > before:
+        number = _choose_among_all(w, m, s, c, key)
+        before, spared = spared, _spare_newcomers(w, s, number, spared)
+    for i in range(spared):
+        _seat_pieces(w, s, s.victim_job[i], _turn(w, s, s.victim_job[i]))
+    s.count.num_spared += spared
+    if spared > 0:
+        s.room_key[c] = np.inf  # there will be more room as soon as the clock has moved
+    return number

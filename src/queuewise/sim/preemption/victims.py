@@ -11,12 +11,7 @@ from queuewise.sim import preemption
 from queuewise.sim.core.compilation import inline, kernel
 from queuewise.sim.core.state import State, World
 from queuewise.sim.preemption.keys import bound_exceeds, comes_before, running_key
-from queuewise.sim.preemption.restart import run_started
-
-
-@inline
-def may_be_stopped(w: World, s: State, j: int) -> bool:
-    return s.clock.now >= run_started(s, j) + w.costs.quantum
+from queuewise.sim.preemption.restart import is_old_enough, may_be_stopped
 
 
 @inline
@@ -142,6 +137,9 @@ def next_victim(w: World, s: State, c: int, key: float) -> int:
         j = s.heap_job[w.sizes.num_jobs + slot]
         its_key = running_key(w, s, j)
         same_queue = w.class_queue[w.job_class[j]] == w.class_queue[c]
-        if its_key > key and same_queue and may_be_stopped(w, s, j) and _stands_where(w, s, j, c):
-            _note_victim(s, its_key, j)
+        if its_key > key and same_queue and is_old_enough(w, s, j) and _stands_where(w, s, j, c):
+            if may_be_stopped(w, s, j):
+                _note_victim(s, its_key, j)
+            else:
+                s.count.num_spared += 1
     return _first_victim(s) if s.count.num_victims > 0 else -1
