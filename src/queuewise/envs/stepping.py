@@ -14,6 +14,7 @@ from queuewise.envs.observation import class_fits, shown_jobs
 from queuewise.envs.stopping import something_may_stop, stop_or_move
 from queuewise.sim import backfill
 from queuewise.sim.backfill.conservative import plan_queue
+from queuewise.sim.backfill.pins import place_first
 from queuewise.sim.core.compilation import inline, kernel
 from queuewise.sim.core.lifecycle import start_placed
 from queuewise.sim.core.loop import backfill_queue, next_instant, reserve_bound
@@ -21,7 +22,7 @@ from queuewise.sim.core.machine import slots_on
 from queuewise.sim.core.pieces import put_tasks
 from queuewise.sim.core.schedule import QUEUED, RUNNING
 from queuewise.sim.core.state import Machine, State, World
-from queuewise.sim.placement.placement_rules import place, runtime_factor
+from queuewise.sim.placement.placement_rules import runtime_factor
 
 RUNS_ON, TERMINATED, TRUNCATED = range(3)  # outcome of a step
 
@@ -63,7 +64,7 @@ def _note_ends(w: World, m: Machine, s: State, k: Task, p: EpisodeState) -> None
 def _try_start(w: World, m: Machine, s: State, k: Task, p: EpisodeState, j: int) -> bool:
     """Start job j where the placement rule puts it, if it fits."""
     c = w.job_class[j]
-    if not place(w, m, s, c):
+    if not place_first(w, m, s, j):
         return False
     start_placed(w, s, j, runtime_factor(w, s, c))
     note_start(w, m, s, k, p, j)
@@ -74,7 +75,7 @@ def _try_start(w: World, m: Machine, s: State, k: Task, p: EpisodeState, j: int)
 def _backfill_behind(w: World, m: Machine, z: Machine, s: State, k: Task, p: EpisodeState, head: int) -> None:
     """Let the backfill rule start jobs behind the committed job, which waits."""
     rule = w.policy.backfill
-    if rule == backfill.NO_BACKFILL or p.count.waiting == 1:
+    if rule == backfill.NO_BACKFILL or (p.count.waiting == 1 and not w.policy.remembers_plans):
         return
     q = w.class_queue[w.job_class[head]]
     s.head[q] = head
@@ -96,6 +97,7 @@ def _backfill_behind(w: World, m: Machine, z: Machine, s: State, k: Task, p: Epi
 @kernel
 def _commit(w: World, m: Machine, z: Machine, s: State, k: Task, p: EpisodeState, j: int) -> None:
     """Advance until job j fits, then start it. Returns at the horizon with the job still waiting."""
+    s.plan_stamp[w.class_queue[w.job_class[j]]] = backfill.UNSETTLED  # the last plan may have had the job behind others
     while not _try_start(w, m, s, k, p, j):
         _backfill_behind(w, m, z, s, k, p, j)
         if not advance(w, m, s, k, p) or s.clock.now > k.scale.horizon:

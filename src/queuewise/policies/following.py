@@ -110,7 +110,8 @@ class LogFollower:
         state = self.state
         state.head[:] = state.newcomer[:] = state.shadow_head[:] = -1
         state.dirty[:] = 1
-        state.room_key[:] = np.inf
+        state.room_key[:] = state.pin_start[:] = np.inf
+        state.plan_stamp[:] = backfill.UNSETTLED
 
     def _check(self) -> None:
         """Check that the log belongs to this replay."""

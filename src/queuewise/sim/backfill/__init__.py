@@ -1,7 +1,7 @@
 """Backfill: which jobs may start while the head of the queue waits.
 
-`easy` makes a reservation for the head, `conservative` plans every waiting job. This file declares the codes and
-columns of backfill.
+`easy` makes a reservation for the head. `conservative` plans every waiting job in a `profile` of what will be free, and
+`pins` lets waiting jobs keep their reservations. This file declares the codes and columns of backfill.
 
 Axes: Q queues, C demand classes, N nodes.
 """
@@ -10,11 +10,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from queuewise.sim.core.tables import F64, I64, Table, column
+from queuewise.sim.core.tables import F64, I32, I64, Table, column
 
 # PolicyFlags.backfill
 NO_BACKFILL, GREEDY, EASY, EASY_STRICT, CONSERVATIVE, DEFRAG = range(6)
 PLAN_BANDS = 48  # bands of lengths in State.planned
+UNSETTLED = -1  # State.plan_stamp: the next plan cannot rely on the last one
+
+
+class BackfillWorld(Table):
+    pin_first: I64 = column(meaning="where the pieces of the job's remembered reservation lie, see pins.py")  # [J or 1]
 
 
 class BackfillState(Table):
@@ -29,5 +34,11 @@ class BackfillState(Table):
         unit="s",
         meaning="expected free times of each node's GPUs, ascending, -inf: free now; [g*N + node_place]",
     )
-    # Conservative backfill
+    # Conservative backfill: reservations that waiting jobs remember, see pins.py
+    pin_start: F64 = column("pinned_jobs", initial=np.inf, unit="s", meaning="inf: none")
+    pin_pieces: I32 = column("pinned_jobs", initial=0)
+    pin_node: I32 = column("pinned_pieces", initial=0)
+    pin_tasks: I32 = column("pinned_pieces", initial=0)
+    pin_gpus: I64 = column("pinned_pieces", initial=0, meaning="bit mask of the node's GPUs")
+    plan_stamp: I64 = column("queues", initial=UNSETTLED, meaning="Counts.early_ends when the queue was last planned, or UNSETTLED")
     planned: F64 = column("plan_bands", unit="s", meaning="latest start planned in this pass, by class and band of length")

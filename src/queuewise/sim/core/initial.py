@@ -32,8 +32,9 @@ def initial_state(
     waits_for: Dependencies,
 ) -> State:
     """Also notes in the world how much room the log of pieces has."""
-    world.sizes.log_size = _log_size(rules, classes, pools, world)
-    lengths = _lengths(rules, classes, trees, world, dependent=len(waits_for) > 0)
+    pieces = _most_pieces(classes, pools, world)
+    world.sizes.log_size = _log_size(rules, pieces, world)
+    lengths = _lengths(rules, classes, trees, world, pieces, dependent=len(waits_for) > 0)
     begin = float(workload.submit[0])
     stoppable = lengths["stoppable_jobs"]
     services = rules.levels.services if rules.levels is not None else None
@@ -62,14 +63,18 @@ def _counts(levels: Levels | None, stale: int) -> Counts:
     return Counts(num_stale=stale)
 
 
-def _log_size(rules: Rules, classes: Classes, pools: Pools, world: World) -> int:
-    most_pieces = layout.pieces_of(classes, pools)[np.arange(len(classes)) + world.class_span]
-    size = int((most_pieces * classes.jobs)[classes.feasible].sum()) + 1
-    size += rules.stops * int(world.sizes.most_pieces)
+def _most_pieces(classes: Classes, pools: Pools, world: World) -> int:
+    """The most pieces that all jobs together have if each runs once, and one more."""
+    per_job = layout.pieces_of(classes, pools)[np.arange(len(classes)) + world.class_span]
+    return int((per_job * classes.jobs)[classes.feasible].sum()) + 1
+
+
+def _log_size(rules: Rules, pieces: int, world: World) -> int:
+    size = pieces + rules.stops * int(world.sizes.most_pieces)
     return size * RUNS_OF_PREEMPTED if rules.keys != NOT_PREEMPTIVE else size
 
 
-def _lengths(rules: Rules, classes: Classes, trees: Trees, world: World, *, dependent: bool) -> dict[str, int]:
+def _lengths(rules: Rules, classes: Classes, trees: Trees, world: World, pieces: int, *, dependent: bool) -> dict[str, int]:
     """Lengths of the state's columns by the names that their declarations use. Columns of features that are not used have length 1."""
     jobs, nodes, stride = int(world.sizes.num_jobs), int(world.sizes.num_nodes), int(world.sizes.gpu_stride)
     queues, accounts = int(world.sizes.num_queues), int(world.sizes.num_accounts)
@@ -81,6 +86,7 @@ def _lengths(rules: Rules, classes: Classes, trees: Trees, world: World, *, depe
     keyed = jobs if preemptive else 1
     listed = nodes if world.policy.lists_victims else 1
     placed = int(classes.tasks[classes.feasible].max(initial=1)) + 1
+    pinned = bool(world.policy.remembers_plans)
     return {
         "jobs": jobs, "nodes": nodes, "classes": len(classes), "queues": queues, "queue_bounds": queues + 1, "orders": len(rules.orders),
         "accounts": accounts, "resources": 3, "tenants": len(world.tenant_most), "placed": placed, "demand": DEMAND_SIZE,
@@ -95,6 +101,7 @@ def _lengths(rules: Rules, classes: Classes, trees: Trees, world: World, *, depe
         "dependent_jobs": jobs if dependent else 1,
         "scored_nodes": nodes if rules.rule == BY_SCORE else 1,
         "tracked_gpus": gpus * nodes if world.policy.tracks_free_times else 1,
+        "pinned_jobs": jobs if pinned else 1, "pinned_pieces": pieces if pinned else 1,
         "plan_bands": len(classes) * PLAN_BANDS if rules.backfill == CONSERVATIVE else 1,
     }  # fmt: skip
 

@@ -87,6 +87,8 @@ def start_placed(w: World, s: State, j: int, factor: float) -> None:
     s.count.running_jobs += 1
     s.count.starts += 1
     set_next_event(w, s, j)
+    if w.policy.remembers_plans:
+        s.pin_start[j] = np.inf
     if w.policy.preemption_key:
         rank_running(w, s, j)
         room_taken(w, s, j, running_key(w, s, j))

@@ -12,6 +12,7 @@ import numpy as np
 from queuewise.sim import backfill, queue
 from queuewise.sim.backfill.conservative import plan_queue
 from queuewise.sim.backfill.easy import head_keeps_place, note_outliving, reserve_head
+from queuewise.sim.backfill.pins import place_first
 from queuewise.sim.conditions.outages import handle_outages
 from queuewise.sim.conditions.quotas import OVER, standing
 from queuewise.sim.conditions.resize import grow_running, grows, shrink_for_head, shrinks
@@ -43,7 +44,7 @@ def _start_heads(w: World, m: Machine, s: State, q: int) -> None:
             if head < 0:
                 return
         c = w.job_class[head]
-        if not place(w, m, s, c):
+        if not place_first(w, m, s, head):
             return
         start_placed(w, s, head, runtime_factor(w, s, c))
         s.head[q] = -1
@@ -159,7 +160,7 @@ def schedule_queue(w: World, m: Machine, z: Machine, s: State, q: int) -> None:
         if s.count.log_full:
             s.dirty[q] = 1
             return
-    if s.head[q] < 0 or w.policy.backfill == backfill.NO_BACKFILL or s.count.pending_jobs == 1:
+    if s.head[q] < 0 or w.policy.backfill == backfill.NO_BACKFILL or (s.count.pending_jobs == 1 and not w.policy.remembers_plans):
         return
     if w.policy.backfill == backfill.CONSERVATIVE:
         plan_queue(w, m, z, s, q)

@@ -75,7 +75,10 @@ def lay_out(
     stops = can_stop(rules, bool(outages) or resizes > 0)
     fields |= _stopping(workload, cluster, rules, conditions, stops) | _timetable(outages, blocked)
     sizes = _sizes(workload, cluster, rules, pools, classes, trees, fields)
-    policy = _policy(rules, conditions, bool(fields["class_by_pool"].all()), stops or conditions.power.nodes_sleep)
+    restarts = stops or conditions.power.nodes_sleep
+    has_places = cluster.num_nodes > 1 or cluster.num_gpus > 0
+    policy = _policy(rules, conditions, bool(fields["class_by_pool"].all()), restarts, has_places)
+    fields["pin_first"] = _pin_places(classes, pools, fields["class_span"]) if policy.remembers_plans else np.zeros(1, np.int64)
     policy.resizes = resizes
     policy.has_dependencies = int(len(waits_for) > 0)
     policy.power_budget = budget
@@ -101,6 +104,13 @@ def _world_lengths(sizes: Sizes, pools: Pools, tenants: int, stops: bool) -> dic
         "types": int(sizes.num_types), "accounts": int(sizes.num_accounts), "tenants": tenants, "penalties": 2, "params": PARAMS_SIZE,
         "max_levels": MAX_LEVELS, "stopped_jobs": int(sizes.num_jobs) if stops else 1,
     }  # fmt: skip
+
+
+def _pin_places(classes: Classes, pools: Pools, span: NDArray[np.int64]) -> NDArray[np.int64]:
+    """[J] where the pieces of each job's remembered reservation begin, with room for as many as it can have."""
+    most = layout.pieces_of(classes, pools)[np.arange(len(classes)) + span]
+    number = np.where(classes.of_job >= 0, most[classes.of_job], 0)
+    return np.cumsum(number) - number
 
 
 def _check_elastic(workload: Workload, rules: Rules, conditions: Conditions) -> None:
@@ -287,7 +297,7 @@ def _kind_mask(cluster: Cluster, names: tuple[str, ...]) -> int:
     return sum(1 << k for k, kind in enumerate(cluster.kinds) if not names or kind.name in names)
 
 
-def _policy(rules: Rules, conditions: Conditions, all_by_pool: bool, restarts: bool) -> PolicyFlags:
+def _policy(rules: Rules, conditions: Conditions, all_by_pool: bool, restarts: bool, has_places: bool) -> PolicyFlags:
     policy = PolicyFlags()
     policy.dispatch = rules.dispatch
     policy.has_quotas = int(conditions.quotas)
@@ -301,6 +311,7 @@ def _policy(rules: Rules, conditions: Conditions, all_by_pool: bool, restarts: b
     policy.seed = int(np.uint64(rules.seed & 0xFFFFFFFFFFFFFFFF).astype(np.int64))
     policy.has_reservations = int(bool(conditions.reservations))
     policy.fit_may_return = int(rules.rule == placement.TIER or conditions.power.is_capped)
+    policy.remembers_plans = int(rules.backfill == backfill.CONSERVATIVE and has_places)
     policy.time_sensitive = int(
         rules.dynamic or conditions.quotas or conditions.power.is_capped or bool(conditions.reservations)
         or rules.backfill in (backfill.CONSERVATIVE, backfill.DEFRAG)

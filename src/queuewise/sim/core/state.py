@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from queuewise.sim.backfill import BackfillState
+from queuewise.sim.backfill import BackfillState, BackfillWorld
 from queuewise.sim.conditions import ConditionsState, ConditionsWorld
 from queuewise.sim.core.schedule import NEVER, PENDING
 from queuewise.sim.core.tables import F64, I8, I32, I64, Scalars, Table, column, table_reader
@@ -87,6 +87,7 @@ class PolicyFlags(Scalars, dtype=np.int64):
     time_sensitive: int  # the result of a pass may differ from that of the last one only because time has passed
     room_is_not_enough: int  # a class with enough free slots may still have no placement
     resizes: int  # conditions.SHRINKS, GROWS or both
+    remembers_plans: int  # waiting jobs remember their reservations, see backfill/pins.py
     levels_by_time: int  # levels count seconds of running, not GPU-seconds
     external_queue: int  # the caller keeps the queue; the engine only counts its jobs
 
@@ -120,7 +121,7 @@ class Clock(Scalars, dtype=np.float64):
     stop_at: float = np.inf  # instants after this time are left to the next call
 
 
-class World(QueueWorld, PlacementWorld, PreemptionWorld, ConditionsWorld):
+class World(QueueWorld, PlacementWorld, BackfillWorld, PreemptionWorld, ConditionsWorld):
     sizes: Sizes = column()
     policy: PolicyFlags = column()
     # nodes
