@@ -82,7 +82,8 @@ from queuewise.sim.kernel import backfill_queue, next_instant, reserve_bound
 from queuewise.sim.lifecycle import start_placed
 from queuewise.sim.machine import slots_on
 from queuewise.sim.pieces import put_tasks
-from queuewise.sim.placement import place, runtime_factor
+from queuewise.sim.pins import UNSETTLED, place_first
+from queuewise.sim.placement import runtime_factor
 from queuewise.sim.schedule import QUEUED, RUNNING
 from queuewise.sim.state import (
     ARRIVED,
@@ -92,6 +93,7 @@ from queuewise.sim.state import (
     NO_BACKFILL,
     NOW,
     NUM_JOBS,
+    PINS,
     PLACED,
     RUNNING_JOBS,
     Machine,
@@ -143,7 +145,7 @@ def _note_ends(w: World, m: Machine, s: State, k: Task, p: Play) -> None:
 def _try_start(w: World, m: Machine, s: State, k: Task, p: Play, j: int) -> bool:
     """Start job j where the placement rule puts it, if it fits."""
     c = w.job_class[j]
-    if not place(w, m, s, c):
+    if not place_first(w, m, s, j):
         return False
     start_placed(w, s, j, runtime_factor(w, s, c))
     note_start(w, m, s, k, p, j)
@@ -154,7 +156,7 @@ def _try_start(w: World, m: Machine, s: State, k: Task, p: Play, j: int) -> bool
 def _fill_shade(w: World, m: Machine, z: Machine, s: State, k: Task, p: Play, head: int) -> None:
     """Let the backfill rule start what may start while the committed job waits."""
     rule = w.policy[BACKFILL]
-    if rule == NO_BACKFILL or p.number[WAITING] == 1:
+    if rule == NO_BACKFILL or (p.number[WAITING] == 1 and not w.policy[PINS]):
         return
     q = w.class_queue[w.job_class[head]]
     s.head[q] = head
@@ -176,6 +178,7 @@ def _fill_shade(w: World, m: Machine, z: Machine, s: State, k: Task, p: Play, he
 @kernel
 def _commit(w: World, m: Machine, z: Machine, s: State, k: Task, p: Play, j: int) -> None:
     """Hold the machine for job j until it fits, then start it. Stops at the horizon, with the job still waiting."""
+    s.plan_stamp[w.class_queue[w.job_class[j]]] = UNSETTLED  # the last plan may have had the job behind others
     while not _try_start(w, m, s, k, p, j):
         _fill_shade(w, m, z, s, k, p, j)
         if not advance(w, m, s, k, p) or s.clock[NOW] > k.scale[HORIZON]:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from queuewise.errors import InputError
 from queuewise.sim.engine import PIECE_COLUMNS, with_room_in_log
+from queuewise.sim.pins import UNSETTLED
 from queuewise.sim.schedule import NEVER, QUEUED, Schedule
 from queuewise.sim.state import (
     ARRIVED,
@@ -122,7 +123,8 @@ class Follower:
         state = self.state
         state.head[:] = state.newcomer[:] = state.shadow_head[:] = -1
         state.dirty[:] = 1
-        state.room_key[:] = np.inf
+        state.room_key[:] = state.pin_start[:] = np.inf
+        state.plan_stamp[:] = UNSETTLED
 
     def _check(self) -> None:
         """That the log was one of this replay."""

@@ -1,8 +1,11 @@
 """Conservative backfill: every waiting job gets the earliest place that delays nobody planned before it.
 
 The plan is a profile: a list of moments, and for each what is free from then until the next. Moment 0 is now as it really is; if
-running jobs are overdue a second moment with the same time has them gone, so that their place can be promised but not
-used. A reservation looks at the least that is free over its whole length and takes it out of every moment it covers.
+running jobs are overdue a second moment with the same time has them gone, so that their place can be promised but not used: these
+`present` moments (one or two) are one instant, and a start now covers them all. A reservation looks at the least that is free over its
+whole length and takes it out of every moment it covers. One of no length covers one moment, and another of the same time follows it.
+
+A job keeps the reservation it remembers from the pass before (pins.py) unless there is an earlier one.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from queuewise.sim.keys import estimate_left
 from queuewise.sim.lifecycle import start_placed
 from queuewise.sim.machine import WHOLE, copy_machine, rebuild, take_exactly
 from queuewise.sim.pieces import class_as_placed
+from queuewise.sim.pins import NO_PIN, is_pinned, pin, pin_is_free, recall, tasks_pinned, tasks_placed
 from queuewise.sim.placement import might_have_room, place_one_of, runtime_factor
 from queuewise.sim.power import draw_of, is_capped
 from queuewise.sim.queue import SECONDARY, dequeue, enqueue, first_in_order, shortest_queued
@@ -22,6 +26,7 @@ from queuewise.sim.reserve import order_by_expected_end
 from queuewise.sim.state import (
     DEPTH,
     DYNAMIC,
+    EARLY_ENDS,
     FICKLE,
     GPU_STRIDE,
     NO_LIMIT,
@@ -30,11 +35,15 @@ from queuewise.sim.state import (
     NUM_LIFTS,
     NUM_NODES,
     PENDING_JOBS,
+    PINS,
     PLACED,
     PLAN_BANDS,
+    QUOTAS,
     RESERVES,
     RUNNING_JOBS,
+    SECOND_ORDER,
     SHARES,
+    UNIFORM,
     Machine,
     State,
     World,
@@ -219,7 +228,7 @@ def _could_start(w: World, s: State, c: int, estimate: float, latest: float) -> 
     """Whether a job of this class and estimate, started now, ends before its class meets what stood in its way before."""
     if w.class_span[c] > 0:
         return True  # what stands in the way of one size need not be in that of another
-    return s.clock[NOW] < latest and s.clock[NOW] + estimate * w.class_worst[c] <= latest
+    return s.clock[NOW] + estimate * w.class_worst[c] <= latest
 
 
 @kernel
@@ -241,13 +250,15 @@ def _somebody_could_start(w: World, m: Machine, s: State, q: int, latest) -> boo
 
 @inline
 def _note_obstacle(w: World, c: int, start: int, time: float, latest) -> None:  # type: ignore[no-untyped-def]
-    """Class c cannot start now and run beyond `time`. That stays so while the profile fills up, unless the rule is fickle."""
+    """Class c cannot start now and run beyond `time` (-inf: at all). That stays so while the profile fills up, with rules that are not fickle."""
     if start == 0 and not w.policy[FICKLE]:
         latest[c] = min(latest[c], time)
 
 
 @kernel
-def _find_start(w: World, z: Machine, s: State, c: int, estimate: float, times, where, number: int, row, least, latest) -> int:  # type: ignore[no-untyped-def]
+def _find_start(
+    w: World, z: Machine, s: State, c: int, estimate: float, times, where, number: int, present: int, row, least, latest
+) -> int:  # type: ignore[no-untyped-def]
     """The first moment from which class c has a place for as long as it takes; the place is left in State.place_*. -1 if there is none.
 
     Of an elastic job all sizes are tried at one moment, the greatest first, before the next moment.
@@ -264,13 +275,13 @@ def _find_start(w: World, z: Machine, s: State, c: int, estimate: float, times, 
         until = time + estimate * w.class_worst[size]
         need = w.class_tasks[size]
         following = start + 1
-        obstacle = time
+        obstacle = -np.inf
         fitting = _room(w, size, row, where[start], time) >= need
         if fitting:
             _copy_moment(least, 0, row, where[start])
         at = start + 1
-        while fitting and at < number and (times[where[at]] < until or times[where[at]] == time):
-            obstacle = times[where[at]]
+        while fitting and at < number and (times[where[at]] < until or at < present):
+            obstacle = times[where[at]] if at >= present else -np.inf
             if _room(w, size, row, where[at], UNRESERVED) < need:
                 following = at + 1  # every start up to there meets the same obstacle
                 fitting = False
@@ -292,6 +303,45 @@ def _find_start(w: World, z: Machine, s: State, c: int, estimate: float, times, 
     return -1
 
 
+@kernel
+def _is_free_from(w: World, s: State, j: int, first: int, time: float, until: float, times, where, number: int, present: int, row) -> bool:  # type: ignore[no-untyped-def]
+    """Whether the place that job j remembers is free from `time`, which moment `first` is of, until `until`."""
+    c = w.job_class[j]
+    size = c + tasks_pinned(w, s, j) - w.class_tasks[c]
+    if not pin_is_free(w, s, j, size, row, where[first], time):
+        return False
+    at = first + 1
+    while at < number and (times[where[at]] < until or at < present):
+        if not pin_is_free(w, s, j, size, row, where[at], UNRESERVED):
+            return False
+        at += 1
+    return True
+
+
+@kernel
+def _pinned_start(w: World, s: State, j: int, estimate: float, found: int, times, where, number: int, present: int, row):  # type: ignore[no-untyped-def]
+    """The moment at which job j starts where it remembers, -1 if that is not free or moment `found` is better; and the number of moments."""
+    c = w.job_class[j]
+    time = max(s.pin_start[j], s.clock[NOW])
+    until = time + estimate * w.class_worst[c + tasks_pinned(w, s, j) - w.class_tasks[c]]
+    last = number - 1 if found < 0 else found
+    at = 0
+    while at <= last and times[where[at]] < time:
+        at += 1
+    if at > last and found >= 0:
+        return -1, number
+    if at > last or times[where[at]] > time:
+        if not _is_free_from(w, s, j, at - 1, time, until, times, where, number, present, row):
+            return -1, number
+        return at, _note_moment(time, at, times, where, number, row)
+    while at <= last and times[where[at]] == time:
+        if _is_free_from(w, s, j, at, time, until, times, where, number, present, row):
+            larger = at == found and tasks_placed(s) > tasks_pinned(w, s, j)
+            return -1 if larger else at, number
+        at += 1
+    return -1, number
+
+
 @inline
 def _note_moment(time: float, first: int, times, where, number: int, row) -> int:  # type: ignore[no-untyped-def]
     """Let `time` be a moment of the profile, at place `first` or later; returns the number of moments."""
@@ -300,6 +350,12 @@ def _note_moment(time: float, first: int, times, where, number: int, row) -> int
         at += 1
     if at < number and times[where[at]] == time:
         return number
+    return _insert_moment(time, at, times, where, number, row)
+
+
+@inline
+def _insert_moment(time: float, at: int, times, where, number: int, row) -> int:  # type: ignore[no-untyped-def]
+    """Let there be a moment at place `at`, as the one before it."""
     for k in range(number, at, -1):
         where[k] = where[k - 1]
     where[at] = number
@@ -309,12 +365,15 @@ def _note_moment(time: float, first: int, times, where, number: int, row) -> int
 
 
 @kernel
-def _hold(w: World, s: State, c: int, start: int, until: float, times, where, number: int, row) -> int:  # type: ignore[no-untyped-def]
+def _hold(w: World, s: State, c: int, start: int, until: float, times, where, number: int, present: int, row) -> int:  # type: ignore[no-untyped-def]
     """Take the placement in State.place_* out of the profile from moment `start` to `until`; returns the number of moments."""
-    end = max(start, 1)
-    number = _note_moment(until, end, times, where, number, row)
-    while times[where[end]] < until:
-        end += 1
+    end = max(start + 1, present)
+    if until > times[where[start]]:
+        number = _note_moment(until, end, times, where, number, row)
+        while times[where[end]] < until:
+            end += 1
+    else:
+        number = _insert_moment(until, end, times, where, number, row)
     for at in range(start, end):
         for k in range(s.count[PLACED]):
             _change(w, row, where[at], c, s.place_node[k], s.place_tasks[k], s.place_gpus[k], -1)
@@ -322,14 +381,26 @@ def _hold(w: World, s: State, c: int, start: int, until: float, times, where, nu
     return number
 
 
+@inline
+def _can_rely_on_last_plan(w: World, s: State, q: int) -> bool:
+    """Whether what was planned ahead of each job in the last pass is still to come, or less is free: then nobody finds an earlier start.
+
+    Not if orders change, something ended early, or runs may be shorter than their reservations.
+    """
+    if not w.policy[PINS] or w.policy[DYNAMIC] or w.policy[QUOTAS] or w.policy[SECOND_ORDER] or w.policy[FICKLE]:
+        return False
+    return w.sizes[UNIFORM] != 0 and s.plan_stamp[q] == s.count[EARLY_ENDS]
+
+
 @kernel
 def plan_queue(w: World, m: Machine, z: Machine, s: State, q: int) -> None:
     """Plan the blocked head and then all candidates of queue q; start those whose turn is now.
 
-    Plans are made for the sake of who starts now, so planning ends when nobody is left who could.
+    Where nobody remembers, plans are made for the sake of who starts now, so planning ends when nobody is left who could.
     """
+    pins = w.policy[PINS] != 0
     latest = np.full(w.sizes[NUM_CLASSES], np.inf)  # by class: jobs that would run beyond it cannot start now
-    if not _somebody_could_start(w, m, s, q, latest):
+    if not pins and not _somebody_could_start(w, m, s, q, latest):
         return
     for slot in range(s.queue_first[q], s.queue_first[q] + s.queue_active[q]):
         for band in range(PLAN_BANDS):
@@ -341,31 +412,51 @@ def plan_queue(w: World, m: Machine, z: Machine, s: State, q: int) -> None:
     where = np.arange(most)
     row, least = _moments(w, most), _moments(w, 1)
     number = _profile_of_running(w, m, s, times, row)
+    present = 2 if number > 1 and times[1] == times[0] else 1
     for lift in range(first_lift_after(w, s.clock[NOW]), w.sizes[NUM_LIFTS]):
-        number = _note_moment(w.lift_time[lift], 1, times, where, number, row)
+        number = _note_moment(w.lift_time[lift], present, times, where, number, row)
     left = waiting if w.policy[DEPTH] == NO_LIMIT else w.policy[DEPTH]
     deferred = np.empty(waiting, np.int64)
     deferrals = 0
+    settled = _can_rely_on_last_plan(w, s, q)
     j = s.head[q]
     while j >= 0:
         c = w.job_class[j]
         estimate = estimate_left(w, s, j)
-        start = _find_start(w, z, s, c, estimate, times, where, number, row, least, latest)
+        kept = -1
+        if settled and is_pinned(w, s, j):
+            kept, number = _pinned_start(w, s, j, estimate, -1, times, where, number, present, row)
+            settled = kept == 0 or (kept > 0 and times[where[kept - 1]] < times[where[kept]])
+        start = kept
+        if kept < 0 or not settled:
+            start = _find_start(w, z, s, c, estimate, times, where, number, present, row, least, latest)
+            kept = -1
+            if start > 0:
+                slot = c * PLAN_BANDS + _band(estimate * w.class_worst[class_as_placed(w, s, c)])
+                s.planned[slot] = max(s.planned[slot], times[where[start]])
+            if is_pinned(w, s, j):
+                kept, number = _pinned_start(w, s, j, estimate, start, times, where, number, present, row)
+        if kept >= 0:
+            start = kept
+            recall(w, s, j)
         length = estimate * w.class_worst[class_as_placed(w, s, c)] if start >= 0 else 0.0
         if start == 0:
             for k in range(s.count[PLACED]):
                 take_exactly(w, m, c, s.place_node[k], s.place_tasks[k], s.place_gpus[k])
             start_placed(w, s, j, runtime_factor(w, s, c))
-            number = _hold(w, s, c, 0, s.clock[NOW] + length, times, where, number, row)
+            number = _hold(w, s, c, 0, s.clock[NOW] + length, times, where, number, present, row)
         else:
+            if pins:
+                s.pin_start[j] = NO_PIN
             if start > 0:
-                slot = c * PLAN_BANDS + _band(length)
-                s.planned[slot] = max(s.planned[slot], times[where[start]])
-                number = _hold(w, s, c, start, times[where[start]] + length, times, where, number, row)
+                if pins:
+                    pin(w, s, j, times[where[start]])
+                number = _hold(w, s, c, start, times[where[start]] + length, times, where, number, present, row)
             dequeue(w, s, j)
             deferred[deferrals] = j
             deferrals += 1
-        j = first_in_order(w, s, q, SECONDARY, False) if left > 0 and _somebody_could_start(w, m, s, q, latest) else -1
+        j = first_in_order(w, s, q, SECONDARY, False) if left > 0 and (pins or _somebody_could_start(w, m, s, q, latest)) else -1
         left -= 1
     for i in range(deferrals):
         enqueue(w, s, deferred[i])
+    s.plan_stamp[q] = s.count[EARLY_ENDS]

@@ -11,6 +11,7 @@ from queuewise.cluster.spec import Cluster
 from queuewise.sim import accounts, dependencies, layout
 from queuewise.sim.facts import node_facts
 from queuewise.sim.layout import Classes, Pools, Trees
+from queuewise.sim.pins import UNSETTLED
 from queuewise.sim.rules import Rules
 from queuewise.sim.schedule import NEVER, PENDING
 from queuewise.sim.state import (
@@ -33,6 +34,7 @@ from queuewise.sim.state import (
     NOT_PREEMPTIVE,
     NUM_QUEUES,
     OUTLOOK_ROW,
+    PINS,
     PLAN_BANDS,
     RESTARTS,
     RUN_ROW,
@@ -72,6 +74,7 @@ def initial_state(
     placed = int(classes.tasks[classes.feasible].max(initial=1)) + 1
     most_pieces = layout.pieces_of(classes, pools)[np.arange(num_classes) + world.class_span]
     log = int((most_pieces * classes.jobs)[classes.feasible].sum()) + 1
+    pinned, pins = (num_jobs, log) if world.policy[PINS] else (1, 1)
     log += rules.stops * int(world.sizes[MOST_PIECES])
     log *= RUNS_OF_PREEMPTED if keyed > 1 else 1
     world.sizes[LOG_SIZE] = log
@@ -127,6 +130,12 @@ def initial_state(
         shadow_slack=np.zeros(num_queues, np.int64),
         free_times=np.full(max(gpus, 1) * num_nodes if world.policy[TRACK_FREE_TIMES] else 1, -np.inf),
         planned=np.empty(num_classes * PLAN_BANDS if rules.backfill == CONSERVATIVE else 1),
+        pin_start=np.full(pinned, np.inf),
+        pin_pieces=np.zeros(pinned, np.int32),
+        pin_node=np.zeros(pins, np.int32),
+        pin_tasks=np.zeros(pins, np.int32),
+        pin_gpus=np.zeros(pins, np.int64),
+        plan_stamp=np.full(num_queues, UNSETTLED, np.int64),
         scratch=np.empty(max(num_jobs, placed, rules.depth)),
         scratch_jobs=np.empty(max(rules.depth, 1), np.int64),
         scratch_nodes=np.empty(num_nodes, np.int64),

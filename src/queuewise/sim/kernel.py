@@ -18,6 +18,7 @@ from queuewise.sim.keys import estimate_left
 from queuewise.sim.lifecycle import arrive, finish, release, start_placed
 from queuewise.sim.outages import handle_outages
 from queuewise.sim.pieces import unplace
+from queuewise.sim.pins import place_first
 from queuewise.sim.placement import fits, place, runtime_factor
 from queuewise.sim.preempt import preempt_in_queue, ring_timer
 from queuewise.sim.queue import ANY_LENGTH, FORBIDDEN, PRIMARY, SECONDARY, dequeue, enqueue, first_in_order, note_depth
@@ -53,6 +54,7 @@ from queuewise.sim.state import (
     OUTAGES_SEEN,
     PENDING_JOBS,
     PIECES,
+    PINS,
     QUOTAS,
     REORDER,
     RESERVES,
@@ -83,7 +85,7 @@ def _start_heads(w: World, m: Machine, s: State, q: int) -> None:
             if head < 0:
                 return
         c = w.job_class[head]
-        if not place(w, m, s, c):
+        if not place_first(w, m, s, head):
             return
         start_placed(w, s, head, runtime_factor(w, s, c))
         s.head[q] = -1
@@ -197,7 +199,7 @@ def schedule_queue(w: World, m: Machine, z: Machine, s: State, q: int) -> None:
         if s.count[LOG_FULL]:
             s.dirty[q] = 1
             return
-    if s.head[q] < 0 or w.policy[BACKFILL] == NO_BACKFILL or s.count[PENDING_JOBS] == 1:
+    if s.head[q] < 0 or w.policy[BACKFILL] == NO_BACKFILL or (s.count[PENDING_JOBS] == 1 and not w.policy[PINS]):
         return
     if w.policy[BACKFILL] == CONSERVATIVE:
         plan_queue(w, m, z, s, q)

@@ -27,6 +27,7 @@ from queuewise.sim.state import (
     NO_BACKFILL,
     NOW,
     PIECES,
+    PINS,
     PLACED,
     REORDER,
     RESTARTS,
@@ -105,6 +106,8 @@ def start_placed(w: World, s: State, j: int, factor: float) -> None:
     s.count[RUNNING_JOBS] += 1
     s.count[STARTS] += 1
     set_next_event(w, s, j)
+    if w.policy[PINS]:
+        s.pin_start[j] = np.inf
     if w.policy[KEYS]:
         rank_running(w, s, j)
         room_taken(w, s, j, running_key(w, s, j))

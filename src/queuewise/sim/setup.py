@@ -71,6 +71,7 @@ from queuewise.sim.state import (
     OUTLOOK_SIZE,
     PARAMS_SIZE,
     PICKY,
+    PINS,
     POLICY_SIZE,
     POWER_BUDGET,
     PROMOTES,
@@ -161,7 +162,10 @@ def lay_out(
     stops = can_stop(rules, bool(outages) or resizes > 0)
     fields |= _stopping(workload, cluster, rules, conditions, stops) | _timetable(outages, bars)
     fields["sizes"] = _sizes(workload, cluster, rules, pools, classes, trees, fields)
-    fields["policy"] = _policy(rules, conditions, bool(fields["class_by_pool"].all()), stops or conditions.power.nodes_sleep)
+    restarts = stops or conditions.power.nodes_sleep
+    has_places = cluster.num_nodes > 1 or cluster.num_gpus > 0
+    fields["policy"] = _policy(rules, conditions, bool(fields["class_by_pool"].all()), restarts, has_places)
+    fields["pin_first"] = _pin_places(classes, pools, fields["class_span"]) if fields["policy"][PINS] else np.zeros(1, np.int64)
     fields["policy"][RESIZES] = resizes
     fields["policy"][DEPENDENCIES] = int(len(waits_for) > 0)
     fields["policy"][POWER_BUDGET] = budget
@@ -179,6 +183,13 @@ def lay_out(
         layout.empty_machine(cluster, pools, world.pool_words, world.pool_bits),
         initial_state(workload, cluster, rules, classes, pools, trees, world, runtime, estimate, waits_for),
     )
+
+
+def _pin_places(classes: Classes, pools: Pools, span: I64) -> I64:
+    """[J] where the pieces of each job's pin begin, with room for as many as it can have."""
+    most = layout.pieces_of(classes, pools)[np.arange(len(classes)) + span]
+    number = np.where(classes.of_job >= 0, most[classes.of_job], 0)
+    return np.cumsum(number) - number
 
 
 def _check_elastic(workload: Workload, rules: Rules, conditions: Conditions) -> None:
@@ -375,7 +386,7 @@ def _kind_mask(cluster: Cluster, names: tuple[str, ...]) -> int:
     return sum(1 << k for k, kind in enumerate(cluster.kinds) if not names or kind.name in names)
 
 
-def _policy(rules: Rules, conditions: Conditions, all_by_pool: bool, restarts: bool) -> I64:
+def _policy(rules: Rules, conditions: Conditions, all_by_pool: bool, restarts: bool, has_places: bool) -> I64:
     policy = np.zeros(POLICY_SIZE, np.int64)
     policy[DISPATCH] = rules.dispatch
     policy[QUOTAS] = int(conditions.quotas)
@@ -389,6 +400,7 @@ def _policy(rules: Rules, conditions: Conditions, all_by_pool: bool, restarts: b
     policy[SEED] = np.uint64(rules.seed & 0xFFFFFFFFFFFFFFFF).astype(np.int64)
     policy[RESERVES] = int(bool(conditions.reservations))
     policy[FICKLE] = int(rules.rule == TIER or conditions.power.is_capped)
+    policy[PINS] = int(rules.backfill == CONSERVATIVE and has_places)
     policy[RESTLESS] = int(
         rules.dynamic or conditions.quotas or conditions.power.is_capped or bool(conditions.reservations)
         or rules.backfill in (CONSERVATIVE, DEFRAG)

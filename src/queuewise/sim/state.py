@@ -34,8 +34,8 @@ BY_GPU, BY_CPU, BY_MEM = range(3)
 (
     DISPATCH, BACKFILL, RULE, RULE_OPTION, DYNAMIC, DEPTH, SECOND_ORDER, SEED, TRACK_FREE_TIMES, KEYS, RESTARTS, KILLS, REQUEUES, PROMOTES,
     LOOKS_AROUND, NODE_SCORER, QUOTAS, DEPENDENCIES, SLEEPS, POWER_BUDGET, FICKLE,
-    CUTS, RANKED, COSTLY, RESERVES, RESTLESS, PICKY, RESIZES, TIMED, UNQUEUED, POLICY_SIZE,
-) = range(31)  # fmt: skip
+    CUTS, RANKED, COSTLY, RESERVES, RESTLESS, PICKY, RESIZES, TIMED, UNQUEUED, PINS, POLICY_SIZE,
+) = range(32)  # fmt: skip
 #   RESTARTS: jobs may be stopped, or wait for nodes to wake (otherwise State.remaining and its kin are not there).
 #   SLEEPS: idle nodes fall asleep. POWER_BUDGET: milliwatts that jobs may draw together, NO_LIMIT without a cap.
 #   FICKLE: what does not fit may fit once more is taken, since the rule then goes elsewhere. KILLS: a policy's stop keeps checkpoints only.
@@ -48,6 +48,7 @@ BY_GPU, BY_CPU, BY_MEM = range(3)
 #   RESTLESS: a pass may end otherwise than the last one only because the clock has moved.
 #   TIMED: levels go by seconds of a run, not by GPU-seconds.
 #   UNQUEUED: whoever starts the jobs keeps their queue too, so the engine only counts them.
+#   PINS: waiting jobs remember their reservations (pins.py).
 #   RESIZES: whether running elastic jobs change their size, SHRINKS or GROWS or both (resize.py).
 REORDER, COMMIT = range(2)
 SHRINKS, GROWS = 1, 2
@@ -208,6 +209,7 @@ class World(NamedTuple):
     runtime: F64  # [J]
     estimate: F64  # [J]
     job_class: I32  # [J], -1: rejected
+    pin_first: I64  # [J or 1] where the pieces of the job's pin lie: see pins.py
     # queue index of each order o (static orders only): see queue.py
     rank: I32  # [O*J] place of job j in order o at o*J + j
     leaf: I32  # [O*J] leaf of job j in its class's tree
@@ -365,6 +367,13 @@ class State(NamedTuple):
     shadow_slack: I64  # [Q] tasks of the head's class that fit at the shadow time beyond what it needs
     free_times: F64  # [GM*N] expected free times of each node's GPUs, ascending, -inf = free now; [g*N + node_place]
     planned: F64  # [C*PLAN_BANDS or 1] latest start planned in this pass, by class and band of length (conservative)
+    # reservations that waiting jobs remember, [J or 1]: see pins.py
+    pin_start: F64  # inf: none
+    pin_pieces: I32
+    pin_node: I32  # [pieces of all jobs at most, or 1]
+    pin_tasks: I32
+    pin_gpus: I64
+    plan_stamp: I64  # [Q] EARLY_ENDS when the queue was last planned, -1: that plan is not to be relied on
     scratch: F64  # sorting space
     scratch_jobs: I64  # [J or R]
     scratch_nodes: I64  # [N]

@@ -1,0 +1,143 @@
+"""Pins: the reservations that waiting jobs remember from one decision to the next, under conservative backfill.
+
+A pin is a start and an exact place: nodes, tasks on each, GPUs. On one node without GPUs a place is a number of tasks: whoever
+searches finds the remembered one again, so there are no pins (PINS of World.policy is 0, the columns have length 1).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from queuewise.sim.bars import is_barred
+from queuewise.sim.compilation import inline, kernel
+from queuewise.sim.machine import WHOLE, give, piece_is_free, take_exactly
+from queuewise.sim.pieces import note_piece, unplace
+from queuewise.sim.placement import place
+from queuewise.sim.power import draw_of, is_capped, is_over_cap
+from queuewise.sim.state import GPU_STRIDE, NOW, PINS, PLACED, POWER_BUDGET, Machine, State, World
+
+NO_PIN = np.inf  # as start
+UNSETTLED = -1  # State.plan_stamp: the next plan cannot rely on the last one
+
+
+@inline
+def is_pinned(w: World, s: State, j: int) -> bool:
+    return w.policy[PINS] != 0 and s.pin_start[j] < NO_PIN
+
+
+@kernel
+def pin(w: World, s: State, j: int, start: float) -> None:
+    """Let job j remember the placement in State.place_*."""
+    s.pin_start[j] = start
+    s.pin_pieces[j] = s.count[PLACED]
+    for k in range(s.count[PLACED]):
+        at = w.pin_first[j] + k
+        s.pin_node[at] = s.place_node[k]
+        s.pin_tasks[at] = s.place_tasks[k]
+        s.pin_gpus[at] = s.place_gpus[k]
+
+
+@kernel
+def recall(w: World, s: State, j: int) -> None:
+    """Let State.place_* be the place that job j remembers."""
+    s.count[PLACED] = 0
+    for at in range(w.pin_first[j], w.pin_first[j] + s.pin_pieces[j]):
+        note_piece(s, s.pin_node[at], s.pin_tasks[at], s.pin_gpus[at])
+
+
+@kernel
+def tasks_placed(s: State) -> int:
+    tasks = 0
+    for k in range(s.count[PLACED]):
+        tasks += s.place_tasks[k]
+    return tasks
+
+
+@kernel
+def tasks_pinned(w: World, s: State, j: int) -> int:
+    tasks = 0
+    for at in range(w.pin_first[j], w.pin_first[j] + s.pin_pieces[j]):
+        tasks += s.pin_tasks[at]
+    return tasks
+
+
+@kernel
+def pin_is_free(w: World, s: State, j: int, c: int, row, moment: int, start: float) -> bool:  # type: ignore[no-untyped-def]
+    """Whether the place is free at one moment of a profile, for a run that starts at `start`. Class c has as many tasks as the pin."""
+    mask, share, cpu, mem, drawn = row
+    tasks = 0  # of this node so far
+    draw = 0
+    first = w.pin_first[j]
+    for at in range(first, first + s.pin_pieces[j]):
+        n, gpus = s.pin_node[at], s.pin_gpus[at]
+        tasks = s.pin_tasks[at] + (tasks if at > first and s.pin_node[at - 1] == n else 0)
+        if is_barred(w, c, n, start) or (w.class_gpus[c] > 0 and mask[moment, n] & gpus != gpus):
+            return False
+        if w.class_cpu[c] > 0 and cpu[moment, n] < tasks * w.class_cpu[c]:
+            return False
+        if w.class_mem[c] > 0 and mem[moment, n] < tasks * w.class_mem[c]:
+            return False
+        if w.class_gpus[c] == 0 and w.class_milli[c] > 0:
+            g = 0
+            while not (gpus >> g) & 1:
+                g += 1
+            free = WHOLE if mask[moment, n] & gpus else share[moment, n * w.sizes[GPU_STRIDE] + g]
+            if free < _shares_up_to(s, first, at) * w.class_milli[c]:
+                return False
+        draw += draw_of(w, c, n, s.pin_tasks[at]) if is_capped(w) else 0
+    return not is_capped(w) or drawn[moment, 0] + draw <= w.policy[POWER_BUDGET]
+
+
+@kernel
+def _shares_up_to(s: State, first: int, at: int) -> int:
+    """How many of the pieces from `first` to `at` share the GPU of the last one; pieces of one node stand together."""
+    number = 0
+    for k in range(at, first - 1, -1):
+        if s.pin_node[k] != s.pin_node[at]:
+            break
+        number += s.pin_gpus[k] == s.pin_gpus[at]
+    return number
+
+
+@kernel
+def _place_at_pin(w: World, m: Machine, s: State, j: int) -> bool:
+    """Put job j on machine m where it remembers, if that is free now; leaves the pieces in State.place_*."""
+    c = w.job_class[j]
+    size = c + tasks_pinned(w, s, j) - w.class_tasks[c]
+    recall(w, s, j)
+    free = True
+    taken = 0
+    while free and taken < s.count[PLACED]:
+        n, tasks, gpus = s.place_node[taken], s.place_tasks[taken], s.place_gpus[taken]
+        free = not m.closed[n] and not is_barred(w, size, n, s.clock[NOW]) and piece_is_free(w, m, c, n, tasks, gpus)
+        if free:
+            take_exactly(w, m, c, n, tasks, gpus)
+            taken += 1
+    if free and not is_over_cap(w, m):
+        return True
+    for k in range(taken - 1, -1, -1):
+        give(w, m, c, s.place_node[k], s.place_tasks[k], s.place_gpus[k])
+    return False
+
+
+@kernel
+def place_first(w: World, m: Machine, s: State, j: int) -> bool:
+    """Put the first job of a queue on machine m: where it remembers if that is due and free, otherwise by the rule.
+
+    An elastic job goes where the rule gives it more tasks.
+    """
+    c = w.job_class[j]
+    placed = place(w, m, s, c)
+    if not is_pinned(w, s, j):
+        return placed
+    if s.pin_start[j] <= s.clock[NOW]:
+        found = 0
+        if placed:
+            found = tasks_placed(s)
+            unplace(w, m, s, c)
+        if tasks_pinned(w, s, j) >= found and _place_at_pin(w, m, s, j):
+            return True
+        placed = placed and place(w, m, s, c)
+    if placed:
+        s.plan_stamp[w.class_queue[c]] = UNSETTLED
+    return placed
