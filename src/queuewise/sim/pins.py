@@ -26,9 +26,11 @@ def is_pinned(w: World, s: State, j: int) -> bool:
 
 
 @kernel
-def pin(w: World, s: State, j: int, start: float) -> None:
-    """Let job j remember the placement in State.place_*."""
+def remember_place(w: World, s: State, j: int, start: float) -> None:
+    """Let job j remember this start and the placement in State.place_*, or nothing if the start is NO_PIN."""
     s.pin_start[j] = start
+    if start == NO_PIN:
+        return
     s.pin_pieces[j] = s.count[PLACED]
     for k in range(s.count[PLACED]):
         at = w.pin_first[j] + k
