@@ -1,4 +1,4 @@
-"""Schedules with preemption, outages, sleep, a power cap, reservations, elastic jobs and conservative plans, worked out by hand from the normative page.
+"""Schedules with preemption, outages, sleep, a power cap, reservations, elastic jobs and conservative plans, made by hand.
 
 The reference and the engine are both held to them. A schedule is the list of all runs, sorted: (job, start, end, nodes).
 """
