@@ -3,7 +3,7 @@
 `times` are the times of the moments, `row` holds what is free (five matrices, one row a moment), and `where` is their order: moment i is
 that of times[where[i]] and of row where[i]. Moment 0 is now as it really is; if running jobs are overdue a second moment with the same
 time has them gone, so that their place can be promised but not used: these `present` moments (one or two) are one instant, and a start
-now covers them all. A reservation of no length covers one moment, and another of the same time follows it.
+now covers them all. A reservation of no length covers one moment, which another of the same time follows.
 """
 
 from __future__ import annotations
@@ -188,8 +188,13 @@ def profile_of_running(w: World, m: Machine, s: State, times, row) -> int:  # ty
 
 
 @inline
-def _insert_moment(time: float, at: int, times, where, number: int, row) -> int:  # type: ignore[no-untyped-def]
-    """Let there be a moment at place `at`, as the one before it."""
+def note_moment(time: float, first: int, times, where, number: int, row) -> int:  # type: ignore[no-untyped-def]
+    """Let `time` be a moment of the profile, at place `first` or later; returns the number of moments."""
+    at = first
+    while at < number and times[where[at]] < time:
+        at += 1
+    if at < number and times[where[at]] == time:
+        return number
     for k in range(number, at, -1):
         where[k] = where[k - 1]
     where[at] = number
@@ -198,27 +203,13 @@ def _insert_moment(time: float, at: int, times, where, number: int, row) -> int:
     return number + 1
 
 
-@inline
-def note_moment(time: float, first: int, times, where, number: int, row) -> int:  # type: ignore[no-untyped-def]
-    """Let `time` be a moment of the profile, at place `first` or later; returns the number of moments."""
-    at = first
-    while at < number and times[where[at]] < time:
-        at += 1
-    if at < number and times[where[at]] == time:
-        return number
-    return _insert_moment(time, at, times, where, number, row)
-
-
 @kernel
 def hold(w: World, s: State, c: int, start: int, until: float, times, where, number: int, present: int, row) -> int:  # type: ignore[no-untyped-def]
     """Take the placement in State.place_* out of the profile from moment `start` to `until`; returns the number of moments."""
-    end = max(start + 1, present)
-    if until > times[where[start]]:
-        number = note_moment(until, end, times, where, number, row)
-        while times[where[end]] < until:
-            end += 1
-    else:
-        number = _insert_moment(until, end, times, where, number, row)
+    end = max(start + 1, present)  # a hold of no length ends with the next moment of its time
+    number = note_moment(until, end, times, where, number, row)
+    while times[where[end]] < until:
+        end += 1
     for at in range(start, end):
         for k in range(s.count[PLACED]):
             _change(w, row, where[at], c, s.place_node[k], s.place_tasks[k], s.place_gpus[k], -1)
