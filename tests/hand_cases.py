@@ -1,4 +1,4 @@
-"""Schedules with preemption, outages, sleep, a power cap, reservations and elastic jobs, worked out by hand from the normative page.
+"""Schedules with preemption, outages, sleep, a power cap, reservations, elastic jobs and conservative plans, made by hand.
 
 The reference and the engine are both held to them. A schedule is the list of all runs, sorted: (job, start, end, nodes).
 """
@@ -331,4 +331,39 @@ RESIZED = [
              [(0, 0, 20, (0,)), (1, 0, 20, (1,)), (2, 20, 22, (0, 1))], Conditions(resize="shrink")),
 ]  # fmt: skip
 
-HAND_CASES = [*SRTF, *SERVICE, *URGENCY, *MIGRATION, *OUTAGES, *SLEEP, *CAP, *RESERVED, *ELASTIC, *RESIZED]
+FOUR_CORES = build("cores", [NodeGroup(1, cpus=4)])
+
+CONSERVATIVE = [
+    # Job 1 needs all cores for an instant, at 10. Job 2 would cover it and waits until after it; the later ones come in time.
+    HandCase("an instant is held", "fcfs+conservative", FOUR_CORES,
+             cores((0, 10, 3), (1, 0, 4), (2, 10, 1), (11, 10, 1), (20, 10, 1), (29, 10, 1)),
+             [(0, 0, 10, (0,)), (1, 10, 10, (0,)), (2, 10, 20, (0,)), (3, 11, 21, (0,)), (4, 20, 30, (0,)), (5, 29, 39, (0,))]),
+    # Three instants of 10: one each for jobs 1 and 2, and what starts after them. Job 4 is over by then; job 3 would cover them.
+    HandCase("two instants at one time", "fcfs+conservative", FOUR_CORES,
+             cores((0, 10, 3), (1, 0, 4), (1, 0, 4), (2, 9, 1), (2, 8, 1), (2, 5, 4)),
+             [(0, 0, 10, (0,)), (1, 10, 10, (0,)), (2, 10, 10, (0,)), (3, 10, 19, (0,)), (4, 2, 10, (0,)), (5, 19, 24, (0,))]),
+    # The instant of job 1 leaves one core, which job 2 may hold across it. Job 3 may not hold another one; job 4 ends in time.
+    HandCase("room beside an instant", "fcfs+conservative", FOUR_CORES, cores((0, 10, 2), (1, 0, 3), (2, 9, 1), (3, 8, 1), (3, 7, 1)),
+             [(0, 0, 10, (0,)), (1, 10, 10, (0,)), (2, 2, 11, (0,)), (3, 10, 18, (0,)), (4, 3, 10, (0,))]),
+    # Job 1, of no length as far as is known, has the instant 10 and really takes 3 s. Job 2 is reserved from now on while it waits for
+    # it, and job 3 (no length either) finds nothing free at 11.
+    HandCase("an estimate of 0 that is wrong", "fcfs+conservative", FOUR_CORES, cores((0, 10, 3), (1, 3, 4), (2, 9, 1), (11, 0, 1)),
+             [(0, 0, 10, (0,)), (1, 10, 13, (0,)), (2, 13, 22, (0,)), (3, 13, 13, (0,))], estimate=(10, 0, 9, 0)),
+    # Power for three cores. Job 1 needs it all at 10, so job 2 may not draw across that instant, though there are cores.
+    HandCase("an instant under a cap", "fcfs+conservative", capped(15)[0], cores((0, 10, 1), (1, 0, 3), (2, 9, 1), (2, 8, 1)),
+             [(0, 0, 10, (0,)), (1, 10, 10, (0, 1)), (2, 10, 19, (0,)), (3, 2, 10, (0,))], capped(15)[1]),
+    # Only the head and the first candidate are planned. Job 3 would be over in time, but is not looked at before 10.
+    HandCase("an instant and a depth", "fcfs+conservative/1", FOUR_CORES, cores((0, 10, 3), (1, 0, 4), (2, 9, 1), (2, 8, 1)),
+             [(0, 0, 10, (0,)), (1, 10, 10, (0,)), (2, 10, 19, (0,)), (3, 10, 18, (0,))]),
+    # An elastic job of 8 task-seconds cannot have the free core across the instant of job 1, and has all four after it.
+    HandCase("an elastic job after an instant", "fcfs+conservative", FOUR_CORES,
+             elastic(cores((0, 10, 3), (1, 0, 4), (3, 8, 1)), (3, 3), (4, 4), (1, 4)),
+             [(0, 0, 10, (0,)), (1, 10, 10, (0,)), (2, 10, 12, (0,))]),
+    # Job 2 (one task of 3 GPUs) is reserved on node 1 at 3. Job 3 passes on node 0, which then has as much free as node 1: placed
+    # again at 3, job 2 would go there, and job 4 (two tasks of 2 GPUs), reserved on node 0 at 4, would have to wait until 6.
+    HandCase("a place is kept", "fcfs+conservative", gpu_nodes(4, 3),
+             tasks((0, 3, 2), (0, 3, 1), (2, 3, 1), (2, 2, 1), (2, 5, 2), gpus=(1, 2, 3, 1, 2)),
+             [(0, 0, 3, (1,)), (1, 0, 3, (0,)), (2, 3, 6, (1,)), (3, 2, 4, (0,)), (4, 4, 9, (0,))]),
+]  # fmt: skip
+
+HAND_CASES = [*SRTF, *SERVICE, *URGENCY, *MIGRATION, *OUTAGES, *SLEEP, *CAP, *RESERVED, *ELASTIC, *RESIZED, *CONSERVATIVE]

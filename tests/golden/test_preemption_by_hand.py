@@ -1,4 +1,4 @@
-"""The engine against schedules with preemption, outages, sleeping nodes and a power cap that were worked out by hand."""
+"""The engine against the schedules that were worked out by hand."""
 
 from __future__ import annotations
 

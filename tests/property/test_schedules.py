@@ -134,8 +134,6 @@ def test_a_later_clock_shifts_the_schedule(workload: Workload, order: str, backf
 @quick
 @given(one_gpu_tasks())
 def test_fcfs_starts_in_order_and_conservative_is_never_later(workload: Workload) -> None:
-    """Of jobs with a length: by the simulator's page a reservation of no length holds nothing, so one of those may be overtaken."""
-    workload = workload.replace(runtime=np.maximum(workload.runtime, 0.5))
     cluster = build("node", [NodeGroup(1, gpus=6, kind="T4")])
     fcfs = simulate(workload, cluster, "fcfs", estimates="oracle")
     assert (np.diff(fcfs.start) >= 0).all()

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from reference.placement import Placer
-from reference.state import Demand, Job, Piece, State, nodes_of
+from reference.state import Demand, Job, Piece, Pin, State, nodes_of
 
 
 class Simulation(Protocol):
@@ -100,15 +100,29 @@ def easy_strict(sim: Simulation, head: Job, candidates: list[Job]) -> None:
 
 # --- conservative
 
+Moment = tuple[float, int]  # a time of the plan, and which of its instants
+
 
 @dataclass(frozen=True)
 class Hold:
-    """What a running or reserved job has during [begin, end)."""
+    """What a running or reserved job has from one moment on, until another."""
 
     job: Job
     pieces: list[Piece]
-    begin: float
-    end: float
+    begin: Moment
+    end: Moment
+    starts: bool = False  # it is a start, on what is really free now
+
+    @property
+    def lateness(self) -> tuple[Moment, bool]:
+        """A start now comes before a reservation from now on."""
+        return self.begin, not self.starts
+
+
+def end_of(begin: Moment, length: float) -> Moment:
+    """A hold of no length has its instant, and ends with the next."""
+    time, instant = begin
+    return (time + length, 0) if time + length > time else (time, instant + 1)
 
 
 @dataclass
@@ -117,27 +131,31 @@ class Plan:
 
     empty: State
     holds: list[Hold] = field(default_factory=list)
-    known: dict[float, State] = field(default_factory=dict)  # free_at, remembered until the next hold
+    known: dict[Moment, State] = field(default_factory=dict)  # free_at, remembered until the next hold
 
     def add(self, hold: Hold) -> None:
         self.holds.append(hold)
         self.known.clear()
 
-    def free_at(self, time: float) -> State:
-        if time not in self.known:
+    def free_at(self, moment: Moment) -> State:
+        if moment not in self.known:
             state = self.empty.copy()
             for hold in self.holds:
-                if hold.begin <= time < hold.end:
+                if hold.begin <= moment < hold.end:
                     state.take(hold.pieces, hold.job.demand)
-            self.known[time] = state
-        return self.known[time]
+            self.known[moment] = state
+        return self.known[moment]
 
-    def view(self, begin: float, end: float) -> State:
-        """The least that is free at any time of [begin, end), at the instant `begin` if that is empty."""
-        view = self.free_at(begin).at(begin)
-        for time in {hold.begin for hold in self.holds if begin < hold.begin < end}:  # what is free falls only where a hold begins
-            view = view.least(self.free_at(time))
+    def view(self, begin: Moment, end: Moment) -> State:
+        """The least that is free at any moment from `begin` until before `end`."""
+        view = self.free_at(begin).at(begin[0])
+        for moment in {hold.begin for hold in self.holds if begin < hold.begin < end}:  # what is free falls only where a hold begins
+            view = view.least(self.free_at(moment))
         return view
+
+    def moments(self) -> set[Moment]:
+        """Where anything changes."""
+        return {moment for hold in self.holds for moment in (hold.begin, hold.end)}
 
 
 def conservative(sim: Simulation, head: Job, candidates: list[Job]) -> None:
@@ -145,36 +163,84 @@ def conservative(sim: Simulation, head: Job, candidates: list[Job]) -> None:
     empty.closed = sim.state.closed
     plan = Plan(empty)
     for job in sim.running.values():
-        plan.add(Hold(job, job.pieces, -math.inf, job.expected_end(sim.now)))
+        plan.add(Hold(job, job.pieces, (-math.inf, 0), (job.expected_end(sim.now), 0)))
     waiting = [head, *candidates]
     while waiting:
         job = waiting.pop(0)
-        if (hold := hold_at(sim, plan, job, sim.now, really=True)) is not None:
+        hold = better(earliest(sim, plan, job), pinned(sim, plan, job))
+        job.pin = None
+        if hold is None:
+            continue
+        plan.add(hold)
+        if hold.starts:
             sim.start(job, hold.pieces)
-            plan.add(hold)
             waiting = sim.candidates_again(waiting)
-        elif (reservation := reserve(sim, plan, job)) is not None:
-            plan.add(reservation)
+        else:
+            job.pin = Pin(hold.begin[0], hold.pieces)
 
 
-def hold_at(sim: Simulation, plan: Plan, job: Job, time: float, *, really: bool = False) -> Hold | None:
-    """The job from this time on, in the greatest size that fits; `really`: on what is free at this moment."""
-    for size in job.sizes:
-        length = job.est * size.worst_factor
-        view = plan.view(time, time + length)
-        pieces = sim.placer.place_size(size, view.least(sim.state) if really else view)
-        if pieces is not None:
-            return Hold(job, pieces, time, time + length)
-    return None
+def better(found: Hold | None, kept: Hold | None) -> Hold | None:
+    """What was found if it is earlier than what was remembered, or as early with more tasks."""
+    if found is None or kept is None:
+        return found or kept
+    if found.lateness == kept.lateness:
+        return found if num_tasks(found.pieces) > num_tasks(kept.pieces) else kept
+    return min(found, kept, key=lambda hold: hold.lateness)
 
 
-def reserve(sim: Simulation, plan: Plan, job: Job) -> Hold | None:
-    """The earliest hold for a job that cannot start now; None if closed nodes leave it no place at any time."""
-    for time in sorted({sim.now} | {hold.end for hold in plan.holds} | set(sim.lifts())):
-        if (hold := hold_at(sim, plan, job, time)) is not None:
-            return hold
+def num_tasks(pieces: list[Piece]) -> int:
+    return sum(piece.tasks for piece in pieces)
+
+
+def earliest(sim: Simulation, plan: Plan, job: Job) -> Hold | None:
+    """The first start or reservation where the placement rule finds a place; None if closed or barred nodes leave none at any time."""
+    now = (sim.now, 0)
+    tried = {moment for moment in plan.moments() if moment > now} | {(time, 0) for time in sim.lifts()} | {now}
+    for moment, starts in [(now, True), *((moment, False) for moment in sorted(tried))]:
+        for size in job.sizes:
+            end = end_of(moment, job.est * size.worst_factor)
+            pieces = sim.placer.place_size(size, view_of(sim, plan, moment, end, starts=starts))
+            if pieces is not None:
+                return Hold(job, pieces, moment, end, starts)
     assert plan.empty.closed or job.demand.bars, "a job that is not rejected fits once everything is gone"
     return None
+
+
+def view_of(sim: Simulation, plan: Plan, begin: Moment, end: Moment, *, starts: bool) -> State:
+    view = plan.view(begin, end)
+    return view.least(sim.state) if starts else view
+
+
+def pinned(sim: Simulation, plan: Plan, job: Job) -> Hold | None:
+    """The job where and when its last reservation was, or from now on if that time is past, if that is still free."""
+    if job.pin is None:
+        return None
+    length = job.est * job.sized(job.pin.pieces).worst_factor
+    first = (max(job.pin.time, sim.now), 0)
+    instants = [first, *sorted(moment for moment in plan.moments() if moment[0] == first[0] and moment > first)]
+    for moment, starts in [(first, True)] * (first[0] == sim.now) + [(moment, False) for moment in instants]:
+        end = end_of(moment, length)
+        if can_stand(sim, job, job.pin.pieces, view_of(sim, plan, moment, end, starts=starts)):
+            return Hold(job, job.pin.pieces, moment, end, starts)
+    return None
+
+
+def can_stand(sim: Simulation, job: Job, pieces: list[Piece], view: State) -> bool:
+    """Whether just these pieces are free in a view."""
+    demand = job.sized(pieces).demand
+    if any(piece.node in view.closed or demand.is_barred(piece.node, view.time) for piece in pieces):
+        return False
+    after = view.copy()
+    after.take(pieces, demand)
+    return not after.overdrawn and after.drawn <= sim.placer.budget
+
+
+def place_head(sim: Simulation, job: Job) -> list[Piece] | None:
+    """Where the first job of a queue starts: on the place it remembers if that is due and free, otherwise where the rule puts it."""
+    pieces = sim.placer.place(job, sim.state)
+    if job.pin is None or job.pin.time > sim.now or not can_stand(sim, job, job.pin.pieces, sim.state):
+        return pieces
+    return pieces if pieces is not None and num_tasks(pieces) > num_tasks(job.pin.pieces) else job.pin.pieces
 
 
 RULES: dict[str, Callable[[Simulation, Job, list[Job]], None]] = {

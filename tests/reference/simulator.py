@@ -223,6 +223,7 @@ class Simulator:
         begin = awake + stopping.overhead(job, nodes, self.costs)
         job.run = run = Run(self.now, begin, job.sized(pieces).factor_on(nodes), pieces)
         job.changes += 1
+        job.pin = None
         self.running[job.index] = job
         self.placer.starts += 1
         self.owners.started(job, self.now)
@@ -352,7 +353,7 @@ class Simulator:
             order.insert(0, committed)
         while order:
             j = order.pop(0)
-            pieces = self.placer.place(self.jobs[j], self.state)
+            pieces = backfill.place_head(self, self.jobs[j])
             if pieces is None and self.policy.migrates and defrag.make_room(self, self.jobs[j]):
                 pieces = self.placer.place(self.jobs[j], self.state)
             if pieces is None:

@@ -182,6 +182,14 @@ class Run:
     pieces: list[Piece]
 
 
+@dataclass(frozen=True)
+class Pin:
+    """The last reservation of a waiting job."""
+
+    time: float
+    pieces: list[Piece]
+
+
 @dataclass
 class Job:
     """One row of the workload, with everything that follows from it on the empty cluster, and how far it has come."""
@@ -197,6 +205,7 @@ class Job:
     rem: float  # remaining work
     est: float  # remaining estimate
     run: Run | None = None  # while running
+    pin: Pin | None = None  # while waiting, under conservative backfill
     last_nodes: set[int] | None = None  # of the run before
     saved: bool = False  # whether the last stop left a checkpoint
     worked: float = 0.0  # seconds in all runs that were stopped

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from queuewise.cluster.spec import Cluster, NodeGroup, build
-from queuewise.sim.backfill import conservative, easy
+from queuewise.sim.backfill import easy, profile
 from queuewise.workload.jobs import Workload
 from uncompiled.simulation import Simulation, laid_out
 
@@ -124,9 +124,9 @@ class Profile:
     def __post_init__(self) -> None:
         room = 2 * 20 + 4
         self.times, self.where = np.empty(room), np.arange(room)
-        self.row = conservative._moments(self.sim.world, room)
+        self.row = profile.moments(self.sim.world, room)
         self.sim.set_time(0.0)
-        self.number = conservative._profile_of_running(self.sim.world, self.sim.machine, self.sim.state, self.times, self.row)
+        self.number = profile.profile_of_running(self.sim.world, self.sim.machine, self.sim.state, self.times, self.row)
 
     def free(self, n: int, time: float) -> int:
         """Bit mask of the GPUs of node n that nobody holds at this time."""
@@ -150,8 +150,8 @@ class Profile:
         gpus = sum(1 << g for g in bits)
         self.sim.put([(n, 1, gpus)])
         c = int(self.sim.world.job_class[shape])
-        self.number = conservative._hold(
-            self.sim.world, self.sim.state, c, start, until, self.times, self.where, self.number, self.row
+        self.number = profile.hold(
+            self.sim.world, self.sim.state, c, start, until, self.times, self.where, self.number, 1, self.row
         )  # fmt: skip
         self.holds.append((begin, until, n, gpus))
 
@@ -163,7 +163,7 @@ class Profile:
             free = [self.free(n, time) for n in range(len(NODE_GPUS))]
             assert self.row[0][self.where[k]].tolist() == free
             for shape, (tasks, gpus) in enumerate(SHAPES):
-                room = conservative._room(self.sim.world, int(self.sim.world.job_class[shape]), self.row, int(self.where[k]), time)
+                room = profile.room_at(self.sim.world, int(self.sim.world.job_class[shape]), self.row, int(self.where[k]), time)
                 assert min(int(room), tasks) == min(sum(mask.bit_count() // gpus for mask in free), tasks)
 
 

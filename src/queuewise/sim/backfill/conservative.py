@@ -77,16 +77,16 @@ def _somebody_could_start(w: World, m: Machine, s: State, q: int, latest) -> boo
 def _note_obstacle(w: World, c: int, start: int, time: float, latest) -> None:  # type: ignore[no-untyped-def]
     """Class c cannot start now and run beyond `time` (-inf: at all). That stays so while the profile fills up.
 
-    Not if the rule is fickle.
+    Not if a class that does not fit may fit later.
     """
     if start == 0 and not w.policy.fit_may_return:
         latest[c] = min(latest[c], time)
 
 
 @kernel
-def _find_start(
+def _find_start(  # type: ignore[no-untyped-def]
     w: World, z: Machine, s: State, c: int, estimate: float, times, where, number: int, present: int, row, least, latest
-) -> int:  # type: ignore[no-untyped-def]
+) -> int:
     """The first moment from which class c has a place for as long as it takes; the place is left in State.place_*. -1 if there is none.
 
     Of an elastic job all sizes are tried at one moment, the greatest first, before the next moment.
