@@ -14,8 +14,10 @@ from hypothesis import strategies as st
 from agreement import stays
 from effort import tries
 from queuewise.cluster.spec import NodeGroup, build
-from queuewise.policies import simulate
+from queuewise.policies import parse_policy, simulate
+from queuewise.policies.ordering import ORDERS as ORDER_RULES
 from queuewise.sim.core.schedule import Schedule
+from queuewise.sim.queue import FIXED
 from queuewise.workload.jobs import ANY_PARTITION, Workload
 from reference.check import violations
 from strategies import DISPATCHES, ORDERS, Case, cases, policies
@@ -60,10 +62,16 @@ def test_equal_inputs_give_equal_schedules(case: Case, policy: str, dispatch: st
     assert_equal_schedules(replay(case, policy, dispatch), replay(case, policy, dispatch))
 
 
+def ignores_users(policy: str) -> bool:
+    """Whether no order of the policy predicts from users and names or shares the machine among users."""
+    parsed = parse_policy(policy)
+    orders = (ORDER_RULES[name] for name in (parsed.order, parsed.backfill_order) if name in ORDER_RULES)
+    return not any(order.uses_predictions or order.fair != FIXED for order in orders)
+
+
 @quick
-@given(cases(), policies().filter(lambda name: "qssf" not in name), dispatches, st.integers(0, 100))
+@given(cases(), policies().filter(ignores_users), dispatches, st.integers(0, 100))
 def test_names_of_users_jobs_and_nodes_change_nothing(case: Case, policy: str, dispatch: str, shift: int) -> None:
-    """All but `qssf`, which predicts from users and names."""
     num = len(case.workload)
     labels = ((np.arange(num) + shift) % 3).astype(np.int32)
     renamed = case.workload.replace(

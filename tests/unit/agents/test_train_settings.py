@@ -105,7 +105,7 @@ def test_models_without_requests_show_their_runtimes_and_logs_never_do(tmp_path:
     log.write_text("; MaxProcs: 8\n" + "\n".join(rows) + "\n", encoding="utf-8")
     scenario = load_scenario(layered(workload=str(log), jobs=20))
     assert scenario.setup.settings.estimates == "requested"
-    with pytest.raises(InputError, match="does not fit"):
+    with pytest.raises(InputError, match="has 150 jobs, but there are only 119"):
         _ = load_scenario(layered(workload=str(log), jobs=150)).setup
 
 
@@ -130,5 +130,5 @@ def test_logs_are_read_as_every_command_reads_them(tmp_path: Path) -> None:
 
 
 def test_a_model_is_not_read() -> None:
-    with pytest.raises(InputError, match="--tables and --map have no use"):
+    with pytest.raises(InputError, match="--tables and --map do not apply"):
         load_scenario(layered(workload="bursty", reading={"map": ["a=submit"]}))

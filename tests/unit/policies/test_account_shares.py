@@ -79,8 +79,8 @@ def test_fractions_of_each_account_add_up_and_so_do_the_shares_of_the_leaves() -
 @pytest.mark.parametrize(
     ("accounts", "message"),
     [
-        ({"lab": Account(parent="lab")}, "circle: lab below lab"),
-        ({"lab": Account(parent="club"), "club": Account(parent="lab")}, "circle: lab below club below lab"),
+        ({"lab": Account(parent="lab")}, "cycle: lab below lab"),
+        ({"lab": Account(parent="club"), "club": Account(parent="lab")}, "cycle: lab below club below lab"),
         ({"lab": Account(parent="clubb")}, "'clubb'.*did you mean 'club'"),
     ],
 )
