@@ -84,13 +84,14 @@ def easy(sim: Simulation, head: Job, candidates: list[Job]) -> None:
         greedy(sim, head, candidates)
         return
 
-    def head_still_fits(job: Job, pieces: list[Piece]) -> bool:
+    def leaves_the_head_its_place(job: Job, pieces: list[Piece]) -> bool:
+        if expected_end_if_started(sim, job, pieces) <= shadow:
+            return True
         at_shadow = state_at(sim, shadow)
-        if expected_end_if_started(sim, job, pieces) > shadow:
-            at_shadow.take(pieces, job.demand)
+        at_shadow.take(pieces, job.demand)
         return sim.placer.fits(head, at_shadow)
 
-    start_again_and_again(sim, candidates, head_still_fits)
+    start_again_and_again(sim, candidates, leaves_the_head_its_place)
 
 
 def easy_strict(sim: Simulation, head: Job, candidates: list[Job]) -> None:
