@@ -22,7 +22,7 @@ from queuewise.sim.backfill.profile import (
     room_at,
 )
 from queuewise.sim.conditions.reserved_nodes import first_reservation_end_after
-from queuewise.sim.core.compilation import inline, kernel
+from queuewise.sim.core.compilation import inline, kernel, noinline
 from queuewise.sim.core.lifecycle import start_placed
 from queuewise.sim.core.machine import copy_machine, take_exactly
 from queuewise.sim.core.pieces import class_as_placed
@@ -146,7 +146,7 @@ def _is_free_from(w: World, s: State, j: int, first: int, time: float, until: fl
     return True
 
 
-@kernel
+@noinline
 def _pinned_start(w: World, s: State, j: int, estimate: float, found: int, times, where, number: int, present: int, row):  # type: ignore[no-untyped-def]
     """The moment from which job j has the place it remembers; -1 if that is not free, or moment `found` is better.
 
