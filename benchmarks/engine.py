@@ -5,7 +5,7 @@
     python benchmarks/engine.py rates --jobs 50000        smaller than published, to try it out; give --results too
 
 `python benchmarks/render_performance.py` then brings docs/performance.md and its figures up to date. `baselines` takes the SimPy
-reference from tests/reference; `lublin` reads ../shared/traces, or where QUEUEWISE_TRACES says.
+reference from tests/reference; `lublin`, `preemption` and `growth_of_fgd` read ../shared/traces, or where QUEUEWISE_TRACES says.
 """
 
 from __future__ import annotations
@@ -123,6 +123,24 @@ def growth_by_queue(jobs: int) -> Figures:
     return {"replays": rows}
 
 
+def growth_of_fgd(jobs: int) -> Figures:
+    """Cost of a job under the placement `fgd` on the 1,523 nodes of openb: GPU shares, up to 151 kinds of tasks, many kinds of nodes.
+
+    The first so many pods of the log, submitted as in the log (nobody waits) and all at once (a head that asks for a busy GPU kind is
+    blocked, and everybody else is tried after each start).
+    """
+    folder = Path(os.environ.get("QUEUEWISE_TRACES") or REPOSITORY.parent / "shared" / "traces")
+    log = load_workload(folder / "alibaba" / "openb_pod_list_gpuspec33.csv").workload
+    cluster = load_cluster("openb")
+    rows = []
+    for number in (1_000, 2_000, 4_000, 8_000):
+        pods = log.take(slice(0, min(number, jobs)))
+        at_once = pods.replace(submit=np.zeros(len(pods)))
+        for name, workload in (("as in the log", pods), ("all at once", at_once)):
+            rows.append({"submitted": name, **bench.replay(workload, cluster, "fcfs+greedy@fgd", SHORT_REPEATS)})
+    return {"replays": rows}
+
+
 def _repeats(jobs: int) -> int:
     return SHORT_REPEATS if jobs < 100_000 else bench.FULL_REPEATS
 
@@ -218,6 +236,7 @@ PARTS: dict[str, Callable[[int], Figures]] = {
     "baselines": baselines,
     "growth_by_jobs": growth_by_jobs,
     "growth_by_queue": growth_by_queue,
+    "growth_of_fgd": growth_of_fgd,
     "memory": memory,
     "start_up": start_up,
     "lublin": lublin,

@@ -196,6 +196,15 @@ def growth_by_queue(results: Results) -> str:
     return table(["policy", "longest queue", *GROWTH, "linear allows"], rows)
 
 
+def growth_of_fgd(results: Results) -> str:
+    """One row per number of jobs."""
+    rows = [
+        [row["submitted"], f"{row['jobs']:,}", f"{row['max_queue']:,}", f"{row['engine_s']:.2f}", f"{_job_us(row):.0f}"]
+        for row in sorted(results["growth_of_fgd"]["replays"], key=lambda row: (row["submitted"] == "all at once", row["jobs"]))
+    ]
+    return table(["submitted", "jobs", "longest queue", "engine, s", "µs per job"], rows)
+
+
 def _growth(line: list[Row]) -> list[str]:
     before, after = _job_us(line[0]), _job_us(line[-1])
     return [f"{before:.2f}", f"{after:.2f}", f"{after / before:.2f}"]
@@ -241,6 +250,7 @@ TABLES: dict[str, Callable[[Results], str]] = {
         snapshots,
         growth_by_jobs,
         growth_by_queue,
+        growth_of_fgd,
         reading,
         drawing,
         environments,

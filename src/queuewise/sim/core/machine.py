@@ -70,7 +70,10 @@ def slots_on(w: World, m: Machine, c: int, n: int) -> int:
 
 @kernel
 def slots_up_to(w: World, m: Machine, c: int, enough: int) -> int:
-    """Tasks of class c that all nodes together can take. Counting stops at `enough`."""
+    """Tasks of class c that all nodes together can take. Counting stops at `enough`.
+
+    It begins with the last nodes: most rules take the first, so there is room at the end if anywhere.
+    """
     total = 0
     if w.class_by_pool[c]:
         for i in range(w.class_pool_first[c], w.class_pool_first[c + 1]):
@@ -80,7 +83,7 @@ def slots_up_to(w: World, m: Machine, c: int, enough: int) -> int:
         return _open_slots_up_to(w, m, c, enough)
     for i in range(w.class_pool_first[c], w.class_pool_first[c + 1]):
         p = w.class_pools[i]
-        for k in range(w.pool_first[p], w.pool_first[p + 1]):
+        for k in range(w.pool_first[p + 1] - 1, w.pool_first[p] - 1, -1):
             total += free_slots(w, m, c, w.pool_nodes[k])
             if total >= enough:
                 return total
