@@ -26,7 +26,7 @@ from queuewise.agents.train_settings import layered
 from queuewise.cli import bench
 from queuewise.cli.console import note
 from queuewise.envs import QueuewiseVectorEnv
-from queuewise.envs.env_setup import build_arena
+from queuewise.envs.env_setup import build_setup
 from queuewise.runs import write_text
 
 RESULTS = Path(__file__).resolve().parent / "results"
@@ -41,7 +41,7 @@ def measure(name: str, num_envs: int, iterations: int) -> dict[str, Any]:
     """Frames a second of our PPO."""
     net, width, minibatch = CASES[name]
     ppo = {"num_envs": num_envs, "steps": STEPS, "minibatch": minibatch, "epochs": EPOCHS, "target_kl": None}
-    learner = Ppo(build_arena("job", **TASK), layered(net=net, network={"width": width}, ppo=ppo), 0)
+    learner = Ppo(build_setup("job", **TASK), layered(net=net, network={"width": width}, ppo=ppo), 0)
     learner.iterate()  # begins everything
     best: dict[str, float] = {}
     for _ in range(iterations):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from queuewise.agents.train_settings import TrainSettings, layered
-from queuewise.envs.env_setup import EnvSetup, build_arena
+from queuewise.envs.env_setup import EnvSetup, build_setup
 
 
 def small_settings(**changes: Any) -> TrainSettings:
@@ -17,7 +17,7 @@ def small_settings(**changes: Any) -> TrainSettings:
     return layered(**{"jobs": 30, "frames": 256, "val_windows": 2, "report_windows": 2, "logs": (), **tables, **changes})
 
 
-def small_arena(problem: str = "job", **changes: Any) -> EnvSetup:
+def small_setup(problem: str = "job", **changes: Any) -> EnvSetup:
     arguments: dict[str, Any] = {
         "workload": "bursty",
         "cluster": "2x4:V100-16",
@@ -26,4 +26,4 @@ def small_arena(problem: str = "job", **changes: Any) -> EnvSetup:
         "estimates": "oracle",
         "model_args": {"max_gpus": 4},
     }
-    return build_arena(problem, **arguments | changes)
+    return build_setup(problem, **arguments | changes)

@@ -17,7 +17,7 @@ from queuewise.agents.task_shape import TaskShape
 from queuewise.agents.validation import play_to_end
 from queuewise.cluster import load_cluster
 from queuewise.cluster.spec import Cluster, NodeGroup, build
-from queuewise.envs.env_setup import EnvSetup, build_arena
+from queuewise.envs.env_setup import EnvSetup, build_setup
 from queuewise.envs.rewards import Term
 from queuewise.workload.jobs import Workload
 
@@ -75,9 +75,9 @@ def toy(problem: str) -> tuple[EnvSetup, float]:
     arguments: dict[str, Any] = {"window": 4, "estimates": "oracle", "reward": JCT, "skip_forced": True, "lookahead": "off"}
     if problem == "job":
         windows = [jobs([0.0] * 4, list(order)) for order in permutations(RUNTIMES)]
-        return build_arena(problem, workload=windows, cluster=one_gpu(), **arguments), float(np.cumsum(RUNTIMES).mean())
+        return build_setup(problem, workload=windows, cluster=one_gpu(), **arguments), float(np.cumsum(RUNTIMES).mean())
     windows = [jobs([1e5 * i for i in range(4)], list(order)) for order in permutations(RUNTIMES)]
-    return build_arena(problem, workload=windows, cluster=slow_and_fast(), **arguments), float(np.mean(RUNTIMES)) / FASTER
+    return build_setup(problem, workload=windows, cluster=slow_and_fast(), **arguments), float(np.mean(RUNTIMES)) / FASTER
 
 
 def mean_jct(learner: Learner, setup: EnvSetup) -> float:

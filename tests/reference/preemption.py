@@ -16,7 +16,7 @@ from reference.state import Job, Piece, State
 LEVELS = 40  # thresholds of las and gittins
 DEFAULT_THRESHOLD = {"tiresias": 3600.0}  # GPU-seconds; 60, under las seconds, of the others
 PROMOTE_AFTER = 8.0  # times the time worked
-FIRST_LESSON = 16  # services that gittins must know before it goes by them
+FIRST_COMPUTATION = 16  # services that gittins must know before it goes by them
 NAMES = ("srtf", "priority-preempt", "las", "las2d", "tiresias", "gittins", "gittins-oracle")
 
 
@@ -59,7 +59,7 @@ class Preemptive:
         self.level = [0] * len(workload)
         self.level_key = [float(i) for i in range(len(self.thresholds) + 1)]
         self.services: list[float] = []  # of jobs that have ended
-        self.next_lesson = FIRST_LESSON
+        self.next_lesson = FIRST_COMPUTATION
         if name == "gittins-oracle":
             self.services = [r * n for r, n in zip(workload.runtime.tolist(), workload.size.tolist(), strict=True) if r > 0]
             self.learn()

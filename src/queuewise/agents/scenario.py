@@ -16,7 +16,7 @@ import numpy as np
 
 from queuewise.agents.train_settings import TrainSettings
 from queuewise.cluster.spec import Cluster
-from queuewise.envs.env_setup import EnvSetup, build_arena
+from queuewise.envs.env_setup import EnvSetup, build_setup
 from queuewise.envs.presets import preset as preset_settings
 from queuewise.envs.rewards import Term
 from queuewise.errors import InputError
@@ -59,7 +59,7 @@ class Scenario:
     def _setup(self, block: str, workload: Any, **changes: Any) -> EnvSetup:
         s = self.settings
         sizes: dict[str, Any] = {"jobs": s.jobs, "pool": s.pool, "model_args": model_args(s)}
-        return build_arena(s.env, workload=workload, cluster=self.cluster, block=block, **sizes, **self.task | changes)
+        return build_setup(s.env, workload=workload, cluster=self.cluster, block=block, **sizes, **self.task | changes)
 
     def evaluation_setup(self, windows: list[Workload]) -> EnvSetup:
         """For playing these windows to the end, without rewards."""

@@ -69,7 +69,7 @@ class EnvSetup:
         return EnvBatch(size, self.cluster, self.settings, self.layout, threads)
 
 
-def build_arena(
+def build_setup(
     problem: str | None = None,
     *,
     preset: str | None = None,

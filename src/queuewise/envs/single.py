@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from queuewise.envs.batch import Bools
-from queuewise.envs.env_setup import build_arena
+from queuewise.envs.env_setup import build_setup
 from queuewise.envs.rewards import TERMS
 from queuewise.envs.spaces import LegalDiscrete, LegalPairs
 from queuewise.errors import InputError
@@ -24,7 +24,7 @@ RENDER_MODES = ("human", "rgb_array")
 class QueuewiseEnv(gymnasium.Env[Any, Any]):
     """An environment such as `QueuewiseEnv("job", workload="bench", cluster="16x8:V100-16", jobs=256)`.
 
-    It takes the arguments of `build_arena`.
+    It takes the arguments of `build_setup`.
     """
 
     metadata = {"render_modes": list(RENDER_MODES), "render_fps": 4}  # noqa: RUF012
@@ -33,7 +33,7 @@ class QueuewiseEnv(gymnasium.Env[Any, Any]):
         if render_mode is not None and render_mode not in RENDER_MODES:
             raise InputError(f"unknown render mode {render_mode!r}", hint=f"known: {', '.join(RENDER_MODES)}")
         self.render_mode = render_mode
-        self.setup = build_arena(problem, **arguments)
+        self.setup = build_setup(problem, **arguments)
         self.batch = self.setup.batch(1, threads=1)
         layout = self.setup.layout
         self.observation_space = layout.space(self.setup.settings.observation)

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from queuewise.envs import columns
 from queuewise.envs.env_memory import Template
-from queuewise.envs.env_setup import build_arena
+from queuewise.envs.env_setup import build_setup
 from queuewise.errors import InputError
 from queuewise.evaluation.measure import measure
 from queuewise.evaluation.metrics import all_metrics
@@ -27,7 +27,7 @@ from queuewise.sim.core.tables import F32
 
 
 class QueuewiseVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
-    """E envs. In addition to the arguments of `build_arena`, it takes:
+    """E envs. In addition to the arguments of `build_setup`, it takes:
 
     - threads: how many threads step the envs (default: one per core).
     - copy: whether to return copies. Without copies, the next step overwrites what the last one returned.
@@ -52,7 +52,7 @@ class QueuewiseVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
                 raise InputError(f"{name} is {number!r}", hint=f"give an integer {name} of 1 or more")
         self.num_envs, self.render_mode = num_envs, render_mode
         self._copy, self._metrics = copy, metrics
-        self.setup = build_arena(problem, **arguments)
+        self.setup = build_setup(problem, **arguments)
         self.batch = self.setup.batch(num_envs, threads)
         layout = self.setup.layout
         self._flat = self.setup.settings.observation == "flat"

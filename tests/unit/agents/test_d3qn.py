@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from agents_setup import small_arena, small_settings
+from agents_setup import small_settings, small_setup
 from queuewise.agents.d3qn import D3qn
 from queuewise.agents.learner import DivergedError
 from queuewise.agents.networks.base import ILLEGAL
@@ -24,7 +24,7 @@ VARIANTS: dict[str, dict[str, Any]] = {"plain": {}, "noisy": {"noisy": True}, "d
 
 
 def learner(seed: int = 0, *, net: str = "kernel", task: dict[str, Any] | None = None, **changes: Any) -> D3qn:
-    return D3qn(small_arena(**task or {}), small_settings(algo="d3qn", net=net, d3qn=SMALL | changes), seed)
+    return D3qn(small_setup(**task or {}), small_settings(algo="d3qn", net=net, d3qn=SMALL | changes), seed)
 
 
 def iterate(d3qn: D3qn, number: int) -> D3qn:

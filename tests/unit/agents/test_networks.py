@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from agents_setup import small_arena
+from agents_setup import small_setup
 from queuewise.agents.networks import NETWORKS, build_network, network_class
 from queuewise.agents.networks.base import ILLEGAL, Network
 from queuewise.agents.task_shape import TaskShape
@@ -22,7 +22,7 @@ SIZES = NetworkSettings(width=16, heads=2)
 
 def played(problem: str) -> tuple[TaskShape, Tensor, Tensor]:
     """States met in play, with their masks."""
-    envs = TrainingEnvs(small_arena(problem), 3, seed=1)
+    envs = TrainingEnvs(small_setup(problem), 3, seed=1)
     play_randomly(envs, 1)
     rows, masks = [], []
     for _ in range(12):

@@ -8,14 +8,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from agents_setup import small_arena, small_settings
+from agents_setup import small_settings, small_setup
 from queuewise.agents.learner import DivergedError
 from queuewise.agents.ppo import Ppo
 from queuewise.errors import InputError
 
 
 def learner(seed: int = 0, **changes: Any) -> Ppo:
-    return Ppo(small_arena(), small_settings(**changes), seed)
+    return Ppo(small_setup(), small_settings(**changes), seed)
 
 
 def weights(ppo: Ppo) -> Tensor:

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from agents_setup import small_arena
+from agents_setup import small_setup
 from queuewise.agents.networks.base import ILLEGAL
 from queuewise.agents.ppo import LOSSES, Ppo, draw
 from queuewise.agents.train_settings import PpoSettings
@@ -265,7 +265,7 @@ def test_actions_are_drawn_as_often_as_their_probability_says_and_only_legal_one
 
 def test_rows_belong_to_their_frames() -> None:
     """Frame t · E + e has the mask, action, … of step t and environment e; values and masks of the state before the step."""
-    envs = TrainingEnvs(small_arena(), 3, seed=1)
+    envs = TrainingEnvs(small_setup(), 3, seed=1)
     rollout = Rollout(2, 3, envs.shape)
     rollout.masks.random_(2, generator=torch.Generator().manual_seed(1))
     for offset, column in enumerate((rollout.actions, rollout.log_probs, rollout.advantages, rollout.targets)):

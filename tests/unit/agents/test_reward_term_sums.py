@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from agents_setup import small_arena
+from agents_setup import small_setup
 from queuewise.agents.learner import episode_means
 from queuewise.agents.training_envs import WATCHED, TrainingEnvs
 from queuewise.envs.rewards import Term
@@ -26,7 +26,7 @@ def tallies_of(envs: TrainingEnvs, number: int) -> list[dict[str, float]]:
 
 
 def test_terms_add_up_to_the_return() -> None:
-    told = [tally for tally in tallies_of(TrainingEnvs(small_arena(reward=REWARD), WATCHED, seed=1), 2 * WATCHED) if "reward_jct" in tally]
+    told = [tally for tally in tallies_of(TrainingEnvs(small_setup(reward=REWARD), WATCHED, seed=1), 2 * WATCHED) if "reward_jct" in tally]
     assert len(told) >= 2 * WATCHED
     for tally in told:
         terms = {name: value for name, value in tally.items() if name.startswith("reward_")}
@@ -37,18 +37,18 @@ def test_terms_add_up_to_the_return() -> None:
 
 
 def test_only_some_environments_are_watched_and_means_are_over_those() -> None:
-    tallies = tallies_of(TrainingEnvs(small_arena(reward=REWARD), WATCHED + 3, seed=1), 2 * WATCHED)
+    tallies = tallies_of(TrainingEnvs(small_setup(reward=REWARD), WATCHED + 3, seed=1), 2 * WATCHED)
     told = [tally["reward_jct"] for tally in tallies if "reward_jct" in tally]
     assert 0 < len(told) < len(tallies)
     assert episode_means(tallies)["episode/reward_jct"] == pytest.approx(float(np.mean(told)))
 
 
 def test_one_term_alone_is_the_return() -> None:
-    assert not any(name.startswith("reward_") for tally in tallies_of(TrainingEnvs(small_arena(), 2, seed=1), 2) for name in tally)
+    assert not any(name.startswith("reward_") for tally in tallies_of(TrainingEnvs(small_setup(), 2, seed=1), 2) for name in tally)
 
 
 def test_an_episode_that_was_taken_up_again_is_not_told() -> None:
-    envs = TrainingEnvs(small_arena(reward=REWARD), 1, seed=1)
+    envs = TrainingEnvs(small_setup(reward=REWARD), 1, seed=1)
     envs.restore(envs.state())
     first, second = tallies_of(envs, 2)
     assert "reward_jct" not in first

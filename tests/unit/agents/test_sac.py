@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from agents_setup import small_arena, small_settings
+from agents_setup import small_settings, small_setup
 from queuewise.agents.learner import DivergedError
 from queuewise.agents.networks.base import ILLEGAL
 from queuewise.agents.sac import Sac, choices, entropy_of, entropy_targets
@@ -18,7 +18,7 @@ SMALL = {"num_envs": 4, "steps": 8, "replay": 96, "first_frames": 64, "batch": 1
 
 
 def learner(seed: int = 0, *, net: str = "kernel", task: dict[str, Any] | None = None, **changes: Any) -> Sac:
-    return Sac(small_arena(**task or {}), small_settings(algo="sac", net=net, sac=SMALL | changes), seed)
+    return Sac(small_setup(**task or {}), small_settings(algo="sac", net=net, sac=SMALL | changes), seed)
 
 
 def iterate(sac: Sac, number: int) -> Sac:

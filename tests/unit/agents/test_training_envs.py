@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from agents_setup import small_arena
+from agents_setup import small_setup
 from queuewise.agents.imitation import find_expert, imitate, record_demonstrations
 from queuewise.agents.learner import pick_best, pick_likely
 from queuewise.agents.networks import build_network
@@ -41,7 +41,7 @@ def play_on(envs: TrainingEnvs, steps: int, seed: int) -> list[torch.Tensor]:
 @pytest.mark.parametrize("problem", ["job", "host", "joint"])
 def test_a_state_is_told_and_taken_back(problem: str) -> None:
     """After episodes of all ages, two stages in the same state go on alike, over the ends of episodes."""
-    setup = small_arena(problem, jobs=12)
+    setup = small_setup(problem, jobs=12)
     envs = TrainingEnvs(setup, 5, seed=4)
     ended = sum(int(part.sum()) for part in play_on(envs, 130, seed=1)[5::4])
     assert ended > 2
@@ -54,7 +54,7 @@ def test_a_state_is_told_and_taken_back(problem: str) -> None:
 
 def test_episodes_depend_on_seed_and_environment_alone() -> None:
     """Four environments in one stage play what they play in two stages of two."""
-    setup = small_arena()
+    setup = small_setup()
     whole = TrainingEnvs(setup, 4, seed=9)
     halves = [TrainingEnvs(setup, 2, seed=9, first_env=first) for first in (0, 2)]
     windows = whole.state()["windows"].tolist()
@@ -64,7 +64,7 @@ def test_episodes_depend_on_seed_and_environment_alone() -> None:
 
 
 def test_scaling_centres_features_and_leaves_unused_rows_alone() -> None:
-    envs = TrainingEnvs(small_arena(host_slots=3), 8, seed=1)
+    envs = TrainingEnvs(small_setup(host_slots=3), 8, seed=1)
     layout = envs.shape.layout
     seen = play_randomly(envs, 2)
     scaled = Scaler(measure_scaling(layout, seen), layout).apply(torch.from_numpy(seen)).numpy()
@@ -108,7 +108,7 @@ def test_to_wait_must_be_likelier_than_all_else_together() -> None:
     [("job", "sjf+greedy", "kernel"), ("job", "sjf", "kernel"), ("host", "fcfs@spread", "hosts"), ("joint", "sjf+greedy@pack", "joint")],
 )
 def test_a_heuristic_can_be_imitated(problem: str, policy: str, net: str) -> None:
-    setup = small_arena(problem)
+    setup = small_setup(problem)
     shape = TaskShape(problem, setup.layout)
     network = build_network(net, shape, NetworkSettings(width=32), seed=0)
     demonstrations = record_demonstrations(find_expert(policy, setup), setup, identity(setup.layout), 3000, 1)
@@ -123,7 +123,7 @@ def test_a_heuristic_can_be_imitated(problem: str, policy: str, net: str) -> Non
 @pytest.mark.parametrize(("policy", "score"), [("sjf+greedy", "jct"), ("fcfs", "wait")])
 def test_a_teacher_plays_what_the_policy_of_its_name_does(policy: str, score: str) -> None:
     """With a window for all jobs, episode and replay are the same schedule."""
-    setup = small_arena(window=30, pool=1)
+    setup = small_setup(window=30, pool=1)
     expert = find_expert(policy, setup)
     taught = expert.setup(setup)
     batch, shape = taught.batch(1, threads=1), TaskShape("job", taught.layout)
@@ -140,11 +140,11 @@ def test_a_teacher_plays_what_the_policy_of_its_name_does(policy: str, score: st
 )
 def test_what_cannot_be_imitated(problem: str, policy: str, settings: dict[str, Any]) -> None:
     with pytest.raises(InputError, match="cannot be imitated"):
-        find_expert(policy, small_arena(problem, **settings))
+        find_expert(policy, small_setup(problem, **settings))
 
 
 def test_filtered_windows_lie_in_the_band() -> None:
-    setup = small_arena(pool=40)
+    setup = small_setup(pool=40)
 
     def score(window: int) -> float:
         workload, estimate = setup.source.window(window)
@@ -161,7 +161,7 @@ def test_filtered_windows_lie_in_the_band() -> None:
 
 
 def test_rows_of_another_shape_are_not_scaled() -> None:
-    layout = small_arena().layout
+    layout = small_setup().layout
     scaler = Scaler(identity(layout), layout)
     for rows, out in ((torch.zeros(2, layout.size - 1), None), (torch.zeros(2, layout.size), torch.zeros(1, layout.size))):
         with pytest.raises(ValueError, match="cannot be scaled"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from agents_setup import small_arena
+from agents_setup import small_setup
 from queuewise.agents.networks import build_network
 from queuewise.agents.observation_scaling import count_slots
 from queuewise.agents.task_shape import TaskShape
@@ -25,7 +25,7 @@ def test_the_last_used_slot_is_found(used: int) -> None:
 @pytest.mark.parametrize("net", ["mlp", "kernel", "attn"])
 def test_a_state_is_valued_alike_beside_longer_queues(net: str) -> None:
     """One state alone is worked on up to its last job; beside a full window, to the end. Gradients are the same too."""
-    shape = TaskShape("job", small_arena().layout)
+    shape = TaskShape("job", small_setup().layout)
     network = build_network(net, shape, NetworkSettings(width=16), seed=0)
     random = torch.Generator().manual_seed(0)
     rows = torch.rand(2, shape.observation_size, generator=random)

@@ -13,7 +13,7 @@ from queuewise.sim.core.rules import Levels, Rules
 from queuewise.sim.core.state import Counts, State, World
 from queuewise.sim.core.tables import F64
 from queuewise.sim.placement import BY_SCORE, DEMAND_SIZE, NODE_FACTS
-from queuewise.sim.preemption import FIRST_LESSON, NOT_PREEMPTIVE
+from queuewise.sim.preemption import FIRST_COMPUTATION, NOT_PREEMPTIVE
 from queuewise.sim.queue import CORES, GPUS, MEM_MIB, NODES
 from queuewise.workload.dependencies import Dependencies
 from queuewise.workload.jobs import Workload
@@ -59,7 +59,7 @@ def _counts(levels: Levels | None, stale: int) -> Counts:
     if levels is not None and levels.services is not None:
         return Counts(num_stale=stale, services=len(levels.services), learn_at=len(levels.services))
     if levels is not None and levels.learns:
-        return Counts(num_stale=stale, learn_at=FIRST_LESSON)
+        return Counts(num_stale=stale, learn_at=FIRST_COMPUTATION)
     return Counts(num_stale=stale)
 
 

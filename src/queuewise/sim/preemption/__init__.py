@@ -15,7 +15,7 @@ from queuewise.sim.core.tables import F64, I8, I32, I64, Scalars, Table, column
 
 # PolicyFlags.preemption_key: what a preemptive policy sorts by
 NOT_PREEMPTIVE, BY_REMAINING, BY_FIXED, BY_LEVEL = range(4)
-FIRST_LESSON = 16  # services that must be known before keys of levels follow from them
+FIRST_COMPUTATION = 16  # services that must be known before keys of levels follow from them
 
 
 class Costs(Scalars, dtype=np.float64):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from queuewise.sim.core.compilation import inline, kernel
 from queuewise.sim.core.state import State, World
 from queuewise.sim.core.table_types import view
-from queuewise.sim.preemption import FIRST_LESSON
+from queuewise.sim.preemption import FIRST_COMPUTATION
 from queuewise.sim.preemption.keys import rank_all_again
 from queuewise.sim.preemption.restart import attained_now
 from queuewise.sim.preemption.room import forget_rooms
@@ -61,7 +61,7 @@ def learn_level_keys(w: World, s: State) -> None:
         for other in range(levels):
             rank += s.scratch[other] < s.scratch[i]
         s.level_key[i] = rank
-    s.count.learn_at = max(GROWTH * s.count.services, FIRST_LESSON)
+    s.count.learn_at = max(GROWTH * s.count.services, FIRST_COMPUTATION)
     rank_all_again(w, s)
     for slot in range(s.count.running_jobs):
         seat_job(w, s, s.running[slot])
