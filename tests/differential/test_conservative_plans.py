@@ -18,7 +18,7 @@ from effort import tries
 from queuewise.cluster.conditions import Conditions
 from queuewise.cluster.spec import NodeGroup, build
 from queuewise.workload.jobs import Workload
-from strategies import DISPATCHES, ORDERS, PLACEMENTS, Case, caps, cases, column, outages, owned, reservations
+from strategies import DISPATCHES, ORDERS, PLACEMENTS, WITHOUT_DEPTH, Case, caps, cases, column, outages, owned, reservations
 
 RULES = ("conservative", "conservative:sjf", "conservative:fcfs", "conservative/3")
 
@@ -37,7 +37,8 @@ def short_cases(draw: st.DrawFn) -> Case:
 @st.composite
 def plans(draw: st.DrawFn) -> str:
     order = draw(st.sampled_from(("fcfs", *ORDERS)))
-    return f"{order}+{draw(st.sampled_from(RULES))}@{draw(st.sampled_from(PLACEMENTS))}"
+    rules = [rule for rule in RULES if "/" not in rule or order not in WITHOUT_DEPTH]
+    return f"{order}+{draw(st.sampled_from(rules))}@{draw(st.sampled_from(PLACEMENTS))}"
 
 
 @tries(400)
