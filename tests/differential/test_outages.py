@@ -75,10 +75,9 @@ POLICIES = ("fcfs", "sjf+easy", "fcfs+conservative", "fcfs+easy-strict", "srtf",
 HOUR = 3600.0
 
 
-def hours_of_work() -> Case:
-    """Long queues of whole-GPU gangs on nodes of two kinds."""
+def hours_of_work(num: int) -> Case:
+    """Whole-GPU gangs on nodes of two kinds, in long queues if there are many."""
     rng = np.random.default_rng(5)
-    num = 80
     tasks, gpus = np.array([(1, 1), (1, 2), (1, 4), (1, 8), (2, 8), (3, 1), (5, 2)])[rng.integers(0, 7, num)].T
     workload = Workload(
         submit=np.sort(rng.uniform(0, 20 * HOUR, num)),
@@ -96,13 +95,13 @@ def test_random_failures(policy: str) -> None:
     costs = Preemption(restart_s=60.0, checkpoint_s=20.0, checkpoint_every_s=1800.0, quantum_s=600.0)
     for seed in range(3):
         conditions = Conditions(failures=Failures(mtbf_h=10, mttr_h=1, seed=seed), preemption=costs)
-        assert_same_schedule(hours_of_work(), policy, conditions=conditions)
+        assert_same_schedule(hours_of_work(80), policy, conditions=conditions)
 
 
 @pytest.mark.parametrize("seed", range(40))
 def test_random_failures_during_maintenance_and_outages(seed: int) -> None:
     """Failures before, within and after a drain, a maintenance window with notice and one without: all three together hold for any seed."""
-    case = hours_of_work()
+    case = hours_of_work(25)
     conditions = Conditions(
         failures=Failures(mtbf_h=6, mttr_h=2, seed=seed),
         maintenance=(

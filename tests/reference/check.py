@@ -99,6 +99,10 @@ class Rules:
         """Whether one of these nodes goes down at this time."""
         return any(o.kind == "fail" and o.start == time and o.node in nodes for o in self.outages)
 
+    def was_closed(self, n: int, time: float) -> bool:
+        """Whether an outage of the node lasts until this time, or longer."""
+        return any(o.node == n and o.start < time <= o.end for o in self.outages)
+
     @property
     def suspends(self) -> bool:
         moves = self.policy.startswith("defrag") or self.conditions.resize != "none"  # stopped only to go on at once
@@ -228,8 +232,7 @@ def check_outages(stays: list[Stay], rules: Rules) -> Iterator[str]:
             continue
         if outage.kind == "fail" and stay.start < outage.end and stay.end > outage.start:
             yield f"job {stay.job} runs on node {stay.node} from {stay.start} to {stay.end}, which fails at {outage.start}"
-        was_closed = any(o.node == stay.node and o.start < stay.start <= o.end for o in rules.outages)
-        at_the_same_time = stay.start == outage.start and (was_closed or not rules.starts_before_outages)
+        at_the_same_time = stay.start == outage.start and (not rules.starts_before_outages or rules.was_closed(stay.node, stay.start))
         if outage.start < stay.start < outage.end or at_the_same_time:
             yield f"job {stay.job} starts at {stay.start} on node {stay.node}, closed from {outage.start} to {outage.end}"
 

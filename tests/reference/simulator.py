@@ -285,9 +285,13 @@ class Simulator:
 
     def expect(self, n: int, outages: list[Outage]) -> None:
         """The outages of node n, which may overlap."""
+        to_come, around = sorted(outages, key=lambda outage: outage.start, reverse=True), []
         for time in sorted({t for outage in outages for t in (outage.start, outage.end)} - {math.inf}):
-            before = worst(outage for outage in outages if outage.start < time <= outage.end)
-            after = worst(outage for outage in outages if outage.start <= time < outage.end)
+            while to_come and to_come[-1].start <= time:
+                around.append(to_come.pop())
+            around = [outage for outage in around if outage.end >= time]
+            before = worst(outage for outage in around if outage.start < time)
+            after = worst(outage for outage in around if outage.end > time)
             if after == before or (before, after) == ("fail", "drain"):
                 continue
             if after is None:
