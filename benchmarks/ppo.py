@@ -40,7 +40,7 @@ EPOCHS, STEPS = 4, 128
 def measure(name: str, num_envs: int, iterations: int) -> dict[str, Any]:
     """Frames a second of our PPO."""
     net, width, minibatch = CASES[name]
-    ppo = {"num_envs": num_envs, "steps": STEPS, "minibatch": minibatch, "epochs": EPOCHS, "target_kl": None}
+    ppo = {"num_envs": num_envs, "steps": STEPS, "minibatch": minibatch, "epochs": EPOCHS, "target_kl": 0}
     learner = Ppo(build_setup("job", **TASK), layered(net=net, network={"width": width}, ppo=ppo), 0)
     learner.iterate()  # begins everything
     best: dict[str, float] = {}

@@ -10,7 +10,7 @@ from queuewise.envs.env_setup import EnvSetup, build_setup
 
 def small_settings(**changes: Any) -> TrainSettings:
     tables = {
-        "ppo": {"num_envs": 4, "steps": 16, "minibatch": 32, "epochs": 2, "target_kl": None} | changes.pop("ppo", {}),
+        "ppo": {"num_envs": 4, "steps": 16, "minibatch": 32, "epochs": 2, "target_kl": 0} | changes.pop("ppo", {}),
         "network": {"width": 16} | changes.pop("network", {}),
         "task": {"window": 8} | changes.pop("task", {}),
     }

@@ -14,6 +14,7 @@ from queuewise.cluster.conditions import Conditions, Maintenance, Outage, Power,
 from queuewise.cluster.reservations import Reservation
 from queuewise.cluster.spec import Cluster, NodeGroup, build
 from queuewise.workload.jobs import Workload
+from strategies import BACKFILLS
 
 QUEUED, DONE, REJECTED, KILLED, FAILED = 1, 3, 4, 5, 7
 INF = float("inf")
@@ -156,7 +157,7 @@ MIGRATION = [
 ]  # fmt: skip
 
 OUTAGES = [
-    # Node 0 fails under job 0, which begins anew on node 1 when job 1 leaves it.
+    # Node 0 fails under job 0, which begins again on node 1 when job 1 leaves it.
     HandCase("failure", "fcfs", gpu_nodes(1, 1), tasks((0, 10, 1), (0, 4, 1)),
              [(0, 0, 3, (0,)), (0, 4, 14, (1,)), (1, 0, 4, (1,))], outages((0, 3, 20, "fail"))),
     # With a checkpoint every 2 s of work 8 s are left, but a restart elsewhere costs 1 + 5 s: it works from 10 to 18. The costs of
@@ -185,7 +186,7 @@ OUTAGES = [
     # With node 1 down the head (4 GPUs) fits at no time as far as anybody knows: job 2 starts under every rule but none.
     *(HandCase(f"{rule} without a reservation", f"fcfs+{rule}", gpu_nodes(2, 2), tasks((0, 50, 1), (2, 10, 4), (3, 200, 1)),
                [(0, 0, 50, (0,)), (1, 203, 213, (0, 1)), (2, 3, 203, (0,))], outages((1, 1, 100, "fail")))
-      for rule in ("greedy", "easy", "easy-strict", "conservative")),
+      for rule in BACKFILLS if rule != "none"),
     # A drained node counts as taken although job 0 is expected to leave it at 50: the same.
     *(HandCase(f"{rule} beside a drained node", f"fcfs+{rule}", gpu_nodes(2, 2), tasks((0, 50, 2), (2, 10, 4), (3, 200, 1)),
                [(0, 0, 50, (0,)), (1, 203, 213, (0, 1)), (2, 3, 203, (1,))], outages((0, 1, 100, "drain")))

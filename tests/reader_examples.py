@@ -1,4 +1,4 @@
-"""The smallest log of every format that tells at least one job: what detection and fuzzing start from. And the type of `read`."""
+"""The smallest log of every format that holds at least one job: what detection and fuzzing start from. And the type of `read`."""
 
 from __future__ import annotations
 

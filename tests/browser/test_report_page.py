@@ -64,7 +64,7 @@ class Opened:
         self.page.wait_for_selector("body[data-ready=yes]", state="attached", timeout=60_000)
 
     def zoom(self, share: float) -> float:
-        """Drag over `share` of the Gantt's width and height from its upper left; seconds until it is drawn anew."""
+        """Drag over `share` of the Gantt's width and height from its upper left; seconds until it is drawn again."""
         plot = self.page.locator("#gantt .nsewdrag").first
         plot.scroll_into_view_if_needed()
         box = plot.bounding_box()

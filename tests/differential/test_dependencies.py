@@ -1,4 +1,4 @@
-"""Dependencies: the engine and the independent reference make identical schedules, whoever waits for whom."""
+"""Dependencies: the engine and the independent reference make identical schedules, whichever jobs wait for which."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ def test_any_fair_policy_on_any_workload(case: Case, fairness: Fairness, names: 
         assert_same_schedule(case, policy, dispatch, Conditions(fairness=fairness))
 
 
-@pytest.mark.parametrize("backfill", ["none", "greedy", "easy"])
+@pytest.mark.parametrize("backfill", [name for name in BACKFILLS if name != "conservative"])  # which takes the reference minutes
 def test_a_log_with_users_and_groups(traces: Path, backfill: str) -> None:
     workload = load_workload(traces / "swf" / "HPC2N-2002-2.2-cln.swf.gz").workload.take(slice(0, 800))
     assert len(np.unique(workload.user)) >= 10

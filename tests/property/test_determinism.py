@@ -46,7 +46,7 @@ def jobs() -> Workload:
 
 
 def digest(policy: str, seed: int = 7) -> str:
-    """Of all that a schedule tells."""
+    """Of all that a schedule holds."""
     schedule = simulate(jobs(), load_cluster("4x8:V100-16"), policy, estimates="noisy:0.5", seed=seed, conditions=TROUBLED)
     columns = b"".join(getattr(schedule, name).tobytes() for name in COLUMNS)
     return hashlib.sha256(columns + str(schedule.decisions).encode()).hexdigest()

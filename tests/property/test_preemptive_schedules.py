@@ -213,7 +213,7 @@ def test_outages_when_all_is_over_change_nothing(case: Case, policy: str) -> Non
 
 
 def least_total_completion(release: tuple[int, ...], work: tuple[int, ...]) -> int:
-    """The least sum of completion times on one server, over all schedules that choose anew at every second.
+    """The least sum of completion times on one server, over all schedules that choose again at every second.
 
     With whole seconds nothing is gained by choosing in between, nor by waiting with work to do.
     """

@@ -32,7 +32,7 @@ def none(sim: Simulation, head: Job, candidates: list[Job]) -> None:
 
 
 def start_again_and_again(sim: Simulation, candidates: list[Job], may_start: Callable[[Job, list[Piece]], bool]) -> None:
-    """Start the first candidate that fits and may start, and begin anew at the front, until there is none."""
+    """Start the first candidate that fits and may start, and begin again at the front, until there is none."""
     waiting = list(candidates)
     while True:
         too_large: set[tuple[tuple[Demand, int], ...]] = set()  # until a start; then it need not be tried for an equal job

@@ -68,7 +68,7 @@ def shrink(sim: Simulation, q: int, head: Job) -> bool:
 
 
 def grow(sim: Simulation) -> None:
-    """Let jobs be placed anew, the first one first, where that gives them more tasks."""
+    """Let jobs be placed again, the first one first, where that gives them more tasks."""
     for job in resizable(sim):
         if count(job.pieces) == job.sizes[0].num_tasks:
             continue

@@ -6,6 +6,7 @@ Compiled kernels do not check bounds: an index out of range reads what lies ther
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,7 +36,7 @@ COSTS = Preemption(
     kind_factor={"T4": 2.0},
 )
 KILLING = Preemption(mode="kill", checkpoint_every_s=1.5, restart_s=0.5)
-FILLED = tuple(f"{order}+{fill}" for order, fill in (("fcfs", "none"), ("sjf", "greedy"), ("fcfs", "easy"), ("saf", "conservative")))
+FILLED = tuple(f"{order}+{fill}" for order, fill in zip(itertools.cycle(("fcfs", "sjf", "saf")), BACKFILLS, strict=False))
 LIMITED = ("sjf+easy/3:saf", "fcfs+conservative/2", "wfp3+greedy/3", "fcfs+easy-strict")
 VARIED = (*FILLED, *LIMITED, "hrrn+easy@spread", "sjf+conservative@tier", "f1+easy@fgd", "fcfs@pack:0", "random@random")
 MOVING = tuple(name for name in PREEMPTIVE if name.startswith(("srtf", "las:", "tiresias", "defrag")))

@@ -116,7 +116,7 @@ def test_easy_protects_the_head_on_real_nodes() -> None:
     result = run(workload, gpu_nodes(2, 2), "fcfs+easy@spread")
     assert result.start.tolist() == [0, 0, 10, 10]
     assert [nodes_of(result, j) for j in range(4)] == [[0], [1], [0], [1]]
-    # Job 4 (1 GPU, 5 s) ends at 7 and may use node 0. That fills node 0: when the search begins anew, spread puts job 3 on node 1, and
+    # Job 4 (1 GPU, 5 s) ends at 7 and may use node 0. That fills node 0: when the search begins again, spread puts job 3 on node 1, and
     # it starts.
     workload = jobs((0, 10, 1), (0, 20, 1), (1, 5, 1), (2, 100, 1), (2, 5, 1), gpu_milli=[1000, 1000, 2000, 1000, 1000])
     result = run(workload, gpu_nodes(2, 2), "fcfs+easy@spread")

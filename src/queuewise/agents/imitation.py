@@ -141,7 +141,9 @@ def find_expert(name: str, setup: EnvSetup) -> Expert:
     """The expert of this name for this task."""
     policy = parse_policy(name)
     if policy.backfill not in ("none", "greedy"):
-        raise InputError(f"{name} cannot be imitated: it looks ahead", hint="imitate an order or order+greedy, e.g. sjf+greedy")
+        raise InputError(
+            f"{name} cannot be imitated: its backfill is neither none nor greedy", hint="imitate sjf or sjf+greedy, for example"
+        )
     if setup.settings.dispatch == "commit" and policy.backfill == "greedy":
         raise InputError(
             f"{name} cannot be imitated with dispatch commit: with it, every job may be chosen", hint=f"imitate {policy.order}"

@@ -152,7 +152,7 @@ class Ppo:
             self.pool.each("shuffle")
             for number in range(ppo.num_envs * ppo.steps // ppo.minibatch):
                 losses = self._differentiate(entropy, epoch, number)
-                if ppo.target_kl is not None and losses[3] > KL_SLACK * ppo.target_kl:
+                if ppo.target_kl > 0 and losses[3] > KL_SLACK * ppo.target_kl:
                     return self._statistics(sums, norm, steps, rate, entropy)
                 norm += float(nn.utils.clip_grad_norm_(self.pool.workers[0].parameters, ppo.max_gradient))
                 self.optimiser.step()

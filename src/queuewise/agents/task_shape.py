@@ -68,11 +68,22 @@ def read_shape(data: dict[str, Any], *, where: str) -> TaskShape:
     for key in ("version", "features"):
         if data[key] != present[key]:
             raise InputError(
-                f"was trained for another version of the task: {key} {data[key]} instead of {present[key]}",
+                f"was trained for another version of the task: {_difference(key, data[key], present[key])}",
                 where=where,
                 hint="train again, or use the version of queuewise that wrote it",
             )
     return shape
+
+
+def _difference(key: str, then: Any, now: Any) -> str:
+    if key == "version":
+        return f"version {then} instead of {now}"
+    parts = []
+    for kind in now:
+        removed, added = ([name for name in a if name not in b] for a, b in ((then[kind], now[kind]), (now[kind], then[kind])))
+        parts += [f"{kind} had {', '.join(removed)}"] if removed else []
+        parts += [f"{kind} did not have {', '.join(added)}"] if added else []
+    return "; ".join(parts) or "its features have another order"
 
 
 # --- flat actions and masks

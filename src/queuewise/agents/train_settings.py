@@ -97,8 +97,8 @@ class PpoSettings(Config):
     normalise_values: bool = Field(default=True, description="let the critic learn returns scaled to mean 0 and deviation 1")
     normalise_advantages: bool = Field(default=True, description="scale the advantages of an update to mean 0 and deviation 1")
     max_gradient: float = Field(default=0.5, gt=0, description="norm to which gradients are clipped")
-    target_kl: float | None = Field(
-        default=0.03, gt=0, description="end an update once the KL divergence from the old policy exceeds 1.5 times this"
+    target_kl: float = Field(
+        default=0.03, ge=0, description="end an update once the KL divergence from the old policy exceeds 1.5 times this; 0: never"
     )
     temperature: float = Field(default=1.0, ge=1, description="exploration: logits are divided by this at first and by 1 in the end")
     temperature_decay: float = Field(default=0.99, gt=0, le=1, description="factor on (temperature − 1) per update")
@@ -245,7 +245,8 @@ def layered(preset: str | None = None, file: Path | None = None, **changes: Any)
         with resources.as_file(_home() / f"{preset}.toml") as path:
             data, source = parse_toml(path), f"preset {preset}"
     if file is not None:
-        data, source = _merged(data, parse_toml(file)), str(file)
+        given = parse_toml(file)
+        data, source = _merged(data, given["settings"] if given.get("command") == "train" else given), str(file)
     return validate(TrainSettings, _merged(data, changes), source=source)
 
 

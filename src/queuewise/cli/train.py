@@ -25,7 +25,7 @@ class Train:
     preset: Annotated[str | None, tyro.conf.arg(metavar="NAME")] = None
     """Settings to start from: baseline_stable, d3qn, lsf, quick, rltune, sac, … Flags override them. See queuewise/agents/presets."""
     config: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
-    """A TOML file with settings: a copy of a preset, or the [settings] table of a run's config.toml."""
+    """A TOML file with settings: a copy of a preset, or the config.toml of another run."""
     seeds: Annotated[str, tyro.conf.arg(metavar="S,T,…")] = "0"
     """Train once per seed; the best model on VAL is kept."""
     out: Annotated[Path | None, tyro.conf.arg(metavar="DIR")] = None

@@ -1,4 +1,4 @@
-"""A schedule as tables: one row a job (`jobs.parquet`) and one row a piece (`pieces.parquet`), and back.
+"""A schedule as tables: one row per job (`jobs.parquet`) and one row per piece (`pieces.parquet`), and back.
 
 Columns, units and formulas: docs/formats.md; a test compares it with what is written. Together with the cluster the two tables hold
 the whole replay, so reports need neither the log nor the engine.
@@ -27,7 +27,7 @@ KINDS_JOINED_BY = "|"
 
 
 def jobs_table(schedule: Schedule) -> pl.DataFrame:
-    """One row a job, in order of submission. What never happened (the start of a rejected job, an unknown user) is null."""
+    """One row per job, in order of submission. What never happened (the start of a rejected job, an unknown user) is null."""
     import polars as pl
 
     workload = schedule.workload
@@ -69,7 +69,7 @@ def jobs_table(schedule: Schedule) -> pl.DataFrame:
 
 
 def pieces_table(schedule: Schedule) -> pl.DataFrame:
-    """One row a piece: the stay of some tasks of a job on one node."""
+    """One row per piece: the stay of some tasks of a job on one node."""
     import polars as pl
 
     return pl.DataFrame(

@@ -54,7 +54,7 @@ class Policy:
         limit = min((own.time_limit_s for own in self.own), default=np.inf)
         if self.order in PREEMPTIVE:
             if parse_dispatch(dispatch) == queue.COMMIT:
-                raise InputError(f"{self.order} cannot commit to a job: it sorts the queue anew", hint="use --dispatch reorder")
+                raise InputError(f"{self.order} cannot commit to a job: each start changes its order", hint="use --dispatch reorder")
             made = PREEMPTIVE[self.order].make(jobs, self.level)
             return dataclasses.replace(made, rule=rule, rule_option=option, node_scorer=node_scorer, seed=jobs.seed, time_limit_s=limit)
         second = self.backfill_order if self.backfill_order not in ("", self.order) else ""
@@ -154,7 +154,7 @@ def parse_policy(name: str) -> Policy:
     if second:
         _check_order(second)
     if slash and (second or order) == "drf":
-        raise InputError(f"policy {name!r}: drf sorts the queue anew after each start, so /D has no first D", hint="leave /D out")
+        raise InputError(f"policy {name!r}: drf sorts the queue again after each start, so /D has no first D", hint="leave /D out")
     return Policy(order, backfill, int(depth) if slash else NO_LIMIT, second, placement or "pack")
 
 

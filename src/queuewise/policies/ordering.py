@@ -113,5 +113,5 @@ def score_live(facts: Any, pending: Any, number: int, now: float, outlook: Any, 
             out[i] = -(quotient * quotient * quotient * job.width)
         elif which == UNICEP:
             out[i] = -wait / (max(np.log2(job.width), ALMOST_ONE) * r1) if wait > 0.0 else 0.0
-        else:
+        elif which == POWER:
             out[i] = job.submit - 1e18 if wait >= PATIENCE_S else job.estimate * job.width * job.watts

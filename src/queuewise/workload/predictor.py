@@ -8,7 +8,7 @@ record are filled in by the caller (`policies.estimating`); inf is one that neve
 asked for, same user and request, same user and name, and the same with the same size. Each level is pulled towards the coarser ones by
 `PRIOR_RUNS` pseudo-runs.
 
-`gb` is gradient boosting (scikit-learn) on that prediction and the job's own columns, trained anew whenever the number of jobs has grown
+`gb` is gradient boosting (scikit-learn) on that prediction and the job's own columns, trained again whenever the number of jobs has grown
 by half, on jobs finished by then.
 """
 

@@ -1,4 +1,7 @@
-"""Runs that an earlier version wrote (`stored_runs`, stopped after 64 frames): they still play as policies and resume."""
+"""Runs that an earlier version wrote (`stored_runs`, stopped after 64 frames): they still play as policies and resume.
+
+If features or files are meant to change, `scripts/remake-stored-runs` makes them again.
+"""
 
 from __future__ import annotations
 

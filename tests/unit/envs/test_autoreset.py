@@ -1,4 +1,4 @@
-"""Envs that go on with the next episode in the step that ends one, and those that Python begins anew."""
+"""Envs that go on with the next episode in the step that ends one, and those that Python begins again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Threads that share a batch: whoever comes late or not at all, the steps are the same."""
+"""Threads that share a batch: even if a thread comes late or not at all, the steps are the same."""
 
 from __future__ import annotations
 

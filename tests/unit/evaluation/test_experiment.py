@@ -110,13 +110,13 @@ def test_a_folder_of_other_conditions_is_refused(tmp_path: Path) -> None:
 
 
 def test_unequal_job_sets_are_refused() -> None:
-    def picky(workload: Any, cluster: Any, policy: str, **settings: Any) -> Schedule:
+    def fails_for_one(workload: Any, cluster: Any, policy: str, **settings: Any) -> Schedule:
         schedule = line_up(workload, cluster, policy, **settings)
         if policy == "line-60":
             schedule.status[7] = REJECTED
         return schedule
 
-    cells = run_experiment(experiment(), POLICIES, picky)
+    cells = run_experiment(experiment(), POLICIES, fails_for_one)
     with pytest.raises(InputError, match=r"did not finish the same jobs \(line 200 of 200 and line-60 199 of 200\)"):
         judge(cells, parse_score("bsld"))
 

@@ -33,3 +33,18 @@ def test_preemptive_policies_are_documented() -> None:
 
 def test_placement_rules_are_documented() -> None:
     assert rows("Placement") == {name: (rule.summary,) for name, rule in PLACEMENTS.items()}
+
+
+def test_the_readme_counts_what_there_is() -> None:
+    readme = " ".join((Path(__file__).parents[3] / "README.md").read_text(encoding="utf-8").split())
+    words = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
+    registries = ((ORDERS, "orders"), (PREEMPTIVE, "preemptive policies"), (BACKFILLS, "backfill rules"), (PLACEMENTS, "placements"))
+    for registry, what in registries:
+        number = words[len(registry)] if len(registry) < len(words) else str(len(registry))
+        assert f"{number} {what}" in readme
+
+
+def test_the_normative_page_names_every_rule() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "simulator.md").read_text(encoding="utf-8")
+    names = [*ORDERS, *PREEMPTIVE, *BACKFILLS, *PLACEMENTS]
+    assert [name for name in names if f"`{name}" not in page and f"+{name}" not in page] == []

@@ -101,7 +101,7 @@ def test_rigid_jobs_do_not_scale() -> None:
 
 @pytest.mark.parametrize("policy", ["srtf", "las", "priority-preempt", "defrag"])
 def test_policies_that_stop_jobs_know_none(policy: str) -> None:
-    with pytest.raises(InputError, match="policies that preempt or migrate know no elastic jobs") as caught:
+    with pytest.raises(InputError, match="policies that preempt or migrate do not support elastic jobs") as caught:
         simulate(elastic(1, 4), CLUSTER, policy)
     assert "--elastic" in caught.value.hint
     assert "quotas" not in caught.value.hint
@@ -110,7 +110,7 @@ def test_policies_that_stop_jobs_know_none(policy: str) -> None:
 def test_quotas_know_none() -> None:
     shared = build("shared", [NodeGroup(1, gpus=4, kind="T4")], virtual_clusters=[VirtualCluster("a", 2)])
     workload = elastic(1, 4).replace(group=np.zeros(1, np.int32), groups=("a",))
-    with pytest.raises(InputError, match="quotas know no elastic jobs"):
+    with pytest.raises(InputError, match="quotas do not support elastic jobs"):
         simulate(workload, shared, "fcfs", conditions=Conditions(quotas=True))
 
 

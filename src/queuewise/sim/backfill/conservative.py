@@ -233,8 +233,8 @@ def plan_queue(w: World, m: Machine, z: Machine, s: State, q: int) -> None:
     row, least = moments(w, most), moments(w, 1)
     number = profile_of_running(w, m, s, times, row)
     present = 2 if number > 1 and times[1] == times[0] else 1
-    for lift in range(first_reservation_end_after(w, s.clock.now), w.sizes.num_reservation_ends):
-        number = note_moment(w.reservation_end[lift], present, times, where, number, row)
+    for i in range(first_reservation_end_after(w, s.clock.now), w.sizes.num_reservation_ends):
+        number = note_moment(w.reservation_end[i], present, times, where, number, row)
     left = waiting if w.policy.depth == NO_LIMIT else w.policy.depth
     deferred = np.empty(waiting, np.int64)
     deferrals = 0

@@ -1,7 +1,7 @@
 """Pins: the reservations that waiting jobs remember from one decision to the next, under conservative backfill.
 
-A pin is a start and an exact place: nodes, tasks on each, GPUs. On one node without GPUs a place is a number of tasks: whoever
-searches finds the remembered one again, so there are no pins (PINS of World.policy is 0, the columns have length 1).
+A pin is a start and an exact place: nodes, tasks on each, GPUs. On one node without GPUs a place is a number of tasks: a
+search finds the remembered one again, so there are no pins (World.policy.remembers_plans is 0 and the columns have length 1).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The profile of a conservative plan: a list of moments, and for each what is free from then until the next.
 
-`times` are the times of the moments, `row` holds what is free (five matrices, one row a moment), and `where` is their order: moment i is
+`times` are the times of the moments, `row` holds what is free (five matrices, one row per moment), and `where` is their order: moment i is
 that of times[where[i]] and of row where[i]. Moment 0 is now as it really is; if running jobs are overdue a second moment with the same
 time has them gone, so that their place can be promised but not used: these `present` moments (one or two) are one instant, and a start
 now covers them all. A reservation of no length covers one moment, which another of the same time follows.

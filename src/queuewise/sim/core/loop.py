@@ -88,9 +88,9 @@ def _start_candidate(w: World, m: Machine, z: Machine, s: State, q: int, j: int)
 @kernel
 def backfill_queue(w: World, m: Machine, z: Machine, s: State, q: int) -> None:
     """Start, again and again, the first candidate that may start."""
-    # What does not fit will not fit after another start, so the head and its class are out, unless the rule is fickle.
-    fickle = w.policy.fit_may_return == 1
-    if fickle or w.policy.depth != NO_LIMIT:
+    # What does not fit will not fit after another start, so the head and its class are out, unless the rule says that it may.
+    may_return = w.policy.fit_may_return == 1
+    if may_return or w.policy.depth != NO_LIMIT:
         dequeue(w, s, s.head[q])
     if w.policy.depth != NO_LIMIT:
         note_depth(w, s, q)
@@ -100,8 +100,8 @@ def backfill_queue(w: World, m: Machine, z: Machine, s: State, q: int) -> None:
         if j < 0:
             break
         _start_candidate(w, m, z, s, q, j)
-        _stretch_all(w, m, z, s, q, not fickle)
-    if fickle or w.policy.depth != NO_LIMIT:
+        _stretch_all(w, m, z, s, q, not may_return)
+    if may_return or w.policy.depth != NO_LIMIT:
         enqueue(w, s, s.head[q])
 
 

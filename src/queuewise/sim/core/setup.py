@@ -82,9 +82,8 @@ def lay_out(
     policy.resizes = resizes
     policy.has_dependencies = int(len(waits_for) > 0)
     policy.power_budget = budget
-    policy.room_is_not_enough |= int(
-        blocked.are_there and fields["class_span"].any()
-    )  # with fewer tasks it takes longer, and may be blocked
+    # A job that starts with fewer tasks takes longer, and may run into a reservation.
+    policy.room_is_not_enough |= int(blocked.are_there and fields["class_span"].any())
     fields["task_draw"] = draw.ravel()
     policy.lists_victims = int(_victims_by_cut(rules, conditions.preemption, sizes, policy))
     all_by_cut = policy.lists_victims and (fields["class_by_pool"] & (fields["class_tasks"] <= MOST_TASKS)).all()
@@ -116,7 +115,7 @@ def _pin_places(classes: Classes, pools: Pools, span: NDArray[np.int64]) -> NDAr
 def _check_elastic(workload: Workload, rules: Rules, conditions: Conditions) -> None:
     if (rules.keys != preemption.NOT_PREEMPTIVE or rules.backfill == backfill.DEFRAG or conditions.quotas) and workload.is_elastic.any():
         what, instead = ("quotas", "quotas") if conditions.quotas else ("policies that preempt or migrate", "the policy")
-        raise InputError(f"{what} know no elastic jobs", hint=f"give up {instead}, or --elastic, or min_tasks and max_tasks in the log")
+        raise InputError(f"{what} do not support elastic jobs", hint=f"drop {instead}, --elastic, or min_tasks and max_tasks in the log")
 
 
 def _dependencies(workload: Workload) -> Dependencies:

@@ -3,7 +3,7 @@
 Queued jobs stand in one heap for each class, since only the first of a class can matter; running jobs, where victims must be searched for
 (World.policy.ranks_running), in one heap, the greatest key first.
 All heaps lie in State.heap_key and heap_job: class c's from class_first[c] on, that of running jobs from NUM_JOBS on. A job is in one of
-them at most, and `heap_slot` tells its place from the heap's first slot.
+them at most, and `heap_slot` is its place counted from the heap's first slot.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The pass of a preemptive policy: whoever comes first by key gets its place, from running jobs that come later if need be.
+"""The pass of a preemptive policy: the job that comes first by key gets its place, from running jobs that come later if need be.
 
 Only the first job of each class is ever tried: the others of the class come later, so they have fewer victims to choose from; and it is
 not tried while there cannot be room for it (room.py).

@@ -66,7 +66,7 @@ def _change_rooms(w: World, s: State, j: int, sign: int, above: float, up_to: fl
 
 @inline
 def room_taken(w: World, s: State, j: int, key: float) -> None:
-    """Job j has started: what it holds is lost to whoever comes later than it."""
+    """Job j has started: what it holds is lost to the jobs that come later."""
     _change_rooms(w, s, j, -1, key, np.inf)
 
 
@@ -97,7 +97,7 @@ def forget_rooms(w: World, s: State) -> None:
 
 @kernel
 def count_free_room(w: World, m: Machine, s: State, c: int, key: float) -> None:
-    """Begin anew with what is free."""
+    """Begin again with what is free."""
     s.room_key[c] = key
     total = 0
     for i in range(w.class_pool_first[c], w.class_pool_first[c + 1]):
