@@ -12,7 +12,7 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from queuewise.config import Config, parse_toml, validate
 from queuewise.errors import unknown_name
@@ -105,6 +105,12 @@ class PpoSettings(Config):
     imitate: str | None = Field(default=None, description="warm start: imitate this heuristic first, e.g. sjf+greedy")
     imitate_frames: int = Field(default=50_000, ge=1, description="frames of the heuristic's play")
     imitate_epochs: int = Field(default=4, ge=1, description="passes over these frames")
+
+    @field_validator("target_kl", mode="before")
+    @classmethod
+    def _none_is_zero(cls, value: Any) -> Any:
+        """Model cards of earlier versions hold null where the update never ends early."""
+        return 0.0 if value is None else value
 
 
 class OffPolicySettings(Config):
