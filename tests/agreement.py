@@ -2,29 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 import reference
 from queuewise.cluster.conditions import Conditions
-from queuewise.policies import simulate
+from queuewise.policies import parse_policy, simulate
 from queuewise.policies.estimating import estimate_on
 from queuewise.sim.core.schedule import Schedule
 from reference.check import Stay, violations
+from reference.own import Own
 from strategies import Case
 
 PERFECT = Conditions()
 
 
 def assert_same_schedule(
-    case: Case, policy: str, dispatch: str = "reorder", conditions: Conditions = PERFECT, *, twin: str | None = None
+    case: Case,
+    policy: str,
+    dispatch: str = "reorder",
+    conditions: Conditions = PERFECT,
+    *,
+    twin: str | None = None,
+    own: Own | None = None,
+    params: Sequence[float] | None = None,
 ) -> None:
     """Job by job, run by run and GPU by GPU. `twin`: what the reference calls the policy, if that is another name."""
     options: dict[str, Any] = {"dispatch": dispatch, "seed": case.seed, "kill_at_limit": case.kill_at_limit, "conditions": conditions}
     predicted = estimate_on(case.workload, case.cluster, "predicted", case.seed).values if "qssf" in policy else None
-    expected = reference.simulate(case.workload, case.cluster, twin or policy, estimate=case.estimate, predicted=predicted, **options)
-    found = simulate(case.workload, case.cluster, policy, estimates=case.estimate, **options)
+    parsed = parse_policy(policy)
+    others = {name: estimate_on(case.workload, case.cluster, name, case.seed).values for name in parsed.own_estimates}
+    known: dict[str, Any] = {"estimate": case.estimate, "predicted": predicted, "own_estimates": others, "own": own}
+    expected = reference.simulate(case.workload, case.cluster, twin or policy, **known, **options)
+    found = simulate(case.workload, case.cluster, policy, estimates=case.estimate, params=params, **options)
     label = f"{policy} {dispatch} {conditions}"
     expected_pieces = [(job, start, end, *piece) for job, start, end, pieces in expected.runs for piece in pieces]
     found_pieces = [(s.job, s.start, s.end, s.node, s.tasks, s.gpus) for s in stays(found)]

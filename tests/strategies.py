@@ -32,6 +32,8 @@ WITHOUT_DEPTH = ("drf",)  # orders by which no depth can be given: a start chang
 BACKFILLS = tuple(name for name in backfill.BACKFILLS if name not in MIGRATING)
 PLACEMENTS = (*placing.PLACEMENTS, "pack:0", "pack:1", "tier:balance")
 DISPATCHES = ("reorder", "commit")
+BOUNDS = ("", "", "", "~0.7s", "~2s", "~10s")
+OWN_ESTIMATES = ("", "", "", ":oracle", ":requested")
 SHORT_LEVELS = {"tiresias": 2, "gittins": 1, "gittins-oracle": 1}  # that jobs of a few seconds pass; 4 otherwise
 PREEMPTIVE = (
     *(f"{name}:{SHORT_LEVELS.get(name, 4)}" if rule.option else name for name, rule in preemptive.PREEMPTIVE.items()),
@@ -151,11 +153,13 @@ def cases(draw: st.DrawFn, *, max_jobs: int = 20) -> Case:
 @st.composite
 def policies(draw: st.DrawFn) -> str:
     """A policy name, with every optional part present or absent."""
-    name = draw(st.sampled_from(ORDERS))
+    order = draw(st.sampled_from(ORDERS))
+    name = order + draw(st.sampled_from(OWN_ESTIMATES))
     if draw(st.integers(0, 5)):
         second = draw(st.sampled_from(("", "", *ORDERS)))
-        depth = "" if (second or name) in WITHOUT_DEPTH else draw(st.sampled_from(("", "", "/1", "/3")))
-        name += "+" + draw(st.sampled_from(BACKFILLS)) + depth + (f":{second}" if second else "")
+        depth = "" if (second or order) in WITHOUT_DEPTH else draw(st.sampled_from(("", "", "/1", "/3")))
+        name += "+" + draw(st.sampled_from(BACKFILLS)) + depth + (f":{second}{draw(st.sampled_from(OWN_ESTIMATES))}" if second else "")
+    name += draw(st.sampled_from(BOUNDS))
     if draw(st.integers(0, 5)):
         name += "@" + draw(st.sampled_from(PLACEMENTS))
     return name
@@ -167,7 +171,7 @@ def policies(draw: st.DrawFn) -> str:
 @st.composite
 def preemptive_policies(draw: st.DrawFn) -> str:
     name: str = draw(st.sampled_from(PREEMPTIVE + ALSO_PREEMPTIVE))
-    return name + draw(st.sampled_from(("", *(f"@{placement}" for placement in PLACEMENTS))))
+    return name + draw(st.sampled_from(BOUNDS)) + draw(st.sampled_from(("", *(f"@{placement}" for placement in PLACEMENTS))))
 
 
 @st.composite

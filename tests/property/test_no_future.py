@@ -28,6 +28,9 @@ NAMES = (
     *(f"sjf+{backfill}" for backfill in BACKFILLS),
     *(name for name, rule in PREEMPTIVE.items() if not rule.oracle),
     *(f"sjf+greedy@{placement}" for placement in PLACEMENTS),
+    *(f"saf+{backfill}~10m" for backfill in BACKFILLS),
+    *(f"{name}~10m" for name, rule in PREEMPTIVE.items() if not rule.oracle),
+    "saf:predicted+easy:sjf:predicted",
 )
 ORACLES = [name for name, rule in PREEMPTIVE.items() if rule.oracle]
 NETS = ("kernel", "hosts", "joint")  # one for each problem
@@ -36,6 +39,15 @@ from queuewise.policies.interface import Preempt, Start
 
 def score(job, now, queue, cluster):
     return job.predicted * job.width - (now - job.submit) + queue.work / (1.0 + cluster.free_gpus) + job.estimate
+
+PARAMS = [0.5]
+
+def learned(job, now, user, params):
+    history = job.predicted + job.predicted_low + job.predicted_high + job.user_mean + job.user_spread + min(job.user_gap, 1e6)
+    return history * params[0] + user.recent_work + user.running_width - now
+
+def learned_hold(job, now, user, params):
+    return 60.0 if user.running_jobs > 1.0 and job.user_mean > job.predicted else 0.0
 
 def where(node, job):
     return node.free_gpus * node.speed - job.gpus
@@ -64,7 +76,8 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def assert_blind(policy: str) -> None:
-    uses_predictions = parse_policy(policy).uses_predictions
+    parsed = parse_policy(policy)
+    uses_predictions = bool(parsed.history) or "predicted" in parsed.own_estimates
     for seed in SEEDS:
         for estimates in ESTIMATES:
             assert leak(policy, trial(seed, estimates), uses_predictions=uses_predictions) == ""
@@ -75,7 +88,7 @@ def test_registered_policies_do_not_see_the_future(policy: str) -> None:
     assert_blind(policy)
 
 
-@pytest.mark.parametrize("policy", ["{own}:score+easy", "fcfs+easy@{own}:where", "{own}:Own"])
+@pytest.mark.parametrize("policy", ["{own}:score+easy", "{own}:learned+easy", "fcfs+easy@{own}:where", "{own}:Own"])
 def test_policies_of_a_user_do_not_see_the_future(policy: str, own: str) -> None:
     assert_blind(policy.format(own=own))
 

@@ -56,6 +56,19 @@ def greedy(sim: Simulation, head: Job, candidates: list[Job]) -> None:
     start_again_and_again(sim, candidates, lambda job, pieces: True)
 
 
+def none_beside_a_reservation(sim: Simulation, head: Job, candidates: list[Job]) -> None:
+    """Start candidates in order until one may not start, because it does not fit or would delay the head."""
+    shadow = shadow_time(sim, head)
+    waiting = list(candidates)
+    while waiting:
+        job = waiting.pop(0)
+        pieces = sim.placer.place(job, sim.state)
+        if pieces is None or (shadow < math.inf and not leaves_place(sim, head, shadow, job, pieces)):
+            return
+        sim.start(job, pieces)
+        waiting = sim.candidates_again(waiting)
+
+
 # --- EASY
 
 
@@ -84,14 +97,16 @@ def easy(sim: Simulation, head: Job, candidates: list[Job]) -> None:
         greedy(sim, head, candidates)
         return
 
-    def leaves_the_head_its_place(job: Job, pieces: list[Piece]) -> bool:
-        if expected_end_if_started(sim, job, pieces) <= shadow:
-            return True
-        at_shadow = state_at(sim, shadow)
-        at_shadow.take(pieces, job.demand)
-        return sim.placer.fits(head, at_shadow)
+    start_again_and_again(sim, candidates, lambda job, pieces: leaves_place(sim, head, shadow, job, pieces))
 
-    start_again_and_again(sim, candidates, leaves_the_head_its_place)
+
+def leaves_place(sim: Simulation, head: Job, shadow: float, job: Job, pieces: list[Piece]) -> bool:
+    """Whether the head still has a place at its shadow time if the job starts there now."""
+    if expected_end_if_started(sim, job, pieces) <= shadow:
+        return True
+    at_shadow = state_at(sim, shadow)
+    at_shadow.take(pieces, job.demand)
+    return sim.placer.fits(head, at_shadow)
 
 
 def easy_strict(sim: Simulation, head: Job, candidates: list[Job]) -> None:

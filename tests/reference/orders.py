@@ -35,8 +35,8 @@ def each(function: Callable[[float], float], values: Floats) -> Floats:
 class Facts:
     """Columns of all jobs of the workload that some order looks at."""
 
-    def __init__(self, workload: Workload, jobs: list[Job], predicted: Floats | None, seed: int) -> None:
-        self.r = np.array([job.estimate for job in jobs], dtype=np.float64)
+    def __init__(self, workload: Workload, jobs: list[Job], predicted: Floats | None, seed: int, estimate: Floats | None = None) -> None:
+        self.r = np.array([job.estimate for job in jobs], dtype=np.float64) if estimate is None else estimate
         self.n = np.asarray(workload.size, dtype=np.float64)
         self.s = np.asarray(workload.submit, dtype=np.float64)
         self.log10_r1 = each(math.log10, np.maximum(self.r, 1.0))
@@ -56,6 +56,7 @@ class Queue:
         self.r = facts.r[rows]  # estimate
         self.n = facts.n[rows]  # size
         self.s = facts.s[rows]  # submission
+        self.now = now
         self.w = now - self.s  # wait
         self.r1 = np.maximum(self.r, 1.0)
         self.log10_r1 = facts.log10_r1[rows]

@@ -6,6 +6,7 @@ A policy is told of starts and stops, keeps the levels of jobs, and serves a que
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Protocol
 
@@ -33,6 +34,7 @@ class Simulation(Protocol):
     def start(self, job: Job, pieces: list[Piece]) -> None: ...
     def preempt(self, job: Job) -> None: ...
     def old_enough(self, job: Job) -> bool: ...
+    def oldest_overdue(self, queued: set[int]) -> int | None: ...
     def set_timer(self, time: float, job: Job, action: Callable[[], None]) -> None: ...
 
 
@@ -57,6 +59,7 @@ class Preemptive:
         self.priority = workload.priority.tolist()
         self.attained = [0.0] * len(workload)
         self.level = [0] * len(workload)
+        self.lead: int | None = None  # the overdue job that comes before all others
         self.level_key = [float(i) for i in range(len(self.thresholds) + 1)]
         self.services: list[float] = []  # of jobs that have ended
         self.next_lesson = FIRST_COMPUTATION
@@ -65,6 +68,8 @@ class Preemptive:
             self.learn()
 
     def key(self, job: Job) -> float:
+        if job.index == self.lead:
+            return -math.inf
         if self.name == "srtf":
             if job.run is None:
                 return job.est
@@ -119,6 +124,8 @@ class Preemptive:
         sim = self.sim
         aside: set[int] = set()
         while waiting := sim.queues[q] - aside:
+            lead = sim.oldest_overdue(sim.queues[q])
+            self.lead = None if lead in aside else lead
             job = min((sim.jobs[j] for j in waiting), key=lambda job: (self.key(job), job.index))
             pieces = sim.placer.place(job, sim.state)
             if pieces is not None:

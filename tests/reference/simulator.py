@@ -5,8 +5,8 @@ from __future__ import annotations
 import heapq
 import math
 import re
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 import simpy
@@ -19,6 +19,7 @@ from reference import backfill, defrag, preemption, reservations, resizing, stop
 from reference.dependencies import Waiting
 from reference.fairness import FAIR_ORDERS, Owners
 from reference.orders import Facts, in_order
+from reference.own import Own
 from reference.placement import Placer, task_types
 from reference.powercap import budget, greatest_draw
 from reference.quotas import Quotas
@@ -27,7 +28,8 @@ from reference.state import Job, Machine, Piece, Run, make_jobs, nodes_of
 
 QUEUED, DONE, REJECTED, KILLED, CANCELLED, FAILED = 1, 3, 4, 5, 6, 7  # the numbers of queuewise.sim.schedule, which this must not import
 # Events of one time, in this order.
-BEFORE_COMPLETIONS, COMPLETION, REPAIR, FAILURE, LIFT, TIMER, RELEASE, ARRIVAL, DECISION = range(9)
+BEFORE_COMPLETIONS, COMPLETION, REPAIR, FAILURE, LIFT, TIMER, RELEASE, ARRIVAL, OVERDUE, WAKE, DECISION = range(11)
+UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 Floats = NDArray[np.float64]
 Stay = tuple[int, float, float, tuple[tuple[int, int, int], ...]]  # job, start, end, pieces as (node, tasks, bit mask of GPUs)
@@ -58,6 +60,7 @@ class Policy:
     option: str | None
     preemptive: str | None = None  # one of preemption.NAMES
     threshold: float | None = None
+    max_wait: float = math.inf
 
     @property
     def migrates(self) -> bool:
@@ -65,11 +68,17 @@ class Policy:
 
     @classmethod
     def parse(cls, name: str) -> Policy:
-        """`order[+backfill[/D][:order2]][@placement[:option]]`, or a preemptive policy instead of the part before the @.
+        """`order[+backfill[/D][:order2]][~bound][@placement[:option]]`, or a preemptive policy as the first part.
 
-        The order `random` alone backfills greedily.
+        An order may have estimates of its own, as in `saf:predicted`. The order `random` alone backfills greedily.
         """
         rule, _, where = name.partition("@")
+        rule, _, bound = rule.partition("~")
+        unbounded = cls.parse_rule(name, rule, where)
+        return replace(unbounded, max_wait=float(bound[:-1]) * UNITS[bound[-1]]) if bound else unbounded
+
+    @classmethod
+    def parse_rule(cls, name: str, rule: str, where: str) -> Policy:
         placement, _, option = (where or "pack").partition(":")
         first, _, parameter = rule.partition(":")
         if first in preemption.NAMES:
@@ -77,8 +86,8 @@ class Policy:
         if first == "defrag":
             order = parameter or "fcfs"
             return cls(order, "defrag", None, order, placement, option or None)
-        match = re.fullmatch(r"(\w+)(?:\+([a-z-]+)(?:/(\d+))?(?::(\w+))?)?", rule)
-        assert match, name
+        match = re.fullmatch(r"([\w:.]+)(?:\+([a-z0-9-]+)(?:/(\d+))?(?::([\w:.]+))?)?", rule)
+        assert match, f"the reference cannot read the name {name!r}"
         order, fill, depth, second = match.groups()
         default_rule = "greedy" if order == "random" else "none"
         return cls(order, fill or default_rule, int(depth) if depth else None, second or order, placement, option or None)
@@ -108,6 +117,8 @@ class Simulator:
         kill: bool,
         predicted: Floats | None,
         conditions: Conditions,
+        own_estimates: Mapping[str, Floats],
+        own: Own | None,
     ) -> None:
         self.clock = Clock()
         self.policy = Policy.parse(policy)
@@ -121,7 +132,11 @@ class Simulator:
         self.jobs = make_jobs(workload, machine, estimate, kill_at_limit=kill)
         self.reserved = conditions.held_on(cluster)
         reservations.bar(self.jobs, workload, conditions, self.reserved)
-        self.facts = Facts(workload, self.jobs, predicted, seed)
+        self.facts = {"": Facts(workload, self.jobs, predicted, seed)}
+        for name, values in own_estimates.items():
+            self.facts[name] = Facts(workload, self.jobs, predicted, seed, values)
+        self.own = own
+        self.held_until: dict[int, float] = {}
         types = task_types(workload, machine) if self.policy.placement == "fgd" else []
         self.sleepers = Sleepers(conditions.power, cluster.num_nodes, float(workload.submit[0]) if len(workload) else 0.0)
         self.budget = budget(cluster, conditions.power)
@@ -162,6 +177,8 @@ class Simulator:
                 self.expect(n, [outage for outage in outages if outage.node == n])
             for time in {one.end for one in self.reserved if one.end < math.inf}:
                 self.clock.call_at(time, LIFT, 0, self.decide_after_events)
+        for job in self.jobs if self.policy.max_wait < math.inf else ():
+            self.clock.call_at(self.overdue_from(job.index), OVERDUE, job.index, lambda job=job: self.now_overdue(job))  # type: ignore[misc]
         while self.clock.peek() < math.inf and (self.status < DONE).any():
             self.clock.step()
         assert not self.running
@@ -268,7 +285,8 @@ class Simulator:
 
     def old_enough(self, job: Job) -> bool:
         """Whether a policy may stop the present run."""
-        return self.now > job.stay.start and self.now >= job.stay.start + self.costs.quantum_s
+        young = self.now <= job.stay.start or self.now < job.stay.start + self.costs.quantum_s
+        return not young and not self.is_overdue(job.index)
 
     def set_timer(self, time: float, job: Job, action: Callable[[], None]) -> None:
         """Do this then, unless the job has started, stopped or ended in between."""
@@ -319,6 +337,23 @@ class Simulator:
         self.state.closed -= {n}
         self.decide_after_events()
 
+    # --- the bound on waiting
+
+    def overdue_from(self, j: int) -> float:
+        return float(self.workload.submit[j]) + self.policy.max_wait
+
+    def is_overdue(self, j: int) -> bool:
+        return self.overdue_from(j) <= self.now
+
+    def now_overdue(self, job: Job) -> None:
+        if any(job.index in queue for queue in self.queues):
+            self.decide_after_events()
+
+    def oldest_overdue(self, queued: Iterable[int]) -> int | None:
+        """The first by submission of those that have waited too long and whose quotas let them start."""
+        rows = self.quotas.in_order(sorted(queued)) if self.quotas else queued
+        return min((j for j in rows if self.is_overdue(j)), default=None)
+
     # --- decisions
 
     def decide_after_events(self) -> None:
@@ -332,31 +367,72 @@ class Simulator:
     def decide(self) -> None:
         self.decision_due = False
         self.state.time = self.now
+        if self.own is not None:
+            self.scores = {j: self.own.ask(self, self.own.score, j) for queue in self.queues for j in sorted(queue)}
         if self.preemptive:
             self.preemptive.before_decision()
+        if self.own is not None and self.own.hold is not None:
+            self.hold_back(self.own.hold)
         for q in range(len(self.queues)):
-            if self.preemptive:
-                self.preemptive.serve(q)
-                continue
-            while True:
-                head = self.start_from_head(q)
-                if head is None:
-                    break
-                self.backfill(q, head)
-                if self.conditions.resize not in ("shrink", "both") or not resizing.shrink(self, q, head):
-                    break
+            self.serve(q)
+        for q in range(len(self.queues)):
+            while not self.running and (held := self.in_order(self.policy.order, self.held(q))):
+                del self.held_until[held[0]]
+                self.serve(q)
+        self.wake_later()
         if self.conditions.resize in ("grow", "both") and not any(self.queues):
             resizing.grow(self)
 
+    def serve(self, q: int) -> None:
+        if self.preemptive:
+            self.preemptive.serve(q)
+            return
+        while True:
+            head = self.start_from_head(q)
+            if head is None:
+                break
+            self.backfill(q, head)
+            if self.conditions.resize not in ("shrink", "both") or not resizing.shrink(self, q, head):
+                break
+
+    def held(self, q: int) -> set[int]:
+        return {j for j in self.queues[q] if self.held_until.get(j, -math.inf) > self.now}
+
+    def free_to_start(self, q: int) -> set[int]:
+        return self.queues[q] - self.held(q)
+
+    def hold_back(self, hold: Callable[..., float]) -> None:
+        """Ask of every waiting job how long it must not start."""
+        assert self.own is not None
+        for q, queue in enumerate(self.queues):
+            for j in sorted(queue):
+                answer = self.own.ask(self, hold, j)
+                committed = self.dispatch == "commit" and self.committed[q] == j
+                if committed or self.is_overdue(j):
+                    self.held_until.pop(j, None)
+                elif not self.now < self.held_until.get(j, -math.inf) < math.inf:
+                    self.held_until[j] = self.now + answer if answer > 0 else -math.inf
+                if self.held_until.get(j, -math.inf) > self.now:
+                    self.jobs[j].pin = None
+
+    def wake_later(self) -> None:
+        """Decide again when the first of the jobs that are held for a time may start."""
+        times = [self.held_until[j] for q in range(len(self.queues)) for j in self.held(q)]
+        first = min(times, default=math.inf)
+        if first < math.inf:
+            self.clock.call_at(first, WAKE, 0, lambda: self.decide_after_events() if self.waits_for(first) else None)
+
+    def waits_for(self, time: float) -> bool:
+        return any(self.held_until.get(j) == time for queue in self.queues for j in queue)
+
     def start_from_head(self, q: int) -> Job | None:
         """Start jobs in order while they fit; the first that does not is the blocked head."""
-        order = self.in_order(self.policy.order, self.queues[q])
-        committed = self.committed[q]
-        if self.dispatch == "commit" and committed in order:
-            order.remove(committed)
-            order.insert(0, committed)
+        order = self.in_order(self.policy.order, self.free_to_start(q))
+        committed = self.committed[q] if self.dispatch == "commit" and self.committed[q] in order else None
         while order:
-            j = order.pop(0)
+            first = committed if committed is not None else self.oldest_overdue(order)
+            j = order.pop(order.index(first) if first is not None else 0)
+            committed = None
             pieces = backfill.place_head(self, self.jobs[j])
             if pieces is None and self.policy.migrates and defrag.make_room(self, self.jobs[j]):
                 pieces = self.placer.place(self.jobs[j], self.state)
@@ -369,10 +445,11 @@ class Simulator:
         return None
 
     def backfill(self, q: int, head: Job) -> None:
-        if self.policy.backfill == "none":
-            return
-        order = self.in_order(self.policy.second_order, self.queues[q] - {head.index})
-        backfill.RULES[self.policy.backfill](self, head, [self.jobs[j] for j in order[: self.policy.depth]])
+        rule = backfill.RULES[self.policy.backfill]
+        order = self.in_order(self.policy.second_order, self.free_to_start(q) - {head.index})
+        if self.is_overdue(head.index) and self.policy.backfill in ("none", "greedy", "defrag"):
+            rule = backfill.none_beside_a_reservation if self.policy.backfill == "none" else backfill.easy
+        rule(self, head, [self.jobs[j] for j in order[: self.policy.depth]])
 
     def lifts(self) -> list[float]:
         """When reservations are over, from now on."""
@@ -381,10 +458,13 @@ class Simulator:
     def in_order(self, order: str, queued: Iterable[int]) -> list[int]:
         """The queued jobs by ascending score, ties by job index."""
         rows = sorted(queued)
-        if order in FAIR_ORDERS:
-            found = [rows[i] for i in np.argsort(self.owners.scores(order, rows, self.now), kind="stable")]
+        name, _, estimates = order.partition(":")
+        if name in FAIR_ORDERS:
+            found = [rows[i] for i in np.argsort(self.owners.scores(name, rows, self.now), kind="stable")]
+        elif self.own is not None and name == self.own.name:
+            found = sorted(rows, key=lambda j: (self.scores[j], j))
         else:
-            found = in_order(order, self.facts, set(rows), self.now)
+            found = in_order(name, self.facts[estimates], set(rows), self.now)
         return self.quotas.in_order(found) if self.quotas else found
 
     def in_order_again(self, order: str, queued: list[int]) -> list[int]:
@@ -413,7 +493,14 @@ def simulate(
     kill_at_limit: bool = False,
     predicted: Floats | None = None,
     conditions: Conditions | None = None,
+    own_estimates: Mapping[str, Floats] | None = None,
+    own: Own | None = None,
 ) -> Result:
-    """Replay the workload on the cluster under the named policy; `predicted` is what `qssf` goes by (the estimate by default)."""
+    """Replay the workload on the cluster under the named policy.
+
+    `predicted` is what `qssf` goes by (the estimate by default), `own_estimates` those of orders that name them, `own` an order
+    that is a user's function.
+    """
     conditions = conditions if conditions is not None else Conditions()
-    return Simulator(workload, cluster, policy, dispatch, estimate, seed, kill_at_limit, predicted, conditions).run()
+    others = own_estimates or {}
+    return Simulator(workload, cluster, policy, dispatch, estimate, seed, kill_at_limit, predicted, conditions, others, own).run()

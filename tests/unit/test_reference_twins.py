@@ -110,11 +110,21 @@ def test_every_preemptive_rule_is_drawn() -> None:
     assert {policy.placement.partition(":")[0] for policy in policies} == set(placing.PLACEMENTS)
 
 
-@pytest.mark.parametrize("name", ["sjf+defrag", "defrag:sjf", "random", "fcfs+easy/3:saf@pack:1", "las:4@tier:balance", "drf+conservative"])
+NAMES = (
+    "sjf+defrag", "defrag:sjf", "random", "fcfs+easy/3:saf@pack:1", "las:4@tier:balance", "drf+conservative", "saf+easy~1.5h@spread",
+    "saf:predicted+easy/2:sjf:oracle~3d", "tiresias:60~20m", *ordering.ORDERS, *preemptive.PREEMPTIVE,
+    *(f"fcfs+{name}" for name in backfill.BACKFILLS), *(f"fcfs@{name}" for name in placing.PLACEMENTS),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_both_read_a_name_the_same_way(name: str) -> None:
     engine, reference = parse_policy(name), Policy.parse(name)
-    assert reference.order == ("fcfs" if reference.preemptive else engine.order)
+    with_estimates = engine.order + (f":{engine.estimates}" if engine.estimates else "")
+    second = engine.backfill_order + (f":{engine.backfill_estimates}" if engine.backfill_estimates else "")
+    assert reference.order == ("fcfs" if reference.preemptive else with_estimates)
+    assert reference.max_wait == engine.max_wait_s
     assert reference.backfill == engine.backfill
-    assert reference.second_order == (engine.backfill_order or reference.order)
+    assert reference.second_order == (second or reference.order)
     assert reference.placement + (f":{reference.option}" if reference.option else "") == engine.placement
     assert reference.depth == (None if engine.depth == parse_policy("fcfs").depth else engine.depth)

@@ -55,6 +55,8 @@ class Evaluate:
     """What policies know about runtimes: oracle, requested (default), noisy:SIGMA or predicted."""
     kill_at_limit: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Kill jobs that exceed their requested time."""
+    max_wait: Annotated[str | None, tyro.conf.arg(metavar="TIME")] = None
+    """Bound the waits under every policy whose name has no bound: a number with s, m, h or d, e.g. 3d. Same as ~3d in the name."""
     conditions: Annotated[str | None, tyro.conf.arg(metavar="FILE")] = None
     """A .toml file with outages, failures, preemption costs, quotas, node sleep or a power cap (see docs/conditions.md)."""
     reading: Reading = field(default_factory=Reading)
@@ -143,6 +145,7 @@ class Evaluate:
             dispatch=plan.dispatch or self.dispatch or "reorder",
             estimates=plan.estimates or self.estimates or "requested",
             kill_at_limit=self.kill_at_limit,
+            max_wait=self.max_wait,
             seed=self.seed,
             warmup=self.warmup,
             cooldown=self.cooldown,

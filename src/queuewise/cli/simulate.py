@@ -27,7 +27,7 @@ class Simulate:
     workload: Annotated[str, tyro.conf.arg(metavar="FILE|MODEL")]
     """A log (SWF, sacct, …; the format is detected) or the name of a workload model."""
     policy: Annotated[tuple[str, ...], tyro.conf.UseAppendAction, tyro.conf.arg(metavar="POLICY")]
-    """order[+backfill][@placement], e.g. fcfs, sjf+easy, wfp3+conservative@spread, FILE.py:NAME for your own policy,
+    """order[+backfill][~bound][@placement], e.g. fcfs, sjf+easy~3d, wfp3+conservative@spread, FILE.py:NAME for your own policy,
     or model:RUN for a trained network. Repeat to compare several. See queuewise policies."""
     cluster: Annotated[str | None, tyro.conf.arg(metavar="NAME|FILE")] = None
     """A preset (see queuewise clusters), flat:N, NxM:kind or a .toml file. Default: the cluster described in the log."""
@@ -38,6 +38,8 @@ class Simulate:
     """What policies know about runtimes: oracle, requested, noisy:SIGMA or predicted."""
     kill_at_limit: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Kill jobs that exceed their requested time."""
+    max_wait: Annotated[str | None, tyro.conf.arg(metavar="TIME")] = None
+    """Bound the waits under every policy whose name has no bound: a number with s, m, h or d, e.g. 3d. Same as ~3d in the name."""
     conditions: Annotated[str | None, tyro.conf.arg(metavar="FILE")] = None
     """A .toml file with outages, failures, reservations, preemption costs, quotas, node sleep or a power cap
     (see docs/conditions.md)."""
@@ -95,6 +97,7 @@ class Simulate:
             estimates=self.estimates,
             seed=self.seed,
             kill_at_limit=self.kill_at_limit,
+            max_wait=self.max_wait,
             conditions=read_conditions(self.conditions),
         )
 

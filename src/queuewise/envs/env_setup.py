@@ -89,6 +89,10 @@ def build_setup(
     checked = validate(TaskSettings, chosen, source="environment settings")
     if checked.backfill not in BACKFILLS:
         raise unknown_name("backfill", checked.backfill, BACKFILLS)
+    if checked.problem == "host" and checked.backfill not in ("none", "greedy"):
+        raise InputError(
+            f"the host problem does not support backfill={checked.backfill!r}", hint="use 'none' (the head blocks) or 'greedy'"
+        )
     if checked.dispatch == "commit" and checked.problem != "job":
         raise InputError(
             f"the {checked.problem} problem does not support dispatch='commit'", hint="use dispatch='mask', or the job problem"

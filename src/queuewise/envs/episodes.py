@@ -33,6 +33,7 @@ from queuewise.sim.core.state import Machine, State, World
 from queuewise.sim.core.tables import F32, F64
 from queuewise.sim.placement import BY_CPU, BY_GPU, BY_MEM
 from queuewise.sim.queue import COMMIT, FACTS, OUTLOOK_SIZE, REORDER
+from queuewise.workload.history import NO_HISTORY
 from queuewise.workload.jobs import Workload
 
 PROBLEMS = {"job": columns.JOB, "host": columns.HOST, "joint": columns.JOINT}
@@ -271,7 +272,7 @@ def _baseline_dispatch(settings: TaskSettings) -> str:
 
 def _seen_by(orders: Sequence[OrderRule], workload: Workload, cluster: Cluster, estimate: F64) -> Jobs:
     predicts = any(order.uses_predictions for order in orders)
-    return Jobs.of(workload, estimate, predictions=known_runtimes(workload, cluster, "predicted") if predicts else None)
+    return Jobs.of(workload, estimate, history={"predicted": known_runtimes(workload, cluster, "predicted")} if predicts else NO_HISTORY)
 
 
 def _scores(workload: Workload, cluster: Cluster, settings: TaskSettings, estimate: F64) -> tuple[F64, Any, Any]:
@@ -283,7 +284,7 @@ def _scores(workload: Workload, cluster: Cluster, settings: TaskSettings, estima
     fixed = [rule.fixed(jobs) if rule.fixed is not None else np.zeros(len(workload)) for rule in rules]
     kinds = np.array([-1 if rule.fixed is not None else rule.live for rule in rules] or [-1], np.int64)
     live = (kinds >= 0).any() and len(workload) > 0
-    facts = job_facts(workload, estimate, None, np.ones(len(workload))) if live else np.zeros(1, FACTS)
+    facts = job_facts(workload, estimate, NO_HISTORY, np.ones(len(workload))) if live else np.zeros(1, FACTS)
     return _at_least_one(np.concatenate(fixed) if fixed else np.zeros(1)), kinds, facts
 
 

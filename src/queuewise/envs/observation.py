@@ -196,7 +196,8 @@ def _observe_scores(w: World, s: State, k: Task, p: EpisodeState, out: F32, at: 
     for number in range(k.config.num_scores):
         if k.score_kind[number] >= 0:
             params[0] = k.score_kind[number]
-            score_live(view(k.facts, num_jobs), view(p.waiting, shown), shown, s.clock.now, view(p.order, 8), params, view(p.score, shown))
+            facts, none = view(k.facts, num_jobs), view(p.order, 0)
+            score_live(facts, view(p.waiting, shown), shown, s.clock.now, none, none, params, view(p.score, shown))
         else:
             for q in range(shown):
                 p.score[q] = k.score[number * num_jobs + p.waiting[q]]

@@ -45,6 +45,7 @@ class ReplaySettings:
     dispatch: str = "reorder"
     estimates: str = "requested"
     kill_at_limit: bool = False
+    max_wait: str | None = None  # bound on waits under policies that have none
     seed: int = 0
     warmup: float = 0.0
     cooldown: float = 0.0
@@ -167,6 +168,7 @@ def _replay(experiment: Experiment, policy: str, index: int, simulator: Simulato
         seed=settings.seed,
         kill_at_limit=settings.kill_at_limit,
         conditions=settings.conditions,
+        **({"max_wait": settings.max_wait} if settings.max_wait else {}),
     )
 
 

@@ -17,7 +17,7 @@ from queuewise.evaluation.replay_files import check_run, find_replays, to_json
 from queuewise.runs import LAST_FILE, write_text
 
 SAME = ("workload_digest", "cluster_digest", "protocol", "windows", "warmup", "cooldown")  # must be equal for runs to be comparable
-MAY_DIFFER = ("dispatch", "estimates", "kill_at_limit", "seed")  # settings under study, which become part of the policy's label
+MAY_DIFFER = ("dispatch", "estimates", "kill_at_limit", "max_wait", "seed")  # settings under study, which become part of the policy's label
 
 
 def write_results(folder: Path, cells: Sequence[Cell], result: Result) -> None:

@@ -1,6 +1,6 @@
 """From names to numbers: the account tree of a log, and the factors of a priority that never change.
 
-Formulas follow docs/simulator.md, "Fairness", to the operation. The kernels are in `queuewise.sim.fairness`.
+Formulas follow docs/simulator.md, "Fairness", to the operation. The kernels are in `queuewise.sim.queue.fair_orders`.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from queuewise.sim.core.facts import node_facts
 from queuewise.sim.core.rules import Order
 from queuewise.sim.core.schedule import QUEUED, RUNNING, STATUS_NAMES
 from queuewise.sim.core.state import Machine, State, World
-from queuewise.sim.core.stepwise import ASK_FIT, ASK_SLOTS, MOVE, MOVE_TO, NEXT_INSTANT, START, START_ON, STOP, act
+from queuewise.sim.core.stepwise import ASK_FIT, ASK_SLOTS, MOVE, MOVE_TO, NEXT_INSTANT, START, START_ON, START_OVERDUE, STOP, act
 from queuewise.sim.core.tables import addresses_of
 
 NO_NODES = np.zeros(0, np.int64)
@@ -113,7 +113,8 @@ class DeciderReplay:
 
     def __init__(self, own: UserCode, cluster: Cluster, world: World, machine: Machine, state: State) -> None:
         self.own, self.cluster, self.world, self.machine, self.state = own, cluster, world, machine, state
-        self._tables = addresses_of(world), addresses_of(machine), addresses_of(state)
+        self._spare = machine.clone()
+        self._tables = self._addresses()
         self._jobs: dict[int, Job] = {}
         self._nodes = node_facts(cluster)
 
@@ -124,6 +125,7 @@ class DeciderReplay:
             with self._thinking():
                 policy.reset(self.cluster, seed)
         while self._act(NEXT_INSTANT):
+            self._start_overdue()
             for decision in self._decisions(policy):
                 self._make_room_in_log()
                 self._carry_out(decision)
@@ -172,11 +174,20 @@ class DeciderReplay:
     def _act(self, action: int, j: int = 0, nodes: Any = NO_NODES, tasks: Any = NO_NODES) -> bool:
         return bool(act(*self._tables, action, j, nodes, tasks))
 
+    def _addresses(self) -> tuple[Any, Any, Any, Any]:
+        return addresses_of(self.world), addresses_of(self.machine), addresses_of(self._spare), addresses_of(self.state)
+
     def _make_room_in_log(self) -> None:
         longer = with_room_in_log(self.world, self.state)
         if longer is not self.state:
             self.state = longer
-            self._tables = addresses_of(self.world), addresses_of(self.machine), addresses_of(self.state)
+            self._tables = self._addresses()
+
+    def _start_overdue(self) -> None:
+        """Overdue jobs come before what the policy decides."""
+        if self.world.wait_bound[0] < np.inf:
+            self._make_room_in_log()
+            self._act(START_OVERDUE)
 
     def _job(self, j: int) -> Job:
         if j not in self._jobs:
@@ -210,6 +221,7 @@ class DeciderReplay:
             self._start(decision)
         elif isinstance(decision, Preempt):
             self._act(STOP, self._stoppable(decision.job, "preempts"))
+            self._start_overdue()
         elif isinstance(decision, Migrate):
             self._move(decision)
         else:
@@ -223,21 +235,29 @@ class DeciderReplay:
             )
         if decision.nodes is None:
             if not self._act(START, j):
-                raise self._illegal(f"starts job {j}, which does not fit", "check view.fits(job) first")
+                raise self._illegal(f"starts job {j}, which does not fit{self._beside_overdue(j)}", "check view.fits(job) first")
             return
         nodes, tasks = self._checked_nodes(j, decision.nodes)
         if not self._act(START_ON, j, nodes, tasks):
-            raise self._illegal(f"starts job {j} on nodes {decision.nodes}, where it does not fit", "view.nodes(job) lists the slots")
+            where = f"on nodes {decision.nodes}, where it does not fit{self._beside_overdue(j)}"
+            raise self._illegal(f"starts job {j} {where}", "view.nodes(job) lists the slots")
+
+    def _beside_overdue(self, j: int) -> str:
+        """A remark if an overdue job has a reservation."""
+        head = int(self.state.head[self.world.class_queue[self.world.job_class[j]]])
+        return f" or would delay the overdue job {head}" if self.world.wait_bound[0] < np.inf and head >= 0 else ""
 
     def _move(self, decision: Migrate) -> None:
         j = self._stoppable(decision.job, "moves")
         if decision.nodes is None:
             if not self._act(MOVE, j):
                 raise self._illegal(f"moves job {j}, for which the placement rule finds no place", "leave it where it is")
+            self._start_overdue()
             return
         nodes, tasks = self._checked_nodes(j, decision.nodes)
         if not self._act(MOVE_TO, j, nodes, tasks):
             raise self._illegal(f"moves job {j} to nodes {decision.nodes}, where it does not fit", "view.nodes(job) lists the slots")
+        self._start_overdue()
 
     def _stoppable(self, job: Any, verb: str) -> int:
         """The index of a running job that may be stopped now.

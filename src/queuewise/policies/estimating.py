@@ -6,6 +6,7 @@ REFERENCE with exact runtimes on the faultless cluster, which is kept in memory 
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -15,6 +16,7 @@ from queuewise.policies.known import Jobs
 from queuewise.policies.names import parse_policy
 from queuewise.sim.core import engine
 from queuewise.workload.estimates import Estimates, estimate, learns_by_waits
+from queuewise.workload.history import NO_HISTORY, History, history_of
 from queuewise.workload.jobs import Floats, Workload
 
 REFERENCE = "fcfs+easy"
@@ -25,6 +27,11 @@ _waits: WeakKeyDictionary[Workload, WeakKeyDictionary[Cluster, Floats]] = WeakKe
 def estimate_on(workload: Workload, cluster: Cluster, how: str, seed: int = 0) -> Estimates:
     """Estimates for every job of a workload that is replayed on this cluster. `how` is as in workload.estimates."""
     return estimate(with_waits(workload, cluster) if learns_by_waits(how) else workload, how, seed)
+
+
+def history_on(workload: Workload, cluster: Cluster, columns: Collection[str], seed: int = 0) -> History:
+    """These columns of the history of a workload that is replayed on this cluster."""
+    return history_of(with_waits(workload, cluster), columns, seed) if columns else NO_HISTORY
 
 
 def with_waits(workload: Workload, cluster: Cluster) -> Workload:

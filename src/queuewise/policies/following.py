@@ -56,12 +56,16 @@ class LogFollower:
             numbers = f"{len(log.workload):,} jobs, the simulation of {len(world.submit):,}"
             raise InputError(f"the log is of {numbers}", hint="use a log of the same workload")
         self.log, self.world, self.machine, self.state = log, world, machine, state
-        self._tables = addresses_of(world), addresses_of(machine), addresses_of(state)
+        self._spare = machine.clone()
+        self._tables = self._addresses()
         self._runs = _first_pieces(log)  # and one more, the end of the log
         self._next = int(np.searchsorted(self._runs, state.count.pieces))
         moves = world.policy.preemption_key or world.policy.backfill == backfill.DEFRAG or world.policy.resizes
         self._stop_time = _stop_times(log) if moves else np.full(len(log.piece_job), np.nan)
         self._stop_times = set(self._stop_time.tolist())
+
+    def _addresses(self) -> tuple[Any, Any, Any, Any]:
+        return addresses_of(self.world), addresses_of(self.machine), addresses_of(self._spare), addresses_of(self.state)
 
     def run(self) -> State:
         """Advance the engine to STOP_AT."""
@@ -99,7 +103,7 @@ class LogFollower:
         longer = with_room_in_log(self.world, self.state)
         if longer is not self.state:
             self.state = longer
-            self._tables = addresses_of(self.world), addresses_of(self.machine), addresses_of(self.state)
+            self._tables = self._addresses()
         number = self.state.count.placed = pieces.stop - pieces.start
         for column in ("node", "tasks", "gpus"):
             getattr(self.state, f"place_{column}")[:number] = getattr(self.log, f"piece_{column}")[pieces]
@@ -111,6 +115,7 @@ class LogFollower:
         state.head[:] = state.newcomer[:] = state.shadow_head[:] = -1
         state.dirty[:] = 1
         state.room_key[:] = state.pin_start[:] = np.inf
+        state.hold_until[:] = -np.inf
         state.plan_stamp[:] = backfill.UNSETTLED
 
     def _check(self) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Self
 
@@ -11,6 +12,7 @@ import numpy as np
 from queuewise.cluster.accounts import Fairness
 from queuewise.cluster.spec import Cluster
 from queuewise.errors import InputError
+from queuewise.workload.history import NO_HISTORY, History
 from queuewise.workload.jobs import Floats, Ints, Workload
 
 COLUMNS = ("submit", "size", "num_tasks", "gpu_milli", "cpu_milli", "mem_mib", "priority", "deadline", "user", "group", "partition", "qos")
@@ -39,13 +41,18 @@ class Jobs:
     qos_names: tuple[str, ...]
     estimate: Floats
     seed: int = 0
-    predictions: Floats | None = None  # for policies that use them
+    history: History = field(default_factory=lambda: NO_HISTORY)  # columns of it that the policy uses
+    own_estimates: Mapping[str, Floats] = field(default_factory=dict)  # of orders that have estimates of their own, by name
     cluster: Cluster | None = None  # for fair orders
     fairness: Fairness = field(default_factory=Fairness)
 
     @classmethod
     def of(cls, workload: Workload, estimate: Floats, **others: Any) -> Self:
         return cls(**{name: getattr(workload, name) for name in (*COLUMNS, *NAMES)}, estimate=estimate, **others)
+
+    def estimated_by(self, estimates: str) -> Self:
+        """The same jobs with other estimates of their runtimes."""
+        return replace(self, estimate=self.own_estimates[estimates])
 
     def __len__(self) -> int:
         return len(self.submit)
@@ -59,9 +66,9 @@ class Jobs:
     @property
     def predicted(self) -> Floats:
         """Runtimes predicted from jobs that had ended before."""
-        if self.predictions is None:
+        if "predicted" not in self.history:
             raise InputError("an order uses predictions and does not say so", hint="register it with uses_predictions=True")
-        return self.predictions
+        return self.history["predicted"]
 
     @cached_property
     def at_least_a_second(self) -> Floats:

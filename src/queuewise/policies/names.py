@@ -1,11 +1,14 @@
-"""Policy names: `order[+backfill[/depth][:order]][@placement[:option]]`, parsed here and nowhere else.
+"""Policy names: `order[+backfill[/depth][:order]][~bound][@placement[:option]]`, parsed here and nowhere else.
 
-`FILE.py:NAME` may stand for an order or a placement: a function of the user's own (see `user`).
+`FILE.py:NAME` may stand for an order or a placement: a function of the user's own (`user_code`). `model:RUN` may stand for an order
+too. An order may be followed by estimates of its own, as in `saf:predicted`.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,21 +17,24 @@ from queuewise.errors import InputError, unknown_name
 from queuewise.policies.backfill import BACKFILLS
 from queuewise.policies.deciding import check_class, listed_order
 from queuewise.policies.known import Jobs, OracleJobs
-from queuewise.policies.ordering import ORDERS, OrderRule, order_rule
+from queuewise.policies.ordering import ORDERS, order_rule
 from queuewise.policies.placing import PLACEMENTS, parse_placement
 from queuewise.policies.preemptive import PREEMPTIVE, parse_option
-from queuewise.policies.user_code import JOB_PARAMETERS, NODE_PARAMETERS, UserCode, find_user_code, is_reference
+from queuewise.policies.user_code import JOB_PARAMETERS, NODE_PARAMETERS, SUFFIX, UserCode, find_user_code, is_reference
 from queuewise.policies.user_scores import UserScore, check_score, job_score, node_score
 from queuewise.sim import queue
-from queuewise.sim.core.rules import Rules
+from queuewise.sim.core.rules import Order, Rules
 from queuewise.sim.core.state import NO_LIMIT
 from queuewise.sim.placement import BY_SCORE
+from queuewise.workload.estimates import check_estimate
 
 DISPATCHES = {"reorder": queue.REORDER, "commit": queue.COMMIT}
 GRAMMAR = (
-    "order[+backfill[/depth][:order]][@placement], e.g. sjf+easy@pack; FILE.py:NAME stands for an order or placement of your own, "
-    "model:RUN is a trained network"
+    "order[+backfill[/depth][:order]][~bound][@placement], e.g. sjf+easy~3d@pack; FILE.py:NAME stands for an order or placement of "
+    "your own, model:RUN is a trained network"
 )
+SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+BOUND = re.compile(r"~(?!/)")  # ~/ begins a path
 
 
 @dataclass(frozen=True)
@@ -41,32 +47,55 @@ class Policy:
     backfill_order: str = ""  # empty: the same order
     placement: str = "pack"
     level: float = 0.0  # option of a preemptive policy
+    estimates: str = ""  # of the order; empty: those of the replay
+    backfill_estimates: str = ""  # of the backfill order, if it is named; empty: those of the replay
+    max_wait_s: float = np.inf
 
     @property
     def decides_in_python(self) -> bool:
         """Whether it is a class of the user's own."""
         return is_reference(self.order) and find_user_code(self.order).is_class
 
-    def rules(self, jobs: Jobs, dispatch: str) -> Rules:
+    def bounded(self, max_wait: str | None) -> Policy:
+        """The policy with this bound on waiting, unless it has one."""
+        if max_wait is None or self.max_wait_s < np.inf:
+            return self
+        return dataclasses.replace(self, max_wait_s=parse_bound(max_wait, f"max_wait {max_wait!r}"))
+
+    @property
+    def own_estimates(self) -> tuple[str, ...]:
+        """The names of estimates that its orders use instead of those of the replay."""
+        return tuple(dict.fromkeys(name for name in (self.estimates, self.backfill_estimates) if name))
+
+    def rules(self, jobs: Jobs, dispatch: str, params: Sequence[float] | None = None) -> Rules:
+        """The policy in numbers. `params` are for its own functions, instead of the PARAMS of their file."""
+        if params is not None and not any(own.takes_params for own in self.own):
+            raise InputError("none of the policy's functions takes params", hint="add a parameter params, and PARAMS to the file")
         own_placement = is_reference(self.placement)
         rule, option = (BY_SCORE, NO_LIMIT) if own_placement else parse_placement(self.placement)
         node_scorer = node_score(self.placement).scorer if own_placement else None
         limit = min((own.time_limit_s for own in self.own), default=np.inf)
+        if self.backfill_order not in ("", self.order) and is_reference(self.backfill_order) and job_score(self.backfill_order).hold:
+            raise InputError(f"{self.backfill_order} holds jobs, but it is only the backfill order", hint="let the first order hold them")
         if self.order in PREEMPTIVE:
             if parse_dispatch(dispatch) == queue.COMMIT:
                 raise InputError(f"{self.order} cannot commit to a job: each start changes its order", hint="use --dispatch reorder")
             made = PREEMPTIVE[self.order].make(jobs, self.level)
-            return dataclasses.replace(made, rule=rule, rule_option=option, node_scorer=node_scorer, seed=jobs.seed, time_limit_s=limit)
-        second = self.backfill_order if self.backfill_order not in ("", self.order) else ""
+            return dataclasses.replace(
+                made, rule=rule, rule_option=option, node_scorer=node_scorer, seed=jobs.seed, time_limit_s=limit, max_wait_s=self.max_wait_s
+            )
+        first = self.order, self.estimates
+        second = (self.backfill_order, self.backfill_estimates) if self.backfill_order else first
         return Rules(
-            order=listed_order() if self.decides_in_python else _order(self.order).make(jobs),
-            backfill_order=_order(second).make(jobs) if second else None,
+            order=listed_order() if self.decides_in_python else _make_order(*first, jobs, params),
+            backfill_order=None if second == first else _make_order(*second, jobs, params),
             backfill=BACKFILLS[self.backfill].code,
             depth=self.depth,
             rule=rule,
             rule_option=option,
             node_scorer=node_scorer,
             dispatch=parse_dispatch(dispatch),
+            max_wait_s=self.max_wait_s,
             seed=jobs.seed,
             stops=int(self.decides_in_python),  # it may
             time_limit_s=limit,
@@ -78,9 +107,11 @@ class Policy:
         return OracleJobs if self.order in PREEMPTIVE and PREEMPTIVE[self.order].oracle else Jobs
 
     @property
-    def uses_predictions(self) -> bool:
+    def history(self) -> set[str]:
+        """The columns of the history of jobs that its orders look at."""
         named = (ORDERS[name] for name in (self.order, self.backfill_order) if name in ORDERS)
-        return any(rule.uses_predictions for rule in named) or any(own.uses_predictions for own in self.own)
+        predicts = {"predicted"} if any(rule.uses_predictions for rule in named) else set()
+        return predicts.union(*(own.history for own in self.own))
 
     @property
     def own(self) -> list[UserCode]:
@@ -94,15 +125,20 @@ class Policy:
         return orders + ([node_score(self.placement)] if is_reference(self.placement) else [])
 
 
-def _order(name: str) -> OrderRule | UserScore:
-    return job_score(name) if is_reference(name) else order_rule(name)
+def _make_order(name: str, estimates: str, jobs: Jobs, params: Sequence[float] | None) -> Order:
+    made = (
+        job_score(name).make(params) if is_reference(name) else order_rule(name).make(jobs.estimated_by(estimates) if estimates else jobs)
+    )
+    return dataclasses.replace(made, estimate=jobs.own_estimates[estimates]) if estimates else made
 
 
-def _check_order(name: str) -> None:
+def _check_order(name: str, estimates: str) -> None:
     if is_reference(name):
         check_score(name, JOB_PARAMETERS)
     else:
         order_rule(name)
+    if estimates:
+        check_estimate(estimates)
 
 
 def _check_placement(text: str) -> None:
@@ -118,44 +154,87 @@ def parse_dispatch(name: str) -> int:
     return DISPATCHES[name]
 
 
+def parse_bound(text: str, where: str) -> float:
+    """Seconds of a bound on waiting: a number with s, m, h or d."""
+    try:
+        number = float(text[:-1]) if text[-1:] in SECONDS else -1.0
+    except ValueError:
+        number = -1.0
+    if not 0 < number < np.inf:
+        raise InputError(f"{where}: {text!r} is not a time", hint="write a number above 0 with s, m, h or d, for example 3d")
+    return number * SECONDS[text[-1]]
+
+
+def split_estimates(text: str) -> tuple[str, str]:
+    """An order and the estimates after it, if any: `saf:predicted`, `mine.py:score:predicted:gb`."""
+    if is_reference(text):
+        file, _, rest = text.partition(SUFFIX + ":")
+        function, _, estimates = rest.partition(":")
+        return f"{file}{SUFFIX}:{function}" if rest else text, estimates
+    order, _, estimates = text.partition(":")
+    return order, estimates
+
+
 def parse_policy(name: str) -> Policy:
     """Check a name and take it apart."""
     scheduling, at, placement = name.strip().partition("@")
     if at and not placement:
         raise InputError(f"policy {name!r} has nothing after @", hint=f"placements: {', '.join(PLACEMENTS)}")
-    order, plus, filling = scheduling.partition("+")
-    if not order:
+    scheduling, *bounds = BOUND.split(scheduling)
+    if len(bounds) > 1:
+        raise InputError(f"policy {name!r} has two bounds on waiting", hint=GRAMMAR)
+    if not scheduling:
         raise InputError(f"policy {name!r} names no order", hint=GRAMMAR)
     _check_placement(placement or "pack")
+    policy = _parse_scheduling(name, scheduling)
+    max_wait_s = parse_bound(bounds[0], f"policy {name!r}") if bounds else np.inf
+    return dataclasses.replace(policy, placement=placement or "pack", max_wait_s=max_wait_s)
+
+
+def _parse_scheduling(name: str, scheduling: str) -> Policy:
+    """The part of a name before the bound and the placement."""
+    leading, plus, filling = scheduling.partition("+")
+    if not leading:
+        raise InputError(f"policy {name!r} names no order", hint=GRAMMAR)
     first, _, option = scheduling.partition(":")
     if first in PREEMPTIVE:
-        return Policy(first, placement=placement or "pack", level=parse_option(first, option))
+        return Policy(first, level=parse_option(first, option))
     if first == "defrag":
-        _check_order(option or "fcfs")
-        return Policy(option or "fcfs", "defrag", placement=placement or "pack")
+        order, estimates = split_estimates(option or "fcfs")
+        _check_order(order, estimates)
+        return Policy(order, "defrag", estimates=estimates)
+    order, estimates = split_estimates(leading)
     if order in (*PREEMPTIVE, "defrag"):
         raise InputError(f"policy {name!r}: {order} leaves nothing to backfill", hint=f"write {order}, or {order}@pack")
     if is_reference(order) and find_user_code(order).is_class:
         check_class(order)
-        if plus:
+        if plus or estimates:
             raise InputError(f"policy {name!r}: a class decides itself what to backfill", hint=f"write {order}, or {order}@pack")
-        return Policy(order, placement=placement or "pack")
+        return Policy(order)
     if not is_reference(order) and order not in ORDERS:
         raise unknown_name("order", order, (*policy_names(), "defrag"))
-    _check_order(order)
-    filling, _, second = filling.partition(":")
-    backfill, slash, depth = filling.partition("/")
+    _check_order(order, estimates)
     if not plus:
-        backfill = "greedy" if order == "random" else "none"
-    if backfill not in BACKFILLS:
-        raise unknown_name("backfill", backfill, BACKFILLS)
+        return Policy(order, "greedy" if order == "random" else "none", estimates=estimates)
+    return _parse_backfill(name, filling, Policy(order, estimates=estimates))
+
+
+def _parse_backfill(name: str, filling: str, policy: Policy) -> Policy:
+    """`backfill[/depth][:order]`, added to the policy."""
+    rule, _, second = filling.partition(":")
+    rule, slash, depth = rule.partition("/")
+    if rule not in BACKFILLS:
+        raise unknown_name("backfill", rule, BACKFILLS)
     if slash and not (depth.isdigit() and int(depth) > 0):
         raise InputError(f"policy {name!r}: depth {depth!r} is no positive number", hint="for example fcfs+easy/32")
+    order, estimates = split_estimates(second)
     if second:
-        _check_order(second)
-    if slash and (second or order) == "drf":
+        _check_order(order, estimates)
+    if slash and (order or policy.order) == "drf":
         raise InputError(f"policy {name!r}: drf sorts the queue again after each start, so /D has no first D", hint="leave /D out")
-    return Policy(order, backfill, int(depth) if slash else NO_LIMIT, second, placement or "pack")
+    return dataclasses.replace(
+        policy, backfill=rule, depth=int(depth) if slash else NO_LIMIT, backfill_order=order, backfill_estimates=estimates
+    )
 
 
 def policy_names() -> tuple[str, ...]:

@@ -32,7 +32,7 @@ class OrderRule:
     source: str
     fixed: Callable[[Jobs], Floats] | None = None
     live: int = -1  # branch of score_live
-    fair: int = queue.FIXED  # branch of sim.fairness
+    fair: int = queue.FIXED  # branch of sim/queue/fair_orders.py
     uses_predictions: bool = False  # it looks at Jobs.predicted
 
     def make(self, jobs: Jobs) -> Order:
@@ -95,7 +95,7 @@ def order_rule(name: str) -> OrderRule:
 
 
 @scoring_function
-def score_live(facts: Any, pending: Any, number: int, now: float, outlook: Any, params: Any, out: Any) -> None:
+def score_live(facts: Any, pending: Any, number: int, now: float, outlook: Any, users: Any, params: Any, out: Any) -> None:
     """Scores of the live orders; params[0] says which."""
     which = int(params[0])
     for i in range(number):

@@ -1,8 +1,9 @@
 """The read-only records that a user's functions get, the same in compiled code and in plain Python.
 
-`Job` is a job of the queue, `Queue` all waiting jobs, `ClusterRecord` (parameter `cluster`) the machine as a whole. A
-function that places jobs gets a `Node` and the `Demand` of the job. No record holds the true runtime. Every field has a
-default, so tests can write `Job(estimate=60)`. docs/policies.md describes the same fields.
+`Job` is a job of the queue, `Queue` all waiting jobs, `ClusterRecord` (parameter `cluster`) the machine as a whole, and
+`UserRecord` (parameter `user`) what the job's user has. A function that places jobs gets a `Node` and the `Demand` of
+the job. No record holds the true runtime. Every field has a default, so tests can write `Job(estimate=60)`.
+docs/policies.md describes the same fields.
 """
 
 from __future__ import annotations
@@ -16,6 +17,11 @@ class Job(NamedTuple):
     submit: float = 0.0  # seconds on the log's clock
     estimate: float = 0.0  # seconds: what is known about the runtime (--estimates)
     predicted: float = 0.0  # seconds: predicted from jobs that had finished before
+    predicted_low: float = 0.0  # seconds: one job in ten is shorter
+    predicted_high: float = 0.0  # seconds: one job in ten is longer
+    user_mean: float = 0.0  # seconds: of the user's last five runs that were known at submission
+    user_spread: float = 0.0  # seconds: standard deviation of these
+    user_gap: float = INF  # seconds since the user's last submission
     width: float = 1.0  # GPUs, or cores of a job without GPUs
     num_tasks: float = 1.0  # equal tasks that start together
     gpus: float = 0.0  # of the whole job
@@ -46,6 +52,12 @@ class ClusterRecord(NamedTuple):
     free_mem_mib: float = INF
     running_jobs: float = 0.0
     utilisation: float = 0.0  # used share of the GPUs, or of the cores without GPUs, or of the memory
+
+
+class UserRecord(NamedTuple):
+    running_jobs: float = 0.0  # of the job's user, now
+    running_width: float = 0.0  # Σ width of these
+    recent_work: float = 0.0  # width × seconds so far, halved every day
 
 
 class Node(NamedTuple):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from queuewise.cluster.conditions import PERFECT, Conditions
@@ -9,7 +11,7 @@ from queuewise.cluster.spec import Cluster
 from queuewise.errors import InputError
 from queuewise.players import PlayRequest, is_played, play
 from queuewise.policies.deciding import driver
-from queuewise.policies.estimating import estimate_on
+from queuewise.policies.estimating import estimate_on, history_on
 from queuewise.policies.known import Jobs
 from queuewise.policies.names import Policy, parse_dispatch, parse_policy
 from queuewise.policies.user_code import explained
@@ -28,10 +30,14 @@ def simulate(
     seed: int = 0,
     kill_at_limit: bool = False,
     conditions: Conditions = PERFECT,
+    max_wait: str | None = None,
+    params: Sequence[float] | None = None,
 ) -> Schedule:
     """Replay a workload under a policy and return the schedule.
 
     `estimates` names what policies know about runtimes (see `workload.estimates`), or is an array [J] of seconds.
+    `max_wait`, for example "3d", bounds the waits under a policy whose name has no bound. `params` are numbers for the
+    policy's own functions, instead of the PARAMS of their file.
     """
     name, known = known_estimates(workload, cluster, estimates, seed)
     if is_played(policy):
@@ -42,7 +48,7 @@ def simulate(
                 hint="remove --kill-at-limit and conditions",
             )
         return play(PlayRequest(workload, cluster, policy, dispatch, known, name, seed))
-    parsed = parse_policy(policy)
+    parsed = parse_policy(policy).bounded(max_wait)
     if parsed.decides_in_python and conditions.resize != "none":
         raise InputError(
             f"{policy} decides by itself which jobs move, so jobs cannot be resized", hint="remove resize, or use a score function"
@@ -53,9 +59,9 @@ def simulate(
         return engine.simulate(
             workload,
             cluster,
-            parsed.rules(jobs, dispatch),
+            parsed.rules(jobs, dispatch, params),
             estimate=known,
-            predicted=jobs.predictions,
+            history=jobs.history,
             policy=policy,
             estimates=name,
             kill_at_limit=kill_at_limit,
@@ -66,8 +72,9 @@ def simulate(
 
 def known_jobs(policy: Policy, workload: Workload, cluster: Cluster, estimate: Floats, seed: int, conditions: Conditions) -> Jobs:
     """What the policy may know about the jobs."""
-    predictions = estimate_on(workload, cluster, "predicted", seed).values if policy.uses_predictions else None
-    return policy.sees.of(workload, estimate, seed=seed, predictions=predictions, cluster=cluster, fairness=conditions.fairness)
+    history = history_on(workload, cluster, policy.history, seed)
+    own = {name: estimate_on(workload, cluster, name, seed).values for name in policy.own_estimates}
+    return policy.sees.of(workload, estimate, seed=seed, history=history, own_estimates=own, cluster=cluster, fairness=conditions.fairness)
 
 
 def known_estimates(workload: Workload, cluster: Cluster, estimates: str | Floats, seed: int) -> tuple[str, Floats]:

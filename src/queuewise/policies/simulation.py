@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -32,7 +33,7 @@ from queuewise.workload.jobs import Floats, Workload
 # Columns that carry nothing from one instant to the next. (`room` is stored, but room_key says whether it is valid.)
 SCRATCH = (
     "scratch", "scratch_jobs", "scratch_nodes", "place_node", "place_tasks", "place_gpus", "victim_key", "victim_job", "taken",
-    "frontier", "gain", "planned", "aside", "stretch", "node_facts", "node_score", "demand",
+    "frontier", "gain", "planned", "aside", "stretch", "node_facts", "node_score", "demand", "hold",
 )  # fmt: skip
 ALIGNMENT = 64
 
@@ -65,16 +66,18 @@ class Simulation:
         seed: int = 0,
         kill_at_limit: bool = False,
         conditions: Conditions = PERFECT,
+        max_wait: str | None = None,
+        params: Sequence[float] | None = None,
     ) -> None:
-        parsed = parse_policy(policy)
+        parsed = parse_policy(policy).bounded(max_wait)
         if parsed.decides_in_python:
             raise InputError(f"{policy} keeps its state in Python, which a snapshot cannot hold", hint="use a score function, or simulate")
         name, known = known_estimates(workload, cluster, estimates, seed)
         jobs = known_jobs(parsed, workload, cluster, known, seed, conditions)
-        rules = parsed.rules(jobs, dispatch)
+        rules = parsed.rules(jobs, dispatch, params)
         runtime, self._killed = limited_runtime(workload, kill_at_limit)
         world, machine, state = lay_out(
-            workload, cluster, rules, runtime=runtime, estimate=known, predicted=jobs.predictions, conditions=conditions
+            workload, cluster, rules, runtime=runtime, estimate=known, history=jobs.history, conditions=conditions
         )
         self._memory, (self._machine, self._state) = _into_one_block(machine, state)
         self._world = world

@@ -28,12 +28,16 @@ STATE_SIZE = 2  # how many numbers `state` holds; they are 0 when a replay begin
 # 1. A score per job. The lowest score goes first; ties are broken by submission. It is compiled, so it is as fast as a
 #    built-in order.
 #    Take any of these parameters, in any order:
-#      job      submit estimate predicted width num_tasks gpus cpus mem_mib priority deadline watts user group index
+#      job      submit estimate predicted predicted_low predicted_high user_mean user_spread user_gap width
+#               num_tasks gpus cpus mem_mib priority deadline watts user group index
 #      now      seconds
 #      queue    length width work oldest_submit
 #      cluster  nodes gpus free_gpus cores free_cores mem_mib free_mem_mib running_jobs utilisation
+#      user     running_jobs running_width recent_work   (of the job's user)
+#      params   the numbers in PARAMS, or others that a call gives instead
 #      state    STATE_SIZE numbers that the function may change; they are kept between calls
-#    A function that takes only `job` is called once per job.
+#    A function that takes only `job` and `params` is called once per job.
+#    A second function {name}_hold returns 0 if a job may start, or the seconds for which it must not.
 #
 #    --policy {name}.py:{name}           alone: the first job blocks the queue until it fits
 #    --policy {name}.py:{name}+easy      with backfill; fcfs+easy:{name}.py:{name} sorts only the backfilled jobs by it

@@ -22,20 +22,28 @@ from pathlib import Path
 from types import FrameType, FunctionType, ModuleType
 from typing import Any
 
+import numpy as np
+
 from queuewise.errors import InputError, unknown_name
-from queuewise.policies.records import ClusterRecord, Demand, Job, Node, Queue
+from queuewise.policies.records import ClusterRecord, Demand, Job, Node, Queue, UserRecord
+from queuewise.sim import queue
 from queuewise.sim.core.state import Counts
+from queuewise.sim.core.tables import F64
 from queuewise.sim.core.watch import run_watched
+from queuewise.workload.history import HISTORY
 
 SUFFIX = ".py"
 TIME_LIMIT_S = 20.0  # for one scoring of the queue, and for loading the file; a file may set its own TIME_LIMIT_S
 IF_IT_IS_SLOW = "check for an endless loop; if it is only slow, set TIME_LIMIT_S in the file"
-JOB_PARAMETERS: Mapping[str, type | None] = {"job": Job, "now": None, "queue": Queue, "cluster": ClusterRecord, "state": None}
+JOB_PARAMETERS: Mapping[str, type | None] = {
+    "job": Job, "now": None, "queue": Queue, "cluster": ClusterRecord, "user": UserRecord, "params": None, "state": None,
+}  # fmt: skip
+HOLD = "_hold"  # end of the name of the function that holds jobs back
 NODE_PARAMETERS: Mapping[str, type | None] = {"node": Node, "job": Demand}
 
 
 class NotANumber(ArithmeticError):
-    """The function returned NaN for a job or node. Arguments: reference, index."""
+    """The function returned NaN for a job or node, or a negative time to hold. Arguments: reference, index."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,8 +103,31 @@ class UserCode:
         return int(self.setting("STATE_SIZE", 0, "a whole number of 0 or more", lambda value: value >= 0 and value == int(value)))
 
     @property
-    def uses_predictions(self) -> bool:
-        return any(isinstance(node, ast.Attribute) and node.attr == "predicted" for node in ast.walk(self.tree))
+    def history(self) -> set[str]:
+        """The columns of the history of jobs that the file mentions."""
+        return {node.attr for node in ast.walk(self.tree) if isinstance(node, ast.Attribute) and node.attr in HISTORY}
+
+    @property
+    def takes_params(self) -> bool:
+        return not self.is_class and "params" in self.parameters
+
+    @property
+    def params(self) -> F64:
+        """The PARAMS of the file."""
+        values = getattr(self.module, "PARAMS", ())
+        try:
+            params = np.array(values, np.float64)
+        except (TypeError, ValueError):
+            params = np.zeros((1, 1))
+        if params.ndim != 1 or not np.isfinite(params).all() or len(params) > queue.PARAMS_SIZE:
+            raise InputError(f"PARAMS is {values!r}", where=self.path, hint=f"make it a list of at most {queue.PARAMS_SIZE} finite numbers")
+        return params
+
+    @property
+    def hold(self) -> UserCode | None:
+        """The function beside this one that holds jobs back, if there is one."""
+        named = self.name + HOLD
+        return find_user_code(f"{self.path}:{named}") if hasattr(self.module, named) else None
 
     def setting(self, name: str, default: float, wanted: str, valid: Callable[[float], bool]) -> float:
         """A number that the file may set."""
@@ -116,7 +147,7 @@ def find_user_code(reference: str) -> UserCode:
     file, _, name = reference.rpartition(":")
     if not file.endswith(SUFFIX) or not name.isidentifier():
         raise InputError(f"{reference!r} does not name a function", hint="write FILE.py:NAME, for example mine.py:my_score")
-    path = Path(file)
+    path = Path(file).expanduser()
     try:
         source = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -202,6 +233,10 @@ def check_function(own: UserCode, known: Mapping[str, type | None]) -> None:
             where=own.where,
             hint="add for example STATE_SIZE = 4 for four numbers",
         )
+    if "params" in own.parameters and not len(own.params):
+        raise InputError(
+            f"{own.name} takes params, but the file does not set them", where=own.where, hint="add for example PARAMS = [1.0, 0.5]"
+        )
     if isinstance(own.definition, ast.FunctionDef):
         for node in ast.walk(own.definition):
             _check_access(own, node, known)
@@ -240,12 +275,7 @@ def explained(own: Sequence[UserCode]) -> Iterator[None]:
     except NotANumber as error:
         reference, index = error.args
         culprit = next(o for o in own if o.reference == reference)
-        thing = "node" if "node" in culprit.parameters else "job"
-        raise InputError(
-            f"{culprit.name} returned NaN for {thing} {index} (counted from 0)",
-            where=culprit.where,
-            hint="return a number, or inf to go last; 0/0 and inf−inf are NaN",
-        ) from None
+        raise _no_number(culprit, index) from None
     except (Exception, SystemExit) as error:
         places = [place for o in own if (place := _place(error, o.path))]
         if not places and isinstance(error, IndexError) and own:
@@ -257,6 +287,15 @@ def explained(own: Sequence[UserCode]) -> Iterator[None]:
             where=places[0],
             hint="the policy raised this error while it was running",
         ) from None
+
+
+def _no_number(own: UserCode, index: int) -> InputError:
+    thing = "node" if "node" in own.parameters else "job"
+    if own.name.endswith(HOLD):
+        what, hint = "NaN or a negative time", "return 0 if the job may start, otherwise seconds, or inf until the next event"
+    else:
+        what, hint = "NaN", "return a number, or inf to go last; 0/0 and inf−inf are NaN"
+    return InputError(f"{own.name} returned {what} for {thing} {index} (counted from 0)", where=own.where, hint=hint)
 
 
 def uncompilable(own: UserCode, error: Exception) -> InputError:

@@ -9,9 +9,9 @@ NumPy; an index outside `state` is an error.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from functools import lru_cache
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
 from types import FunctionType, ModuleType
 from typing import Any
 
@@ -19,9 +19,17 @@ import numpy as np
 from numba import njit, typeof, types
 
 from queuewise.errors import InputError
-from queuewise.policies.known import Jobs
-from queuewise.policies.records import ClusterRecord, Demand, Job, Node, Queue
-from queuewise.policies.user_code import JOB_PARAMETERS, NODE_PARAMETERS, NotANumber, UserCode, check_function, find_user_code, uncompilable
+from queuewise.policies.records import ClusterRecord, Demand, Job, Node, Queue, UserRecord
+from queuewise.policies.user_code import (
+    HOLD,
+    JOB_PARAMETERS,
+    NODE_PARAMETERS,
+    NotANumber,
+    UserCode,
+    check_function,
+    find_user_code,
+    uncompilable,
+)
 from queuewise.sim import queue
 from queuewise.sim.core.compilation import JIT_DISABLED
 from queuewise.sim.core.rules import NODE_SCORING_SIGNATURE, SCORING_SIGNATURE, Order, scoring_function
@@ -29,20 +37,24 @@ from queuewise.sim.core.state import Counts
 from queuewise.sim.core.tables import F64
 from queuewise.sim.core.watch import run_watched
 from queuewise.sim.queue import Records
+from queuewise.sim.queue.user_work import work_at
 
+_work_at = njit(error_model="numpy", nogil=True)(work_at.py_func if hasattr(work_at, "py_func") else work_at)
 OPTIONS = {"error_model": "numpy", "nogil": True, "boundscheck": True}
 
 # {call} is the user's function with the parameters it takes. Records that it does not take are not built.
 SCORE_JOBS = """
-def score(facts, pending, number, now, outlook, params, out):
+def score(facts, pending, number, now, outlook, users, params, out):
     {queue}
     {cluster}
     state = outlook[{outlook_size}:]
+    params = params[:{num_params}]
     for i in range(number):
         row = facts[pending[i]]
         job = Job({job})
+        {user}
         value = {call}
-        if value != value:
+        if not value {valid}:
             raise NotANumber({reference!r}, row.index)
         out[i] = value
 """
@@ -53,11 +65,11 @@ def score(facts, nodes, number, demand, out):
         row = facts[nodes[i]]
         node = Node({node})
         value = {call}
-        if value != value:
+        if not value {valid}:
             raise NotANumber({reference!r}, row.index)
         out[i] = value
 """
-EXAMPLES: Mapping[str, Any] = {"now": 0.0, "state": np.zeros(1)}  # of parameters that are not records
+EXAMPLES: Mapping[str, Any] = {"now": 0.0, "state": np.zeros(1), "params": np.zeros(1)}  # of parameters that are not records
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,23 +79,48 @@ class UserScore:
     own: UserCode
     scorer: Callable[..., None]
     compile_s: float
+    hold: UserScore | None = None
 
-    def make(self, jobs: Jobs) -> Order:
-        """The order that it defines; see OrderRule.make."""
-        if self.own.used_parameters <= {"job"}:
-            return Order(once=self._score_once)
-        looks_around = "cluster" in self.own.used_parameters
-        return Order(function=self.scorer, looks_around=looks_around, memory=self.own.state_size)
+    def make(self, given: Sequence[float] | None) -> Order:
+        """The order that it defines, with these parameters or those of its file."""
+        params = self._params(given)
+        used = self.own.used_parameters | (self.hold.own.used_parameters if self.hold else set())
+        if self.own.used_parameters <= {"job", "params"}:
+            order = Order(once=partial(self._score_once, params), params=params)
+        else:
+            order = Order(function=self.scorer, params=params)
+        return replace(
+            order,
+            hold=self.hold.scorer if self.hold else None,
+            looks_around="cluster" in used,
+            looks_at_users="user" in used,
+            memory=self.own.state_size,
+        )
 
-    def _score_once(self, blocks: Iterator[Records]) -> F64:
+    def _params(self, given: Sequence[float] | None) -> F64:
+        """The numbers for this function, as many as its file has."""
+        stated = self.own.params
+        if given is None or not (self.own.takes_params or (self.hold and self.hold.own.takes_params)):
+            return stated
+        params = np.array(given, np.float64)
+        if params.shape != stated.shape or not np.isfinite(params).all():
+            raise InputError(
+                f"{self.own.name} takes {len(stated)} finite parameters, not {np.array2string(params, threshold=4)}",
+                where=self.own.where,
+                hint="give as many numbers as PARAMS of the file has",
+            )
+        return params
+
+    def _score_once(self, given: F64, blocks: Iterator[Records]) -> F64:
         """The scores of all jobs, whose facts come in blocks."""
         count = Counts()
-        outlook, params = np.zeros(queue.OUTLOOK_SIZE + self.own.state_size), np.zeros(queue.PARAMS_SIZE)
+        outlook, params, users = np.zeros(queue.OUTLOOK_SIZE + self.own.state_size), np.zeros(queue.PARAMS_SIZE), np.zeros(0)
+        params[: len(given)] = given
 
         def score(facts: Records) -> F64:
             scores = np.empty(len(facts))
             count.user_calls += 1
-            self.scorer(facts, np.arange(len(facts), dtype=np.int32), len(facts), 0.0, outlook, params, scores)
+            self.scorer(facts, np.arange(len(facts), dtype=np.int32), len(facts), 0.0, outlook, users, params, scores)
             count.user_calls += 1
             return scores
 
@@ -106,9 +143,14 @@ def check_score(reference: str, parameters: Mapping[str, type | None]) -> UserCo
 
 
 def job_score(reference: str) -> UserScore:
-    """A function of job, now, queue, cluster and state, compiled."""
+    """A function of job, now, queue, cluster, user, params and state, compiled, with the one that holds jobs back."""
     own = check_score(reference, JOB_PARAMETERS)
-    return _compiled(own.reference, own.module, SCORE_JOBS)
+    made = _compiled(own.reference, own.module, SCORE_JOBS)
+    if own.hold is None:
+        return made
+    check_function(own.hold, JOB_PARAMETERS)
+    hold = _compiled(own.hold.reference, own.module, SCORE_JOBS)
+    return replace(made, hold=hold, compile_s=made.compile_s + hold.compile_s)
 
 
 def node_score(reference: str) -> UserScore:
@@ -131,6 +173,7 @@ def _compiled(reference: str, module: ModuleType, template: str) -> UserScore:
         "Demand": Demand,
         "sum_up": _sum_up,
         "glance": _glance,
+        "user_now": _user_now,
     }
     exec(_source(own, template), scope)
     signature = SCORING_SIGNATURE if template is SCORE_JOBS else NODE_SCORING_SIGNATURE
@@ -145,7 +188,10 @@ def _source(own: UserCode, template: str) -> str:
     return template.format(
         queue="queue = sum_up(facts, pending, number, now)" if "queue" in own.parameters else "",
         cluster="cluster = glance(outlook)" if "cluster" in own.parameters else "",
+        user="user = user_now(users, row.user, now)" if "user" in own.parameters else "",
         outlook_size=queue.OUTLOOK_SIZE,
+        num_params=len(own.params),
+        valid=">= 0.0" if own.name.endswith(HOLD) else "== value",
         job=from_row(Job),
         node=from_row(Node),
         demand=", ".join(f"demand[{i}]" for i in range(len(Demand._fields))),
@@ -188,6 +234,17 @@ def _glance(outlook: Any) -> Any:
         outlook[queue.RUNNING_NOW],
         used,
     )
+
+
+@njit(error_model="numpy", nogil=True)
+def _user_now(users: Any, user: int, now: float) -> Any:
+    """What the job's user has now."""
+    if user < 0:
+        return UserRecord(0.0, 0.0, 0.0)
+    at = user * queue.USER_SIZE
+    rate = users[at + queue.USER_RATE] / 1000.0
+    work = _work_at(users[at + queue.USER_WORK], rate, now - users[at + queue.USER_TIME])
+    return UserRecord(users[at + queue.USER_JOBS], rate, work)
 
 
 def _compile_function(own: UserCode, parameters: Mapping[str, type | None]) -> Any:

@@ -16,6 +16,7 @@ from queuewise.workload.jobs import Floats, Workload
 
 DEFAULT_REQUEST_S = 86_400.0  # of jobs without a request that no job with one precedes
 KINDS = ("oracle", "requested", "noisy", "predicted")
+PREDICTORS = ("", "recent", "gb")
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,11 +39,9 @@ class EstimateError:
 
 def estimate(workload: Workload, how: str, seed: int = 0) -> Estimates:
     """Estimates for every job. `how`: oracle, requested, noisy:σ, predicted or predicted:gb (these need a recorded wait of every job)."""
-    kind, _, argument = how.partition(":")
-    if kind not in KINDS:
-        raise unknown_name("estimate", how, (*KINDS, "predicted:gb"))
+    kind, argument = check_estimate(how)
     if kind == "noisy":
-        return _noisy(workload, how, argument, seed)
+        return _noisy(workload, float(argument), seed)
     if kind == "predicted":
         from queuewise.workload.predictor import predict
 
@@ -52,9 +51,28 @@ def estimate(workload: Workload, how: str, seed: int = 0) -> Estimates:
                 hint="use queuewise.policies.estimating.estimate_on, which takes them from a replay on a cluster",
             )
         return _predicted(workload, predict(workload, argument or "recent", seed))
-    if argument:
-        raise InputError(f"estimate {how!r}: {kind} takes no argument", hint=f"write {kind!r}")
     return _requested(workload) if kind == "requested" else Estimates(workload.runtime, 0, "true runtimes")
+
+
+def check_estimate(how: str) -> tuple[str, str]:
+    """The kind and the argument in the name of estimates."""
+    kind, _, argument = how.partition(":")
+    if kind not in KINDS:
+        raise unknown_name("estimate", how, (*KINDS, "predicted:gb"))
+    if kind == "noisy" and not _is_deviation(argument):
+        raise InputError(f"estimate {how!r} needs a number σ ≥ 0 after the colon", hint="for example noisy:0.5")
+    if kind == "predicted" and argument not in PREDICTORS:
+        raise unknown_name("predictor", argument, PREDICTORS)
+    if kind in ("oracle", "requested") and argument:
+        raise InputError(f"estimate {how!r}: {kind} takes no argument", hint=f"write {kind!r}")
+    return kind, argument
+
+
+def _is_deviation(text: str) -> bool:
+    try:
+        return 0 <= float(text) < np.inf
+    except ValueError:
+        return False
 
 
 def learns_by_waits(how: str) -> bool:
@@ -74,13 +92,7 @@ def estimate_error(workload: Workload, estimates: Estimates) -> EstimateError:
     )
 
 
-def _noisy(workload: Workload, how: str, argument: str, seed: int) -> Estimates:
-    try:
-        sigma = float(argument)
-    except ValueError:
-        sigma = -1.0
-    if not (np.isfinite(sigma) and sigma >= 0):
-        raise InputError(f"estimate {how!r} needs a number σ ≥ 0 after the colon", hint="for example noisy:0.5")
+def _noisy(workload: Workload, sigma: float, seed: int) -> Estimates:
     factor = np.random.default_rng(seed).lognormal(0.0, sigma, len(workload))
     return Estimates(workload.runtime * factor, 0, f"runtime × lognormal(σ={sigma:g})")
 

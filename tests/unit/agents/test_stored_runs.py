@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from queuewise import load_cluster, simulate
+from queuewise.agents.model_player import settings_of
 from queuewise.agents.recording import read_rows
 from queuewise.cli import main
 from queuewise.policies.model_file import read_card
@@ -26,6 +27,12 @@ ALGORITHMS = ("ppo", "d3qn")
 def test_a_stored_model_plays(algo: str) -> None:
     schedule = simulate(generate("bursty", 20, seed=1, max_gpus=2), load_cluster("2x2:V100-16"), f"model:{STORED / algo}")
     assert (schedule.status == DONE).all()
+
+
+def test_null_in_an_older_card_means_that_updates_do_not_end_early() -> None:
+    card = read_card(STORED / "ppo" / "best.safetensors")
+    card["settings"]["ppo"]["target_kl"] = None
+    assert settings_of(card, STORED)[0].ppo.target_kl == 0.0
 
 
 @pytest.mark.parametrize("algo", ALGORITHMS)

@@ -20,6 +20,14 @@ from queuewise.workload.jobs import Workload
         ("saf@pack:0", Policy("saf", "none", NO_LIMIT, "", "pack:0")),
         ("random", Policy("random", "greedy", NO_LIMIT, "", "pack")),
         ("random+none@tier:balance", Policy("random", "none", NO_LIMIT, "", "tier:balance")),
+        ("saf+easy~3d", Policy("saf", "easy", max_wait_s=259_200.0)),
+        ("saf~1.5h@first", Policy("saf", placement="first", max_wait_s=5_400.0)),
+        ("tiresias:60~90s", Policy("tiresias", level=60.0, max_wait_s=90.0)),
+        (
+            "saf:predicted+easy:sjf:predicted:gb~3d",
+            Policy("saf", "easy", NO_LIMIT, "sjf", "pack", 0.0, "predicted", "predicted:gb", 259_200.0),
+        ),
+        ("fcfs+easy:sjf:noisy:0.5", Policy("fcfs", "easy", backfill_order="sjf", backfill_estimates="noisy:0.5")),
     ],
 )
 def test_names_are_taken_apart(name: str, policy: Policy) -> None:
@@ -44,6 +52,14 @@ def test_names_are_taken_apart(name: str, policy: Policy) -> None:
         ("sjf+easy/0", "no positive number"),
         ("sjf+", "unknown backfill"),
         ("sjf@", "nothing after @"),
+        ("sjf~", "'' is not a time"),
+        ("sjf~3", "'3' is not a time"),
+        ("sjf~-1h", "'-1h' is not a time"),
+        ("sjf~0s", "'0s' is not a time"),
+        ("sjf~1h~2h", "two bounds"),
+        ("sjf:predict+easy", "did you mean 'predicted'"),
+        ("sjf:noisy+easy", "needs a number"),
+        ("fcfs+easy:sjf:oracle:3", "takes no argument"),
         ("", "names no order"),
     ],
 )

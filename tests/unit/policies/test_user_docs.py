@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from queuewise.policies.interface import Running, View
-from queuewise.policies.records import ClusterRecord, Demand, Job, Node, Queue
+from queuewise.policies.records import ClusterRecord, Demand, Job, Node, Queue, UserRecord
 from queuewise.policies.starter import POLICY
 from queuewise.policies.user_code import JOB_PARAMETERS, NODE_PARAMETERS, TIME_LIMIT_S
 from queuewise.sim import placement, queue
@@ -20,6 +20,7 @@ TITLES = {
     "Fields of job": Job,
     "Fields of queue": Queue,
     "Fields of cluster": ClusterRecord,
+    "Fields of user": UserRecord,
     "Fields of node": Node,
     "Fields of the job that is placed": Demand,
 }
@@ -52,6 +53,6 @@ def test_records_are_the_engines() -> None:
     assert len(ClusterRecord._fields) == queue.OUTLOOK_SIZE + 1  # the utilisation follows from the others
 
 
-@pytest.mark.parametrize("record", [Job, Queue, ClusterRecord, Node, Demand])
+@pytest.mark.parametrize("record", [Job, Queue, ClusterRecord, UserRecord, Node, Demand])
 def test_the_starter_names_the_fields(record: type) -> None:
-    assert f" {' '.join(record._fields)}" in POLICY  # type: ignore[attr-defined]
+    assert f" {' '.join(record._fields)}" in re.sub(r"\n# +", " ", POLICY)  # type: ignore[attr-defined]

@@ -107,14 +107,14 @@ def test_the_same_formula_gives_the_same_schedule(
 
 def test_a_function_of_the_job_alone_is_asked_once(mine: str, workload: Workload) -> None:
     score = parse_policy(f"{mine}:sjf").compile()[0]
-    assert score.make(None).function is None  # type: ignore[arg-type]  # it needs nothing of the jobs to say so
-    assert parse_policy(f"{mine}:wfp3").compile()[0].make(None).function is not None  # type: ignore[arg-type]
+    assert score.make(None).function is None
+    assert parse_policy(f"{mine}:wfp3").compile()[0].make(None).function is not None
 
 
 @pytest.mark.parametrize(("name", "used"), [("by_index", {"job"}), ("by_age", {"job", "now"}), ("last_come", {"job", "state"})])
 def test_only_parameters_that_are_used_count(mine: str, workload: Workload, cluster: Cluster, name: str, used: set[str]) -> None:
     assert find_user_code(f"{mine}:{name}").used_parameters == used
-    order = parse_policy(f"{mine}:{name}").compile()[0].make(None)  # type: ignore[arg-type]
+    order = parse_policy(f"{mine}:{name}").compile()[0].make(None)
     assert (order.function is None) == (used == {"job"})
 
 

@@ -29,6 +29,7 @@ from queuewise.sim.core.pieces import class_as_placed
 from queuewise.sim.core.state import NO_LIMIT, Machine, State, World
 from queuewise.sim.placement.placement_rules import might_have_room, place_one_of, runtime_factor
 from queuewise.sim.preemption.keys import estimate_left
+from queuewise.sim.queue.overdue import has_bound
 from queuewise.sim.queue.selection import SECONDARY, dequeue, enqueue, first_in_order, shortest_queued
 
 
@@ -179,7 +180,14 @@ def _can_rely_on_last_plan(w: World, s: State, q: int) -> bool:
 
     Not if orders change, something ended early, or runs may be shorter than their reservations.
     """
-    if not w.policy.remembers_plans or w.policy.scans_queue or w.policy.has_quotas or w.policy.second_order or w.policy.fit_may_return:
+    if (
+        not w.policy.remembers_plans
+        or has_bound(w)
+        or w.policy.scans_queue
+        or w.policy.has_quotas
+        or w.policy.second_order
+        or w.policy.fit_may_return
+    ):
         return False
     return w.sizes.uniform_speed != 0 and s.plan_stamp[q] == s.count.early_ends
 

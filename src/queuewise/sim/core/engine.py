@@ -19,12 +19,13 @@ from queuewise.sim import queue
 from queuewise.sim.conditions.reserved_nodes import count_overstays
 from queuewise.sim.core.compilation import JIT_DISABLED
 from queuewise.sim.core.loop import replay
-from queuewise.sim.core.rules import SCORING_SIGNATURE, Order, Rules, scoring_function
+from queuewise.sim.core.rules import SCORING_SIGNATURE, Rules, scoring_function
 from queuewise.sim.core.schedule import DONE, KILLED, Schedule
 from queuewise.sim.core.setup import lay_out
 from queuewise.sim.core.state import Machine, State, World
 from queuewise.sim.core.tables import F64, addresses_of
 from queuewise.sim.core.watch import run_watched
+from queuewise.workload.history import NO_HISTORY, History
 from queuewise.workload.jobs import Workload
 
 PIECE_COLUMNS = ("piece_job", "piece_node", "piece_tasks", "piece_gpus", "piece_start", "piece_end")
@@ -36,7 +37,7 @@ def simulate(
     rules: Rules,
     *,
     estimate: F64,
-    predicted: F64 | None = None,
+    history: History = NO_HISTORY,
     policy: str = "",
     estimates: str = "",
     kill_at_limit: bool = False,
@@ -45,16 +46,14 @@ def simulate(
 ) -> Schedule:
     """Replay the workload on the cluster.
 
-    `estimate` is what the policy knows about runtimes, `predicted` is a prediction from the history of finished jobs.
+    `estimate` is what the policy knows about runtimes, `history` holds the columns that its functions use.
     `drive` replaces the engine's loop: it advances the state to the end and returns it (see stepwise).
     """
     if len(workload) == 0:
         raise InputError("the workload has no jobs", hint="check the file, or the filter that was applied to it")
     began = time.perf_counter()
     runtime, killed = limited_runtime(workload, kill_at_limit)
-    world, machine, state = lay_out(
-        workload, cluster, rules, runtime=runtime, estimate=estimate, predicted=predicted, conditions=conditions
-    )
+    world, machine, state = lay_out(workload, cluster, rules, runtime=runtime, estimate=estimate, history=history, conditions=conditions)
     laid_out = time.perf_counter()
     if drive is None:
         drive = partial(run_kernel, compiled_replay(), rules)
@@ -67,7 +66,8 @@ def simulate(
 
 def run_kernel(run: Callable[..., None], rules: Rules, world: World, machine: Machine, state: State) -> State:
     spare = machine.clone()
-    functions = _function_of(rules.order), _function_of(rules.backfill_order)
+    orders = (rules.order.function, None if rules.backfill_order is None else rules.backfill_order.function, rules.order.hold)
+    functions = [_no_score if function is None else function for function in orders]
     while True:
         run(addresses_of(world), addresses_of(machine), addresses_of(spare), addresses_of(state), *functions)
         if not state.count.log_full:
@@ -104,7 +104,7 @@ def compiled_replay() -> Callable[..., None]:
     with _compiling:
         if not JIT_DISABLED and not replay.signatures:  # type: ignore[attr-defined]
             addresses, function = types.int64[::1], types.FunctionType(SCORING_SIGNATURE)
-            replay.compile((addresses, addresses, addresses, addresses, function, function))  # type: ignore[attr-defined]
+            replay.compile((addresses, addresses, addresses, addresses, function, function, function))  # type: ignore[attr-defined]
             replay.disable_compile()  # type: ignore[attr-defined]
     return _replay_in_python if JIT_DISABLED else replay
 
@@ -115,12 +115,8 @@ def _replay_in_python(*arguments: Any) -> None:
 
 
 @scoring_function
-def _no_score(facts: Any, pending: Any, number: int, now: float, outlook: Any, params: Any, out: Any) -> None:
-    """The placeholder for an order without a function."""
-
-
-def _function_of(order: Order | None) -> Callable[..., None]:
-    return _no_score if order is None or order.function is None else order.function
+def _no_score(facts: Any, pending: Any, number: int, now: float, outlook: Any, users: Any, params: Any, out: Any) -> None:
+    """The placeholder for a function that the policy does not have."""
 
 
 def limited_runtime(workload: Workload, kill_at_limit: bool) -> tuple[F64, NDArray[np.bool_]]:

@@ -16,21 +16,21 @@ from queuewise.sim.core.tables import F64
 from queuewise.sim.placement import NODE_FACTS, NodeRecords
 from queuewise.sim.queue import FACTS, Records
 from queuewise.workload.dependencies import NO_DEPENDENCIES
+from queuewise.workload.history import HISTORY, History
 from queuewise.workload.jobs import Workload
 
 FACTS_BLOCK = 8192  # jobs
 
 
-def job_facts(
-    workload: Workload, estimate: F64, predicted: F64 | None, watts: F64, *, first: int = 0, rows: Records | None = None
-) -> Records:
+def job_facts(workload: Workload, estimate: F64, history: History, watts: F64, *, first: int = 0, rows: Records | None = None) -> Records:
     """[J] what a scoring function may know about each job, written into `rows` if given.
 
     `first` is the index of the first job.
     """
+    unknown = {"user_spread": 0.0, "user_gap": np.inf}  # and the estimate for columns of seconds that nobody asked for
     facts = np.zeros(len(workload), FACTS) if rows is None else rows[: len(workload)]
-    columns: dict[str, NDArray[Any]] = {
-        "submit": workload.submit, "estimate": estimate, "predicted": estimate if predicted is None else predicted,
+    columns: dict[str, Any] = {
+        "submit": workload.submit, "estimate": estimate, **{name: history.get(name, unknown.get(name, estimate)) for name in HISTORY},
         "width": workload.size, "num_tasks": workload.num_tasks, "gpus": workload.gpus, "cpus": workload.cores,
         "mem_mib": workload.mem_mib * workload.num_tasks.astype(np.float64), "priority": workload.priority,
         "deadline": np.where(np.isnan(workload.deadline), np.inf, workload.deadline), "watts": watts,
@@ -41,13 +41,14 @@ def job_facts(
     return facts.view(np.recarray) if JIT_DISABLED else facts  # plain Python can read job.submit only from record arrays
 
 
-def fact_blocks(workload: Workload, estimate: F64, predicted: F64 | None, watts: F64) -> Iterator[Records]:
+def fact_blocks(workload: Workload, estimate: F64, history: History, watts: F64, own_estimate: F64 | None) -> Iterator[Records]:
     """The same, in blocks of jobs that fit into the processor's cache. The next block overwrites the last one."""
+    estimate = estimate if own_estimate is None else own_estimate
     jobs = workload.replace(dependencies=NO_DEPENDENCIES)
     rows = np.zeros(min(FACTS_BLOCK, len(jobs)), FACTS)
     for first in range(0, len(jobs), FACTS_BLOCK):
         part = slice(first, first + FACTS_BLOCK)
-        known = None if predicted is None else predicted[part]
+        known = {name: column[part] for name, column in history.items()}
         yield job_facts(jobs.take(part), estimate[part], known, watts[part], first=first, rows=rows)
 
 

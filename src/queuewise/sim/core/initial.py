@@ -14,7 +14,7 @@ from queuewise.sim.core.state import Counts, State, World
 from queuewise.sim.core.tables import F64
 from queuewise.sim.placement import BY_SCORE, DEMAND_SIZE, NODE_FACTS
 from queuewise.sim.preemption import FIRST_COMPUTATION, NOT_PREEMPTIVE
-from queuewise.sim.queue import CORES, GPUS, MEM_MIB, NODES
+from queuewise.sim.queue import CORES, GPUS, MEM_MIB, NODES, USER_SIZE
 from queuewise.workload.dependencies import Dependencies
 from queuewise.workload.jobs import Workload
 
@@ -47,6 +47,7 @@ def initial_state(
         remaining_estimate=world.estimate[:stoppable],
         queue_first=np.concatenate([[0], np.cumsum(np.bincount(world.class_queue, minlength=lengths["queues"]))]),
         outlook=_outlook(cluster, int(world.sizes.outlook_row)),
+        users=np.zeros(int(world.sizes.num_users) * USER_SIZE if world.policy.reads_users else USER_SIZE),
         usage_time=np.full(lengths["accounts"], begin),
         idle_since=np.full(lengths["sleeping_nodes"], begin),
         unmet=np.bincount(waits_for.job, minlength=lengths["dependent_jobs"]),
@@ -92,7 +93,7 @@ def _lengths(rules: Rules, classes: Classes, trees: Trees, world: World, pieces:
         "accounts": accounts, "resources": 3, "tenants": len(world.tenant_most), "placed": placed, "demand": DEMAND_SIZE,
         "log": int(world.sizes.log_size), "scratch": max(jobs, placed, rules.depth, levels), "scratch_jobs": max(rules.depth, 1),
         "tree": trees.size * len(rules.orders) if not preemptive and not rules.dynamic else 1,
-        "scanned_jobs": jobs if rules.dynamic else 1,
+        "scanned_jobs": jobs if rules.dynamic else 1, "held_jobs": jobs if world.policy.holds else 1,
         "stoppable_jobs": stoppable, "victim_slots": stoppable + 1,
         "keyed_jobs": keyed, "heap_slots": 2 * keyed, "room": len(classes) * nodes if keyed > 1 else 1,
         "listed_nodes": listed, "listed_gpu_slots": listed * stride, "listed_gpus": listed * gpus,

@@ -19,7 +19,9 @@ from queuewise.sim.preemption.room import room_released, room_taken
 from queuewise.sim.preemption.services import note_service
 from queuewise.sim.preemption.victim_lists import job_left, seat_job
 from queuewise.sim.queue.fair_orders import charge
+from queuewise.sim.queue.overdue import has_bound, note_waiting
 from queuewise.sim.queue.selection import dequeue, enqueue
+from queuewise.sim.queue.user_work import charge_user
 
 
 @inline
@@ -44,6 +46,7 @@ def note_arrival(w: World, s: State, j: int) -> None:
     """Say what the next pass over the queue has to look at."""
     q = w.class_queue[w.job_class[j]]
     head = s.head[q]
+    note_waiting(w, s, j)
     if head < 0 or w.policy.scans_queue or w.policy.preemption_key:
         s.dirty[q] = 1
     elif w.policy.dispatch == queue.REORDER and w.rank[j] < w.rank[head]:
@@ -52,6 +55,8 @@ def note_arrival(w: World, s: State, j: int) -> None:
     elif w.policy.backfill != backfill.NO_BACKFILL:
         s.dirty[q] |= s.newcomer[q] >= 0  # two at once need a full pass
         s.newcomer[q] = j
+    elif has_bound(w):
+        s.dirty[q] = 1  # it may start beside an overdue head
 
 
 @kernel
@@ -96,6 +101,7 @@ def start_placed(w: World, s: State, j: int, factor: float) -> None:
     if first_run:
         tell_successors(w, s, j, STARTED)
     charge(w, s, j, +1)
+    charge_user(w, s, j, +1)
     use_quota(w, s, c, +1)
 
 
@@ -124,6 +130,7 @@ def finish(w: World, m: Machine, s: State, j: int) -> None:
 @inline
 def _leave_running(w: World, s: State, j: int) -> None:
     charge(w, s, j, -1)
+    charge_user(w, s, j, -1)
     use_quota(w, s, w.job_class[j], -1)
     if w.policy.nodes_sleep:
         leave_nodes(w, s, j)

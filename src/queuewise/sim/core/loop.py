@@ -27,8 +27,31 @@ from queuewise.sim.preemption.keys import estimate_left
 from queuewise.sim.preemption.migration import make_room_by_migration
 from queuewise.sim.preemption.preemptive_pass import preempt_in_queue, ring_timer
 from queuewise.sim.preemption.services import learn_level_keys
+from queuewise.sim.queue.holds import first_held, hold_back, note_next_hold
+from queuewise.sim.queue.overdue import has_bound, is_overdue, next_overdue_time, note_overdue, oldest_overdue
 from queuewise.sim.queue.scoring import score_pending
 from queuewise.sim.queue.selection import ANY_LENGTH, FORBIDDEN, PRIMARY, SECONDARY, dequeue, enqueue, first_in_order, note_depth
+
+
+@kernel
+def _find_head(w: World, s: State, q: int) -> int:
+    """The job of queue q that comes first: the committed one, the oldest overdue one, or the first in order; -1 if there is none."""
+    head = s.head[q]
+    if head >= 0 and standing(w, s, w.job_class[head]) == OVER:
+        head = -1
+    if head >= 0 and (w.policy.dispatch == queue.COMMIT or not has_bound(w)):
+        return head
+    overdue = oldest_overdue(w, s, q)
+    if overdue >= 0:
+        return overdue
+    return head if head >= 0 else first_in_order(w, s, q, PRIMARY, False)
+
+
+@inline
+def _backfill_beside(w: World, s: State, head: int) -> int:
+    """The rule by which others may start beside this blocked head: an overdue one has a reservation even if the policy makes none."""
+    reserves = w.policy.backfill in (backfill.EASY, backfill.EASY_STRICT, backfill.CONSERVATIVE)
+    return w.policy.backfill if reserves or not is_overdue(w, s, head) else backfill.EASY
 
 
 @kernel
@@ -37,12 +60,10 @@ def _start_heads(w: World, m: Machine, s: State, q: int) -> None:
     if w.policy.dispatch == queue.REORDER and (w.policy.scans_queue or w.policy.has_quotas):
         s.head[q] = -1  # the order may have changed: look again
     while True:
-        head = s.head[q]
-        if head < 0 or standing(w, s, w.job_class[head]) == OVER:
-            head = first_in_order(w, s, q, PRIMARY, False)
-            s.head[q] = head
-            if head < 0:
-                return
+        head = _find_head(w, s, q)
+        s.head[q] = head
+        if head < 0:
+            return
         c = w.job_class[head]
         if not place_first(w, m, s, head):
             return
@@ -61,7 +82,8 @@ def _stretch(w: World, m: Machine, z: Machine, s: State, q: int, c: int) -> floa
     if not place(w, m, s, c):
         return FORBIDDEN
     unplace(w, m, s, c)
-    if w.policy.backfill == backfill.EASY and head_keeps_place(w, z, s, q, w.job_class[s.head[q]], c):
+    easy = _backfill_beside(w, s, s.head[q]) == backfill.EASY
+    if easy and head_keeps_place(w, z, s, q, w.job_class[s.head[q]], c):
         return ANY_LENGTH
     return runtime_factor(w, s, c)
 
@@ -80,7 +102,8 @@ def _start_candidate(w: World, m: Machine, z: Machine, s: State, q: int, j: int)
     c = w.job_class[j]
     place(w, m, s, c)
     factor = runtime_factor(w, s, c)
-    if w.policy.backfill == backfill.EASY and s.clock.now + estimate_left(w, s, j) * factor > s.shadow_time[q]:
+    easy = _backfill_beside(w, s, s.head[q]) == backfill.EASY
+    if easy and s.clock.now + estimate_left(w, s, j) * factor > s.shadow_time[q]:
         note_outliving(w, z, s, q, w.job_class[s.head[q]], c)
     start_placed(w, s, j, factor)
 
@@ -106,10 +129,28 @@ def backfill_queue(w: World, m: Machine, z: Machine, s: State, q: int) -> None:
 
 
 @kernel
+def _start_in_order(w: World, m: Machine, z: Machine, s: State, q: int) -> None:
+    """Without backfill, beside an overdue head that has a reservation: start jobs from the front until one may not start."""
+    head = s.head[q]
+    dequeue(w, s, head)
+    while True:
+        j = first_in_order(w, s, q, PRIMARY, False)
+        if j < 0:
+            break
+        stretch = _stretch(w, m, z, s, q, w.job_class[j])
+        if stretch == FORBIDDEN or s.clock.now + estimate_left(w, s, j) * stretch > s.clock.bound:
+            break
+        _start_candidate(w, m, z, s, q, j)
+    enqueue(w, s, head)
+
+
+@kernel
 def reserve_bound(w: World, m: Machine, z: Machine, s: State, q: int) -> None:
     """Set the bound that candidates have to keep."""
-    if w.policy.backfill not in (backfill.GREEDY, backfill.DEFRAG):
+    if _backfill_beside(w, s, s.head[q]) in (backfill.EASY, backfill.EASY_STRICT):
         reserve_head(w, m, z, s, q, s.head[q])
+    else:
+        s.shadow_time[q] = np.inf
     shadow = s.shadow_time[q]
     s.clock.bound = np.nextafter(shadow, -np.inf) if w.policy.backfill == backfill.EASY_STRICT else shadow
 
@@ -119,7 +160,7 @@ def _time_changes_things(w: World, s: State, q: int) -> bool:
     """Whether a pass may end otherwise than the last one only because the clock has moved."""
     if w.policy.time_sensitive:
         return True
-    reserves = w.policy.backfill in (backfill.EASY, backfill.EASY_STRICT)
+    reserves = w.policy.backfill in (backfill.EASY, backfill.EASY_STRICT) or has_bound(w)
     return reserves and s.clock.now >= s.shadow_time[q]  # running jobs are overdue
 
 
@@ -160,28 +201,52 @@ def schedule_queue(w: World, m: Machine, z: Machine, s: State, q: int) -> None:
         if s.count.log_full:
             s.dirty[q] = 1
             return
-    if s.head[q] < 0 or w.policy.backfill == backfill.NO_BACKFILL or (s.count.pending_jobs == 1 and not w.policy.remembers_plans):
+    if s.head[q] < 0 or (s.count.pending_jobs == 1 and not w.policy.remembers_plans):
+        return
+    rule = _backfill_beside(w, s, s.head[q])
+    if rule == backfill.NO_BACKFILL:
         return
     if w.policy.backfill == backfill.CONSERVATIVE:
         plan_queue(w, m, z, s, q)
         return
     reserve_bound(w, m, z, s, q)
-    backfill_queue(w, m, z, s, q)
+    if w.policy.backfill == backfill.NO_BACKFILL:
+        _start_in_order(w, m, z, s, q)
+    else:
+        backfill_queue(w, m, z, s, q)
 
 
 @kernel
-def decide(w: World, m: Machine, z: Machine, s: State, scorer, second_scorer) -> None:  # type: ignore[no-untyped-def]
+def _start_held(w: World, m: Machine, z: Machine, s: State) -> None:
+    """Hold fewer jobs while nothing runs, the first in order first; then note when the others may start."""
+    for q in range(w.sizes.num_queues):
+        while s.count.running_jobs == 0:
+            j = first_held(w, s, q)
+            if j < 0:
+                break
+            s.hold_until[j] = -np.inf
+            s.dirty[q] = 1
+            schedule_queue(w, m, z, s, q)
+    note_next_hold(s)
+
+
+@kernel
+def decide(w: World, m: Machine, z: Machine, s: State, scorer, second_scorer, holder) -> None:  # type: ignore[no-untyped-def]
     """The scheduling pass."""
     s.count.decisions += 1
-    unscored = w.policy.scans_queue != 0
+    if w.policy.scans_queue and s.count.pending_jobs > 0:
+        score_pending(w, m, s, scorer, second_scorer)
+        if w.policy.holds:
+            hold_back(w, s, holder)
     for q in range(w.sizes.num_queues if s.count.pending_jobs > 0 else 0):
         going = s.queue_active[q] > 0
         while going:
-            if unscored:
-                score_pending(w, m, s, scorer, second_scorer)
             schedule_queue(w, m, z, s, q)
             going = shrinks(w) and s.head[q] >= 0 and shrink_for_head(w, m, s, q)
-            unscored = going and w.policy.scans_queue != 0  # scores are lost with the places of jobs that a pass has moved
+            if going and w.policy.scans_queue:  # scores are lost with the places of jobs that a pass has moved
+                score_pending(w, m, s, scorer, second_scorer)
+    if w.policy.holds:
+        _start_held(w, m, z, s)
     if grows(w) and s.count.pending_jobs == 0:
         grow_running(w, m, s)
 
@@ -196,6 +261,7 @@ def next_instant(w: World, m: Machine, s: State) -> bool:
     seen = s.count.outages_seen
     if seen < w.sizes.num_outages and (time < np.inf or s.count.pending_jobs > 0):
         time = min(time, w.outage_time[seen])
+    time = min(time, next_overdue_time(w, s), s.clock.wake_at)
     if time == np.inf or time > s.clock.stop_at:
         return False
     s.clock.now = time
@@ -209,8 +275,9 @@ def next_instant(w: World, m: Machine, s: State) -> bool:
             finish(w, m, s, pop_event(s))
         elif seen < w.sizes.num_outages and w.outage_time[seen] == time:
             handle_outages(w, m, s, time, 1)
-        else:
+        elif is_next(s, time, RELEASE):
             release(w, s, pop_event(s))
+        note_overdue(w, s)
         return True
     while is_next(s, time, COMPLETION):
         finish(w, m, s, pop_event(s))
@@ -226,6 +293,7 @@ def next_instant(w: World, m: Machine, s: State) -> bool:
         arrive(w, s, arrived)
         arrived += 1
     s.count.arrived = arrived
+    note_overdue(w, s)
     return True
 
 
@@ -239,7 +307,7 @@ def _log_might_fill(w: World, s: State) -> bool:
 
 
 @entry
-def replay(world, machine, spare, state, scorer, second_scorer) -> None:  # type: ignore[no-untyped-def]
+def replay(world, machine, spare, state, scorer, second_scorer, holder) -> None:  # type: ignore[no-untyped-def]
     """Run until nothing is left to happen, or until the log of pieces must grow (LOG_FULL); then call again."""
     w = as_world(world)
     m = as_machine(machine)
@@ -248,11 +316,11 @@ def replay(world, machine, spare, state, scorer, second_scorer) -> None:  # type
     if s.count.log_full:
         s.count.log_full = 0
         s.count.decisions -= 1
-        decide(w, m, z, s, scorer, second_scorer)
+        decide(w, m, z, s, scorer, second_scorer, holder)
     while not s.count.log_full and next_instant(w, m, s):
         fetch_next_event(w, s)
         if _log_might_fill(w, s):
             s.count.log_full = 1
             s.count.decisions += 1
         else:
-            decide(w, m, z, s, scorer, second_scorer)
+            decide(w, m, z, s, scorer, second_scorer, holder)

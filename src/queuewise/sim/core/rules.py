@@ -18,10 +18,12 @@ from queuewise.sim.placement import NODE_FACTS
 from queuewise.sim.queue import FACTS, Records
 from queuewise.sim.queue.account_tree import NOBODY, Accounts
 
-# void score(facts[J], pending[number], number, now, outlook, params, out[number]): writes out[i] for the job pending[i]; least goes first.
+# void score(facts[J], pending[number], number, now, outlook, users, params, out[number]): writes out[i] for the job pending[i], of which
+# the least goes first. A function that holds jobs has the same signature and writes how long each of them must not start.
 SCORING_SIGNATURE = types.void(
-    from_dtype(FACTS)[::1], types.int32[::1], types.int64, types.float64, types.float64[::1], types.float64[::1], types.float64[::1]
-)
+    from_dtype(FACTS)[::1], types.int32[::1], types.int64, types.float64,
+    types.float64[::1], types.float64[::1], types.float64[::1], types.float64[::1],
+)  # fmt: skip
 # void score(facts[N], nodes[number], number, demand, out[number]): the same for the nodes that have room for a task of a job.
 NODE_SCORING_SIGNATURE = types.void(from_dtype(NODE_FACTS)[::1], types.int64[::1], types.int64, types.float64[::1], types.float64[::1])
 
@@ -43,10 +45,18 @@ class Order:
     once: Callable[[Iterator[Records]], F64] | None = None  # makes `fixed` from what may be known of the jobs, some at a time
     function: Callable[..., None] | None = None  # a scoring_function
     params: F64 = field(default_factory=lambda: np.zeros(1))
-    looks_around: bool = False  # the function reads the outlook
+    estimate: F64 | None = None  # [J] what the order knows of runtimes, if that is not what the replay's reservations go by
+    hold: Callable[..., None] | None = None  # a scoring_function that says how long each job must not start
+    looks_around: bool = False  # a function reads the outlook
+    looks_at_users: bool = False  # a function reads what users have had
     memory: int = 0  # numbers that the function keeps between calls, 0 at first
     fair: int = queue.FIXED  # FAIRSHARE, MULTIFACTOR (`fixed` is what its other factors add up to) or DRF
     accounts: Accounts = NOBODY  # fair orders only
+
+    @property
+    def changes(self) -> bool:
+        """Whether the order, or what it holds, changes with time."""
+        return self.function is not None or self.hold is not None or self.fair != queue.FIXED
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,6 +82,7 @@ class Rules:
     rule_option: int = NO_LIMIT
     node_scorer: Callable[..., None] | None = None  # a scoring_function of nodes, for the rule BY_SCORE
     dispatch: int = queue.REORDER
+    max_wait_s: float = np.inf  # jobs that have waited so long are overdue
     seed: int = 0
     keys: int = preemption.NOT_PREEMPTIVE  # what a preemptive policy sorts by
     levels: Levels | None = None  # with BY_LEVEL
@@ -91,16 +102,16 @@ class Rules:
         """Whether queues must be scanned: trees need scores that never change, and do not count jobs."""
         if self.keys != preemption.NOT_PREEMPTIVE:
             return False
-        return self.depth != NO_LIMIT or any(order.function is not None or order.fair != queue.FIXED for order in self.orders)
+        return self.depth != NO_LIMIT or any(order.changes for order in self.orders)
 
     @property
     def needs_facts(self) -> bool:
         return self.dynamic or any(order.once is not None for order in self.orders)
 
-    def settled(self, facts: Callable[[], Iterator[Records]]) -> Rules:
-        """With the scores of orders that are asked once. `facts` begins to tell what may be known of all jobs, some at a time."""
+    def settled(self, facts: Callable[[F64 | None], Iterator[Records]]) -> Rules:
+        """With the scores of orders that are asked once. `facts` lists what may be known of all jobs, by an order's own estimates."""
 
         def settle(order: Order) -> Order:
-            return order if order.once is None else Order(fixed=order.once(facts()))
+            return order if order.once is None else replace(order, once=None, fixed=order.once(facts(order.estimate)))
 
         return replace(self, order=settle(self.order), backfill_order=None if self.backfill_order is None else settle(self.backfill_order))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -27,6 +27,7 @@ from queuewise.sim.core.tables import F64
 from queuewise.sim.preemption.victim_lists import MOST_TASKS
 from queuewise.sim.queue import FACTS, MAX_LEVELS, PARAMS_SIZE, Records, account_tree
 from queuewise.workload.dependencies import NO_DEPENDENCIES, Dependencies
+from queuewise.workload.history import NO_HISTORY, History
 from queuewise.workload.jobs import Workload
 
 NONE = np.zeros(1)
@@ -42,10 +43,10 @@ def lay_out(
     *,
     runtime: F64,
     estimate: F64,
-    predicted: F64 | None = None,
+    history: History = NO_HISTORY,
     conditions: Conditions = PERFECT,
 ) -> tuple[World, Machine, State]:
-    """The arrays of a simulation that has not begun."""
+    """The arrays of a simulation that has not begun. `history` holds the columns that scoring functions use."""
     _check_elastic(workload, rules, conditions)
     pools = Pools.of(cluster)
     held_by = _tenants(workload, cluster, rules) if conditions.quotas else Tenants.none(workload)
@@ -56,11 +57,12 @@ def lay_out(
     if budget != NO_LIMIT:
         classes = power_cap.without_those_over(classes, pools, draw, budget)
     trees = Trees.of(classes)
-    facts = np.zeros(1, FACTS)
+    facts = [np.zeros(1, FACTS)] * 2
     if rules.needs_facts:
-        known = workload, estimate, predicted, cheapest_watts(workload, cluster, pools, classes)
-        rules = rules.settled(partial(fact_blocks, *known))
-        facts = job_facts(*known) if rules.dynamic else facts
+        watts = cheapest_watts(workload, cluster, pools, classes)
+        rules = rules.settled(partial(fact_blocks, workload, estimate, history, watts))
+        if rules.dynamic:
+            facts = _facts(rules, partial(job_facts, workload, history=history, watts=watts), estimate)
     fields: dict[str, NDArray[Any]] = {}
     fields |= _nodes(cluster, pools)
     fields |= _classes(workload, cluster, pools, classes, alike=not conditions.power.nodes_sleep and not blocked.are_there)
@@ -96,12 +98,21 @@ def lay_out(
     return world, machine, initial_state(workload, cluster, rules, classes, pools, trees, world, waits_for)
 
 
+def _facts(rules: Rules, facts: Callable[..., Records], estimate: F64) -> list[Records]:
+    """What the scoring functions of both orders may know about jobs. The second is unused if the estimates are those of the first."""
+    first = facts(estimate=estimate if rules.order.estimate is None else rules.order.estimate)
+    other = rules.backfill_order is not None and rules.backfill_order.estimate is not rules.order.estimate
+    if rules.backfill_order is None or not other:
+        return [first, np.zeros(1, FACTS)]
+    return [first, facts(estimate=estimate if rules.backfill_order.estimate is None else rules.backfill_order.estimate)]
+
+
 def _world_lengths(sizes: Sizes, pools: Pools, tenants: int, stops: bool) -> dict[str, int]:
     return {
         "jobs": int(sizes.num_jobs), "nodes": int(sizes.num_nodes), "pools": len(pools), "pool_bounds": len(pools) + 1,
         "classes": int(sizes.num_classes), "class_bounds": int(sizes.num_classes) + 1, "gpu_slots": int(sizes.gpu_stride),
         "types": int(sizes.num_types), "accounts": int(sizes.num_accounts), "tenants": tenants, "penalties": 2, "params": PARAMS_SIZE,
-        "max_levels": MAX_LEVELS, "stopped_jobs": int(sizes.num_jobs) if stops else 1,
+        "max_levels": MAX_LEVELS, "one": 1, "stopped_jobs": int(sizes.num_jobs) if stops else 1,
     }  # fmt: skip
 
 
@@ -153,6 +164,7 @@ def _sizes(
     sizes.outlook_row = queue.OUTLOOK_SIZE + max(order.memory for order in rules.orders)
     sizes.num_accounts = len(fields["account_parent"])
     sizes.num_reservation_ends = len(fields["reservation_end"])
+    sizes.num_users = int(workload.user.max(initial=-1)) + 1
     return sizes
 
 
@@ -255,9 +267,9 @@ def _orders(rules: Rules, classes: Classes, trees: Trees) -> dict[str, NDArray[A
     return fields
 
 
-def _scores(num_jobs: int, rules: Rules, facts: Records) -> dict[str, NDArray[Any]]:
+def _scores(num_jobs: int, rules: Rules, facts: Sequence[Records]) -> dict[str, NDArray[Any]]:
     fields: dict[str, NDArray[Any]] = {
-        "facts": facts, "fixed_score": NONE,
+        "facts": facts[0], "second_facts": facts[1], "fixed_score": NONE, "wait_bound": np.array([rules.max_wait_s]),
         "params": _padded(rules.orders[0].params), "second_params": _padded(rules.orders[-1].params),
         "scored_by": np.array([order.fair or int(order.fixed is None) for order in rules.orders] + [queue.FIXED]),
     }  # fmt: skip
@@ -327,18 +339,22 @@ def _policy(rules: Rules, conditions: Conditions, all_by_pool: bool, restarts: b
     policy.learns_keys = int(rules.levels is not None and rules.levels.learns)
     policy.promotes = int(rules.levels is not None and rules.levels.promotes)
     policy.reads_cluster = int(any(order.looks_around for order in rules.orders))
+    policy.reads_users = int(any(order.looks_at_users for order in rules.orders))
+    policy.second_facts = int(rules.backfill_order is not None and rules.backfill_order.estimate is not rules.order.estimate)
+    policy.holds = int(rules.order.hold is not None)
     policy.node_scorer = 0 if rules.node_scorer is None else address_of(rules.node_scorer)
     return policy
 
 
 def _victims_by_cut(rules: Rules, costs: Preemption, sizes: Sizes, policy: PolicyFlags) -> bool:
-    """Whether victims go in an order that time does not change, and whole GPUs are all that counts (cuts.py)."""
+    """Whether victims go in an order that time does not change, and whole GPUs are all that counts (victim_lists.py)."""
     if (
         rules.keys == preemption.NOT_PREEMPTIVE
         or rules.rule == placement.TIER
         or rules.rule_option != NO_LIMIT
         or sizes.shares_gpus
         or costs.quantum_s > 0
+        or rules.max_wait_s < np.inf
     ):
         return False
     return rules.keys != preemption.BY_REMAINING or bool(sizes.uniform_speed and not policy.restart_takes_time)

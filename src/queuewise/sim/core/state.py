@@ -29,7 +29,7 @@ from queuewise.sim.placement import PlacementState, PlacementWorld
 from queuewise.sim.preemption import PreemptionState, PreemptionWorld
 from queuewise.sim.queue import QueueState, QueueWorld
 
-NO_LIMIT = -1  # no limit, in PolicyFlags.placement_option, depth and power_budget
+NO_LIMIT = -1  # in PolicyFlags.placement_option, depth and power_budget: compare with ==, never with <
 
 
 class Sizes(Scalars, dtype=np.int64):
@@ -53,6 +53,7 @@ class Sizes(Scalars, dtype=np.int64):
     outlook_row: int  # length of one order's row in State.outlook
     num_accounts: int
     num_reservation_ends: int
+    num_users: int  # whose work is known to scoring functions
 
 
 class PolicyFlags(Scalars, dtype=np.int64):
@@ -74,6 +75,9 @@ class PolicyFlags(Scalars, dtype=np.int64):
     promotes: int  # jobs that have waited for long return to level 0
     learns_keys: int  # keys of levels are learned from jobs that have ended, see preemption/services.py
     reads_cluster: int  # a scoring function reads State.outlook
+    reads_users: int  # a scoring function reads State.users
+    second_facts: int  # the second order has other estimates than the first
+    holds: int  # a function may keep jobs from starting (holds.py)
     node_scorer: int  # address of the function behind the rule BY_SCORE
     has_quotas: int
     has_dependencies: int
@@ -110,6 +114,7 @@ class Counts(Scalars, dtype=np.int64):
     num_victims: int
     num_stale: int
     num_spared: int  # running jobs that are no victims in this pass only because they started at this very time
+    next_overdue: int  # no queued job with a lesser index is still to become overdue
     services: int  # known ones, in State.service
     learn_at: int = 1 << 62  # how many it takes until keys of levels are computed again
 
@@ -118,6 +123,7 @@ class Clock(Scalars, dtype=np.float64):
     now: float
     bound: float  # the time by which backfilled jobs must end
     depth_score: float
+    wake_at: float = np.inf  # when the first of the jobs that are held for a time may start
     stop_at: float = np.inf  # instants after this time are left to the next call
 
 

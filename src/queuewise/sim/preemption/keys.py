@@ -57,7 +57,7 @@ def bound_exceeds(w: World, s: State, slot: int, key: float) -> bool:
     bound = -s.heap_key[w.sizes.num_jobs + slot]
     if w.policy.preemption_key != preemption.BY_REMAINING:
         return bound > key
-    return bound - s.clock.now > key - ROUNDING * (abs(bound) + key)
+    return bound - s.clock.now > key - ROUNDING * (abs(bound) + abs(key))
 
 
 @inline

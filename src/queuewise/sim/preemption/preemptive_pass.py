@@ -21,6 +21,7 @@ from queuewise.sim.preemption.restart import is_running, pass_levels, policy_sav
 from queuewise.sim.preemption.room import count_free_room, count_held_room, lacks_room, room_offered, room_vacated
 from queuewise.sim.preemption.victim_lists import MOST_TASKS, UNSURE, choose_from_lists, reseat_job
 from queuewise.sim.preemption.victims import begin_search, next_victim
+from queuewise.sim.queue.overdue import oldest_overdue
 from queuewise.sim.queue.selection import dequeue, enqueue
 
 
@@ -199,22 +200,28 @@ def preempt_in_queue(w: World, m: Machine, s: State, q: int) -> None:
         return
     _set_nothing_aside(s, q)
     s.count.num_spared = 0
+    tried = -1  # the overdue job for which there is no room
     while True:
-        c = _first_class(w, s, q)
+        overdue = oldest_overdue(w, s, q)
+        leads = overdue >= 0 and overdue != tried
+        c = w.job_class[overdue] if leads else _first_class(w, s, q)
         if c < 0:
             s.dirty[q] = s.count.num_spared > 0  # the next decision may stop those that were spared in this one
             return
         if s.count.pieces + w.sizes.most_pieces > w.sizes.log_size:
             s.count.log_full = 1
             return
-        j = s.heap_job[w.class_first[c]]
-        key = s.heap_key[w.class_first[c]]
+        j = overdue if leads else s.heap_job[w.class_first[c]]
+        key = -np.inf if leads else s.heap_key[w.class_first[c]]
         fetch_job(w, s, j)
         if place(w, m, s, c):
             start_placed(w, s, j, runtime_factor(w, s, c))
         elif _make_room(w, m, s, c, key):
             start_placed(w, s, j, runtime_factor(w, s, c))
             _set_nothing_aside(s, q)
+            tried = -1
+        elif leads:
+            tried = j
         else:
             s.aside[c] = 1
 
@@ -240,7 +247,7 @@ def ring_timer(w: World, s: State, j: int) -> None:
             reseat_job(w, s, j)
             key = running_key(w, s, j)
             room_offered(w, s, j, old_key, key)
-            if _somebody_waits_before(w, s, q, key):
+            if _somebody_waits_before(w, s, q, key) or oldest_overdue(w, s, q) >= 0:
                 s.dirty[q] = 1
         set_next_event(w, s, j)
     else:

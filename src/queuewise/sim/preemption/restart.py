@@ -10,6 +10,7 @@ from queuewise.sim.core.compilation import inline, kernel
 from queuewise.sim.core.events import COMPLETION, TIMER, cancel_event, set_event
 from queuewise.sim.core.schedule import NEVER, RUNNING
 from queuewise.sim.core.state import State, World
+from queuewise.sim.queue.overdue import is_overdue
 
 PATIENCE = 8.0  # a job is promoted when it has waited so many times as long as it has worked
 
@@ -99,8 +100,8 @@ def has_just_started(s: State, j: int) -> bool:
 
 @inline
 def may_be_stopped(w: World, s: State, j: int) -> bool:
-    """Whether a policy may stop the running job now."""
-    return is_old_enough(w, s, j) and not has_just_started(s, j)
+    """Whether a policy may stop the running job now. An overdue job is stopped no more."""
+    return is_old_enough(w, s, j) and not has_just_started(s, j) and not is_overdue(w, s, j)
 
 
 @inline

@@ -11,7 +11,7 @@ from queuewise.sim import preemption
 from queuewise.sim.core.compilation import inline, kernel
 from queuewise.sim.core.state import State, World
 from queuewise.sim.preemption.keys import bound_exceeds, comes_before, running_key
-from queuewise.sim.preemption.restart import is_old_enough, may_be_stopped
+from queuewise.sim.preemption.restart import has_just_started, is_old_enough, may_be_stopped
 
 
 @inline
@@ -140,6 +140,6 @@ def next_victim(w: World, s: State, c: int, key: float) -> int:
         if its_key > key and same_queue and is_old_enough(w, s, j) and _stands_where(w, s, j, c):
             if may_be_stopped(w, s, j):
                 _note_victim(s, its_key, j)
-            else:
+            elif has_just_started(s, j):
                 s.count.num_spared += 1
     return _first_victim(s) if s.count.num_victims > 0 else -1

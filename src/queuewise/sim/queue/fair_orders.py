@@ -30,7 +30,7 @@ def _usage_at(w: World, s: State, a: int, now: float) -> float:
 
 
 @inline
-def _rate(w: World, c: int) -> int:
+def rate_of(w: World, c: int) -> int:
     """What a task of the class is charged per second, in milli."""
     if w.class_milli[c] > 0:
         return w.class_milli[c]
@@ -48,7 +48,7 @@ def charge(w: World, s: State, j: int, sign: int) -> None:
     c = w.job_class[j]
     now = s.clock.now
     tasks = sign * tasks_held(w, s, j)
-    rate = tasks * _rate(w, c)
+    rate = tasks * rate_of(w, c)
     a = w.owner[j]
     s.held[3 * a] += tasks * w.class_milli[c]
     s.held[3 * a + 1] += tasks * w.class_cpu[c]

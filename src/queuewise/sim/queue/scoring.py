@@ -37,6 +37,7 @@ def score_pending(w: World, m: Machine, s: State, scorer, second_scorer) -> None
     number = s.count.pending_jobs
     num_jobs = w.sizes.num_jobs
     facts = view(w.facts, num_jobs)
+    users = view(s.users, w.sizes.num_users * queue.USER_SIZE if w.policy.reads_users else 0)
     pending = view(s.pending, number)
     row = w.sizes.outlook_row
     outlook = view(s.outlook, 2 * row)
@@ -49,7 +50,7 @@ def score_pending(w: World, m: Machine, s: State, scorer, second_scorer) -> None
     if w.scored_by[0] >= queue.FAIRSHARE:
         score_fairly(w, s, 0, s.score)
     elif w.scored_by[0]:
-        scorer(facts, pending, number, s.clock.now, outlook[:row], params, view(s.score, number))
+        scorer(facts, pending, number, s.clock.now, outlook[:row], users, params, view(s.score, number))
     else:
         for slot in range(number):
             s.score[slot] = w.fixed_score[s.pending[slot]]
@@ -57,7 +58,8 @@ def score_pending(w: World, m: Machine, s: State, scorer, second_scorer) -> None
         if w.scored_by[1] >= queue.FAIRSHARE:
             score_fairly(w, s, 1, s.second_score)
         elif w.scored_by[1]:
-            second_scorer(facts, pending, number, s.clock.now, outlook[row:], second_params, view(s.second_score, number))
+            others = view(w.second_facts if w.policy.second_facts else w.facts, num_jobs)
+            second_scorer(others, pending, number, s.clock.now, outlook[row:], users, second_params, view(s.second_score, number))
         else:
             for slot in range(number):
                 s.second_score[slot] = w.fixed_score[num_jobs + s.pending[slot]]

@@ -19,6 +19,7 @@ from queuewise.sim.conditions.quotas import OVER, standing
 from queuewise.sim.core.compilation import inline, kernel
 from queuewise.sim.core.state import NO_LIMIT, State, World
 from queuewise.sim.preemption.keys import enter_heap, estimate_left, leave_heap
+from queuewise.sim.queue.holds import is_held
 
 FORBIDDEN = -1.0
 ANY_LENGTH = 0.0
@@ -232,7 +233,7 @@ def _first_by_scan(w: World, s: State, q: int, order: int, limited: bool) -> int
     for slot in range(s.count.pending_jobs):
         j = s.pending[slot]
         c = w.job_class[j]
-        if w.class_queue[c] != q:
+        if w.class_queue[c] != q or is_held(w, s, j):
             continue
         if limited and (s.stretch[c] == FORBIDDEN or s.clock.now + estimate_left(w, s, j) * s.stretch[c] > s.clock.bound):
             continue
@@ -263,7 +264,7 @@ def note_depth(w: World, s: State, q: int) -> None:
     number = 0
     for slot in range(s.count.pending_jobs):
         j = s.pending[slot]
-        if w.class_queue[w.job_class[j]] != q:
+        if w.class_queue[w.job_class[j]] != q or is_held(w, s, j):
             continue
         score = s.second_score[slot] if w.policy.second_order else s.score[slot]
         if number == depth and not _sooner(score, j, s.scratch[depth - 1], s.scratch_jobs[depth - 1]):
