@@ -272,6 +272,8 @@ class DeciderReplay:
             raise self._illegal(
                 f"{verb} job {j}, which started at {self._run_start(j):g} s", f"let it run for at least {quantum:g} s, and longer than 0 s"
             )
+        if self.now >= self.world.submit[j] + self.world.wait_bound[0]:
+            raise self._illegal(f"{verb} job {j}, which is overdue", "let jobs that have waited longer than the bound run to their end")
         return j
 
     def _run_start(self, j: int) -> float:

@@ -115,8 +115,9 @@ class Policy:
 
     @property
     def own(self) -> list[UserCode]:
-        """The user's own functions in it."""
-        return [find_user_code(part) for part in (self.order, self.backfill_order, self.placement) if is_reference(part)]
+        """The user's own functions in it, with those that hold jobs back."""
+        named = [find_user_code(part) for part in (self.order, self.backfill_order, self.placement) if is_reference(part)]
+        return named + [own.hold for own in named if not own.is_class and own.hold is not None]
 
     def compile(self) -> list[UserScore]:
         """Compile the user's own functions in it, as the first replay would."""

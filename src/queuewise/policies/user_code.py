@@ -109,7 +109,10 @@ class UserCode:
 
     @property
     def takes_params(self) -> bool:
-        return not self.is_class and "params" in self.parameters
+        """Whether this function, or the one that holds jobs back, takes params."""
+        if self.is_class:
+            return False
+        return "params" in self.parameters or (self.hold is not None and "params" in self.hold.parameters)
 
     @property
     def params(self) -> F64:
@@ -126,6 +129,8 @@ class UserCode:
     @property
     def hold(self) -> UserCode | None:
         """The function beside this one that holds jobs back, if there is one."""
+        if self.name.endswith(HOLD):
+            return None
         named = self.name + HOLD
         return find_user_code(f"{self.path}:{named}") if hasattr(self.module, named) else None
 

@@ -100,7 +100,7 @@ class UserScore:
     def _params(self, given: Sequence[float] | None) -> F64:
         """The numbers for this function, as many as its file has."""
         stated = self.own.params
-        if given is None or not (self.own.takes_params or (self.hold and self.hold.own.takes_params)):
+        if given is None or not self.own.takes_params:
             return stated
         params = np.array(given, np.float64)
         if params.shape != stated.shape or not np.isfinite(params).all():
