@@ -28,6 +28,18 @@ def lowest_bits(mask: int, number: int) -> int:
     return mask ^ rest
 
 
+@inline
+def bits_in(word: int) -> int:
+    """How many bits are set: sums of neighbours, in parallel within the word."""
+    word -= (word >> 1) & 0x5555555555555555
+    word = (word & 0x3333333333333333) + ((word >> 2) & 0x3333333333333333)
+    word = (word + (word >> 4)) & 0x0F0F0F0F0F0F0F0F
+    word += word >> 8
+    word += word >> 16
+    word += word >> 32
+    return word & 0x7F
+
+
 @kernel
 def share_slots(w: World, m: Machine, n: int, milli: int) -> int:
     total = 0
@@ -340,12 +352,10 @@ def rebuild(w: World, m: Machine) -> None:
     view(m.bucket, w.sizes.num_pools * stride)[:] = 0
     view(m.bits, w.sizes.num_words)[:] = 0
     for n in range(w.sizes.num_nodes):
-        free = 0
+        free = bits_in(m.free_mask[n])
         milli = 0
-        for g in range(w.node_gpus[n]):
-            if (m.free_mask[n] >> g) & 1:
-                free += 1
-            else:
+        for g in range(w.node_gpus[n] if w.sizes.shares_gpus else 0):
+            if not (m.free_mask[n] >> g) & 1:
                 milli += m.share_free[n * stride + g]
         m.free_gpus[n] = free
         m.free_milli[n] = free * WHOLE + milli

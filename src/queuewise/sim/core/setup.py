@@ -322,7 +322,9 @@ def _policy(rules: Rules, conditions: Conditions, all_by_pool: bool, restarts: b
     policy.seed = int(np.uint64(rules.seed & 0xFFFFFFFFFFFFFFFF).astype(np.int64))
     policy.has_reservations = int(bool(conditions.reservations))
     policy.fit_may_return = int(rules.rule == placement.TIER or conditions.power.is_capped)
-    policy.remembers_plans = int(rules.backfill == backfill.CONSERVATIVE and has_places)
+    policy.remembers_plans = int(rules.backfill == backfill.CONSERVATIVE)
+    policy.plans_all = int(policy.remembers_plans and has_places)
+    policy.lines_up = int(policy.remembers_plans and not rules.dynamic and not conditions.quotas)
     policy.time_sensitive = int(
         rules.dynamic or conditions.quotas or conditions.power.is_capped or bool(conditions.reservations)
         or rules.backfill in (backfill.CONSERVATIVE, backfill.DEFRAG)
