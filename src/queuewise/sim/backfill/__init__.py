@@ -42,4 +42,7 @@ class BackfillState(Table):
     pin_tasks: I32 = column("pinned_pieces", initial=0)
     pin_gpus: I64 = column("pinned_pieces", initial=0, meaning="bit mask of the node's GPUs")
     plan_state: I64 = column("queues", initial=UNSETTLED, meaning="what is known of the last plan: UNSETTLED, SETTLED or STANDING")
-    planned: F64 = column("plan_bands", unit="s", meaning="latest start in this pass of the class's jobs, by the greatest band of their length")
+    # By class and band of length: what is known in this pass of the starts of the class's jobs
+    planned: F64 = column("plan_bands", unit="s", meaning="latest start of a job of this band or of a lower one")
+    planned_last: F64 = column("plan_bands", unit="s", meaning="latest start of a job of this band")
+    planned_length: F64 = column("plan_bands", unit="s", meaning="length of that job")

@@ -67,32 +67,55 @@ def _takes_less(w: World, c: int, other: int) -> bool:
     )
 
 
+@inline
+def _bound_by(s: State, c: int, band: int, length: float) -> float:
+    """A time before which no job of class c, or of one that needs more, and of this length and band can start."""
+    at = c * backfill.PLAN_BANDS + band
+    bound = s.planned[at - 1] if band > 0 else -np.inf
+    return max(bound, s.planned_last[at]) if s.planned_length[at] <= length else bound
+
+
 @kernel
 def _earliest(w: World, s: State, q: int, c: int, length: float) -> float:
-    """A time before which no job of the class and length can start: where a shorter one that needs no more was planned in this pass.
+    """A time before which no job of the class and length can start: where one that is no longer and needs no more was planned in this pass.
 
     It was planned in a freer profile.
     """
-    band = _band(length) - 1
-    if band < 0 or w.policy.fit_may_return or w.class_span[c] > 0:
+    if w.policy.fit_may_return or w.class_span[c] > 0:
         return -np.inf
+    band = _band(length)
     if not is_scalar(w) or w.policy.has_reservations:
-        return s.planned[c * backfill.PLAN_BANDS + band]
+        return _bound_by(s, c, band, length)
     earliest = -np.inf
     for slot in range(s.queue_first[q], s.queue_first[q] + s.queue_active[q]):
         other = s.active[slot]
-        if s.planned[other * backfill.PLAN_BANDS + band] > earliest and _takes_less(w, other, c):
-            earliest = s.planned[other * backfill.PLAN_BANDS + band]
+        bound = _bound_by(s, other, band, length)
+        if bound > earliest and _takes_less(w, other, c):
+            earliest = bound
     return earliest
 
 
 @inline
-def _note_planned(w: World, s: State, c: int, length: float, time: float) -> None:
+def _note_planned(s: State, c: int, length: float, time: float) -> None:
     """A job of this class and length cannot start before `time`."""
     band = _band(length)
+    at = c * backfill.PLAN_BANDS + band
+    if s.planned_last[at] <= time:
+        s.planned_last[at] = time
+        s.planned_length[at] = length
     while band < backfill.PLAN_BANDS and s.planned[c * backfill.PLAN_BANDS + band] < time:
         s.planned[c * backfill.PLAN_BANDS + band] = time
         band += 1
+
+
+@inline
+def _forget_planned(s: State, q: int) -> None:
+    for slot in range(s.queue_first[q], s.queue_first[q] + s.queue_active[q]):
+        first = s.active[slot] * backfill.PLAN_BANDS
+        for at in range(first, first + backfill.PLAN_BANDS):
+            s.planned[at] = -np.inf
+            s.planned_last[at] = -np.inf
+            s.planned_length[at] = np.inf
 
 
 @inline
@@ -260,7 +283,7 @@ def _search(w: World, z: Machine, s: State, q: int, j: int, p: Profile, kept: in
     start = _find_start(w, z, s, c, estimate, p, first, last, latest)
     at = kept if start < 0 else start
     if at > 0 and w.class_span[c] == 0:
-        _note_planned(w, s, c, length, p.times[at])
+        _note_planned(s, c, length, p.times[at])
     return start
 
 
@@ -383,9 +406,7 @@ def _plan(  # type: ignore[no-untyped-def]
 
     Returns what is known of the plan.
     """
-    for slot in range(s.queue_first[q], s.queue_first[q] + s.queue_active[q]):
-        for band in range(backfill.PLAN_BANDS):
-            s.planned[s.active[slot] * backfill.PLAN_BANDS + band] = -np.inf
+    _forget_planned(s, q)
     picks = number < 0
     deferrals = 0
     left = s.count.pending_jobs if w.policy.depth == NO_LIMIT else w.policy.depth

@@ -33,7 +33,7 @@ class Profile(NamedTuple):
     size: Any  # [SIZES]
     times: Any  # [moments]
     row: Any  # [moments]
-    left: Any  # [moments] GPU milli that are free on all nodes; without GPUs, milli cores
+    left: Any  # [moments] GPU milli that are free on all nodes, or milli cores (World.policy.counts_cores)
     mask: Any  # wholly free GPUs
     share: Any  # free parts of GPUs in shared use, one per node and GPU
     cpu: Any
@@ -110,15 +110,9 @@ def moment_from(p: Profile, time: float, first: int) -> int:
 
 
 @inline
-def _counts_cores(w: World) -> bool:
-    """Whether `left` is in milli cores."""
-    return w.sizes.gpu_stride == 1
-
-
-@inline
 def _share_of_left(w: World, c: int) -> int:
     """How much a task of class c takes from `left`."""
-    return w.class_cpu[c] if _counts_cores(w) else w.class_milli[c]
+    return w.class_cpu[c] if w.policy.counts_cores else w.class_milli[c]
 
 
 @inline
@@ -276,7 +270,7 @@ def _note_present(w: World, m: Machine, s: State, p: Profile) -> None:
         p.drawn[1] = m.drawn[0]
     left = 0
     for n in range(w.sizes.num_nodes):
-        left += m.free_cpu[n] if _counts_cores(w) else m.free_milli[n]
+        left += m.free_cpu[n] if w.policy.counts_cores else m.free_milli[n]
     p.left[0] = left
 
 

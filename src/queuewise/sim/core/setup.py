@@ -81,6 +81,7 @@ def lay_out(
     has_places = cluster.num_nodes > 1 or cluster.num_gpus > 0
     policy = _policy(rules, conditions, bool(fields["class_by_pool"].all()), restarts, has_places)
     fields["pin_first"] = _pin_places(classes, pools, fields["class_span"]) if policy.remembers_plans else np.zeros(1, np.int64)
+    policy.counts_cores = int(2 * classes.jobs[classes.milli == 0].sum() > len(workload))
     policy.resizes = resizes
     policy.has_dependencies = int(len(waits_for) > 0)
     policy.power_budget = budget
