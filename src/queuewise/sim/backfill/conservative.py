@@ -34,6 +34,7 @@ from queuewise.sim.backfill.profile import (
     profile_in,
     profile_memory,
     room_at,
+    skip_full,
 )
 from queuewise.sim.core.compilation import inline, kernel, noinline
 from queuewise.sim.core.lifecycle import start_placed
@@ -231,7 +232,11 @@ def _find_start(  # type: ignore[no-untyped-def]
     span = w.class_span[c]
     size = c + span
     start = first
-    while start < last:
+    while True:
+        if size == c + span and start > 0:
+            start = skip_full(w, c, p, start, last)
+        if start >= last:
+            return -1
         until = p.times[start] + estimate * w.class_worst[size]
         at = _obstacle(w, s, size, p, start, until)
         if at == p.size[NUMBER]:
@@ -247,7 +252,6 @@ def _find_start(  # type: ignore[no-untyped-def]
         else:
             size = c + span
             start = following
-    return -1
 
 
 @noinline
@@ -309,8 +313,19 @@ def _choose_start(w: World, z: Machine, s: State, q: int, j: int, p: Profile, st
             kept = _pinned_start(w, s, j, estimate, p, start)
     if kept >= 0:
         recall(w, s, j)
-        return kept, state
+        return kept, state if _is_first_instant(w, s, c, estimate, p, kept) else UNSETTLED
     return start, UNSETTLED if remembers else min(state, SETTLED)
+
+
+@inline
+def _is_first_instant(w: World, s: State, c: int, estimate: float, p: Profile, at: int) -> bool:
+    """Whether moment `at` is the first instant of its time, so that a reservation kept from there on leaves nothing free that it had.
+
+    The second moment of now counts as first for a job that has a length.
+    """
+    if at == 0 or p.times[at - 1] < p.times[at]:
+        return True
+    return at < p.size[PRESENT] and p.times[at] + estimate * w.class_worst[c] > p.times[at]
 
 
 # --- passes

@@ -168,6 +168,16 @@ def has_room(w: World, c: int, p: Profile, i: int, start: float) -> bool:
     return p.left[i] >= need * _share_of_left(w, c) and room_at(w, c, p, p.row[i], start) >= need
 
 
+@inline
+def skip_full(w: World, c: int, p: Profile, first: int, last: int) -> int:
+    """The first moment, from `first` on, with enough left for a gang of class c on all nodes together; `last` if there is none before."""
+    need = w.class_tasks[c] * _share_of_left(w, c)
+    at = first
+    while at < last and p.left[at] < need:
+        at += 1
+    return at
+
+
 @kernel
 def keep_least(w: World, p: Profile, at: int) -> None:
     """Let row LEAST hold the least of itself and of row `at`."""
