@@ -3,10 +3,10 @@
 The plan is a profile (profile.py). A reservation looks at the least that is free over its whole length and takes it out of every moment
 it covers. A job keeps the reservation that it remembers from the pass before (pins.py) unless there is an earlier one.
 
-A pass leaves out what would come out the same (State.plan_state). A plan STANDS while runs begin and end as planned: then those whose
-time has come start, and only newcomers behind all others are planned. It is SETTLED while nothing has become free that was taken when it was
-made: then nobody finds an earlier start than the remembered one. Otherwise the remembered start is the latest one to be tried, and where a
-shorter job of the same demand was planned before is the first.
+A pass leaves out what would come out the same (State.plan_state). A plan is STANDING while runs begin and end as planned: then those
+whose time has come start, and only newcomers behind all others are planned. It is SETTLED while nothing has become free that was taken
+when it was made: then nobody finds an earlier start than the remembered one. Otherwise the remembered start is the last that is tried,
+and the first is where a job of the same demand that is no longer was planned in this pass.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from queuewise.sim.backfill.profile import (
     copy_row,
     has_room,
     hold,
+    is_full,
     is_scalar,
     keep_least,
     load_least,
@@ -179,17 +180,20 @@ def _obstacle(w: World, s: State, c: int, p: Profile, start: int, until: float) 
     time = p.times[start]
     if not has_room(w, c, p, start, time):
         return start
-    scalar = is_scalar(w)
-    if not scalar:
-        copy_row(p, LEAST, p.row[start])
     at = start + 1
-    while at < number and (p.times[at] < until or at < present):
-        if not has_room(w, c, p, at, UNRESERVED):
-            return at
-        if not scalar:
-            keep_least(w, p, p.row[at])
-            if room_at(w, c, p, LEAST, time) < w.class_tasks[c]:
+    if is_scalar(w):
+        while at < number and (p.times[at] < until or at < present):
+            if not has_room(w, c, p, at, UNRESERVED):
                 return at
+            at += 1
+        return number
+    copy_row(p, LEAST, p.row[start])
+    while at < number and (p.times[at] < until or at < present):
+        if is_full(w, c, p, at):
+            return at
+        keep_least(w, p, p.row[at])
+        if room_at(w, c, p, LEAST, time) < w.class_tasks[c]:
+            return at
         at += 1
     return number
 
@@ -277,7 +281,7 @@ def _pinned_start(w: World, s: State, j: int, estimate: float, p: Profile, found
 
 @inline
 def _search(w: World, z: Machine, s: State, q: int, j: int, p: Profile, kept: int, earliest: float, latest) -> int:  # type: ignore[no-untyped-def]
-    """The first moment from which job j has a place, before moment `kept` if that is not -1, and not before `earliest`; -1 if there is none."""
+    """The first moment from which job j has a place, not before `earliest`; -1 if there is none, or none before moment `kept` (-1: any)."""
     c = w.job_class[j]
     estimate = estimate_left(w, s, j)
     length = estimate * w.class_worst[c]
@@ -339,7 +343,7 @@ def _plans_last(w: World) -> bool:
 
 @kernel
 def _state_of_plan(w: World, s: State, q: int, line, number: int) -> int:  # type: ignore[no-untyped-def]
-    """What is known of the last plan of the queue, which the head leads. It STANDS only if all newcomers are behind all others."""
+    """What is known of the last plan of the queue, which the head leads. It is STANDING only if newcomers are behind all others."""
     if not _plans_last(w):
         return UNSETTLED
     state = s.plan_state[q]

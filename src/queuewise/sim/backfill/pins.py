@@ -96,10 +96,10 @@ def pin_is_free(w: World, s: State, j: int, c: int, p: Profile, first: int, time
 
 @inline
 def _is_left(column, p: Profile, nodes: int, n: int, amount: int, first: int, last: int) -> bool:  # type: ignore[no-untyped-def]
-    for i in range(first, last):
-        if column[p.row[i] * nodes + n] < amount:
-            return False
-    return True
+    at = first
+    while at < last and column[p.row[at] * nodes + n] >= amount:
+        at += 1
+    return at >= last
 
 
 @kernel
@@ -113,10 +113,10 @@ def _share_is_free(w: World, p: Profile, n: int, gpus: int, milli: int, first: i
 
 @kernel
 def _power_is_left(w: World, p: Profile, draw: int, first: int, last: int) -> bool:
-    for i in range(first, last):
-        if p.drawn[p.row[i]] + draw > w.policy.power_budget:
-            return False
-    return True
+    at = first
+    while at < last and p.drawn[p.row[at]] + draw <= w.policy.power_budget:
+        at += 1
+    return at >= last
 
 
 @kernel

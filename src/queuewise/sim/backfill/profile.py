@@ -16,8 +16,8 @@ import numpy as np
 from queuewise.sim.backfill.easy import order_by_expected_end
 from queuewise.sim.conditions.power_cap import draw_of, is_capped
 from queuewise.sim.conditions.reserved_nodes import first_reservation_end_after, is_blocked
-from queuewise.sim.core.compilation import inline, kernel, lowest_bit
-from queuewise.sim.core.machine import WHOLE, bits_in, rebuild
+from queuewise.sim.core.compilation import bits_in, inline, kernel, lowest_bit
+from queuewise.sim.core.machine import WHOLE, rebuild
 from queuewise.sim.core.state import Machine, State, World
 from queuewise.sim.core.table_types import column_of, view
 
@@ -142,7 +142,9 @@ def room_at(w: World, c: int, p: Profile, at: int, start: float) -> int:
         for k in range(w.pool_first[pool], w.pool_first[pool + 1]):
             n = w.pool_nodes[k]
             room = need - total
-            if gpus > 0:
+            if gpus == 1:
+                room = min(room, bits_in(p.mask[base + n]))
+            elif gpus > 1:
                 room = min(room, w.divide[bits_in(p.mask[base + n]) * stride + gpus])
             elif milli > 0:
                 shares = 0
@@ -162,10 +164,15 @@ def room_at(w: World, c: int, p: Profile, at: int, start: float) -> int:
 
 
 @inline
+def is_full(w: World, c: int, p: Profile, i: int) -> bool:
+    """Whether at moment i all nodes together have too little left for a gang of class c."""
+    return p.left[i] < w.class_tasks[c] * _share_of_left(w, c)
+
+
+@inline
 def has_room(w: World, c: int, p: Profile, i: int, start: float) -> bool:
     """Whether a gang of class c fits at moment i, of a run that starts at `start`."""
-    need = w.class_tasks[c]
-    return p.left[i] >= need * _share_of_left(w, c) and room_at(w, c, p, p.row[i], start) >= need
+    return not is_full(w, c, p, i) and room_at(w, c, p, p.row[i], start) >= w.class_tasks[c]
 
 
 @inline

@@ -11,7 +11,7 @@ from __future__ import annotations
 from queuewise.sim import placement
 from queuewise.sim.conditions.power_cap import draw, is_capped
 from queuewise.sim.conditions.reserved_nodes import is_blocked
-from queuewise.sim.core.compilation import inline, kernel, lowest_bit, noinline
+from queuewise.sim.core.compilation import bits_in, inline, kernel, lowest_bit, noinline
 from queuewise.sim.core.state import Machine, World
 from queuewise.sim.core.table_types import view
 
@@ -26,18 +26,6 @@ def lowest_bits(mask: int, number: int) -> int:
     for _ in range(number):
         rest &= rest - 1
     return mask ^ rest
-
-
-@inline
-def bits_in(word: int) -> int:
-    """How many bits are set: sums of neighbours, in parallel within the word."""
-    word -= (word >> 1) & 0x5555555555555555
-    word = (word & 0x3333333333333333) + ((word >> 2) & 0x3333333333333333)
-    word = (word + (word >> 4)) & 0x0F0F0F0F0F0F0F0F
-    word += word >> 8
-    word += word >> 16
-    word += word >> 32
-    return word & 0x7F
 
 
 @kernel
