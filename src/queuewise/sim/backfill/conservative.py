@@ -338,7 +338,9 @@ def _is_first_instant(w: World, s: State, c: int, estimate: float, p: Profile, a
 @inline
 def _plans_last(w: World) -> bool:
     """Whether a plan may be of use to the next pass: orders do not change, and runs are as long as their reservations."""
-    return w.policy.lines_up and not w.policy.second_order and not w.policy.fit_may_return and w.sizes.uniform_speed != 0
+    if not w.policy.lines_up or has_bound(w) or w.policy.second_order or w.policy.fit_may_return:
+        return False
+    return w.sizes.uniform_speed != 0
 
 
 @kernel

@@ -10,6 +10,7 @@ import numpy as np
 
 from queuewise.sim.core.compilation import inline, kernel, noinline
 from queuewise.sim.core.state import State, World
+from queuewise.sim.queue.holds import is_held
 
 
 @inline
@@ -67,7 +68,7 @@ def _line_up_by_score(w: World, s: State, q: int, head: int, line) -> int:  # ty
     number = 0
     for slot in range(s.count.pending_jobs):
         j = s.pending[slot]
-        if j != head and w.class_queue[w.job_class[j]] == q:
+        if j != head and w.class_queue[w.job_class[j]] == q and not is_held(w, s, j):
             line[number] = j
             number += 1
     jobs = np.sort(line[:number])  # equal scores: by index
