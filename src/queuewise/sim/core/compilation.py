@@ -258,7 +258,7 @@ def _population(typingctx: Any, word: Any) -> Any:
 
 
 def _bits_in_compiled(word: int) -> int:
-    return _population(word)  # type: ignore[no-any-return, call-arg]
+    return _population(word)  # type: ignore[call-arg]
 
 
 bits_in = _bits_in_python if JIT_DISABLED else inline(_bits_in_compiled)
