@@ -5,7 +5,8 @@
     python benchmarks/engine.py rates --jobs 50000        smaller than published, to try it out; give --results too
 
 `python benchmarks/render_performance.py` then brings docs/performance.md and its figures up to date. `baselines` takes the SimPy
-reference from tests/reference; `lublin`, `preemption` and `growth_of_fgd` read ../shared/traces, or where QUEUEWISE_TRACES says.
+reference from tests/reference; `lublin`, `conservative`, `preemption` and `growth_of_fgd` read ../shared/traces, or where QUEUEWISE_TRACES
+says.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ import plain_python
 from queuewise.cli import bench
 from queuewise.cli.console import note
 from queuewise.cluster import Cluster, load_cluster
+from queuewise.cluster.spec import NodeGroup, build
 from queuewise.evaluation.metrics import summarise
 from queuewise.policies import simulate
 from queuewise.policies.preemptive import PREEMPTIVE
@@ -49,6 +51,9 @@ STARTS = 5  # processes started; the quickest counts
 TIMED_ORDER = "wfp3"  # its scores change with time, so every decision looks at the whole queue
 GPU_LOGS = {"venus": "helios/venus_gpu_jobs_2020-03-18_to_07-31.csv.gz", "philly": "philly/philly_jobs_2017-09_to_10.csv.gz"}  # by cluster
 LOG_LOAD = 0.9  # the clusters had room to spare: the same jobs are submitted faster
+NOISY = "noisy:0.5"  # estimates: half of the jobs end early
+BACKLOG = 2_000  # jobs, of which most wait at a time
+MIXED_NODES = ((6, 8), (8, 4), (6, 6))  # number of nodes, GPUs of each
 SNAPSHOTS = 500
 PREEMPTION_REPEATS = 6  # these take seconds each, in which a shared machine is seldom quiet from end to end
 SHORT_REPEATS = 10  # replays of milliseconds are noisy and cheap to repeat
@@ -192,6 +197,28 @@ def lublin(jobs: int) -> Figures:
     return {"replays": rows}
 
 
+def conservative(jobs: int) -> Figures:
+    """Conservative backfill, which plans all waiting jobs: long queues, estimates that are exact (plans last) and that are not."""
+    folder = Path(os.environ.get("QUEUEWISE_TRACES") or REPOSITORY.parent / "shared" / "traces")
+    mixed = build("124 GPUs on nodes of 4, 6 and 8", [NodeGroup(count, gpus=gpus, kind="V100-16") for count, gpus in MIXED_NODES])
+    small = load_cluster("4x8:V100-16")
+    sacct = build("8 nodes of 64 cores and 2 GPUs", [NodeGroup(8, gpus=2, kind="V100-16", cpus=64.0)])
+    venus, philly = (load_workload(folder / file).workload.take(slice(0, min(jobs, BACKLOG))) for file in GPU_LOGS.values())
+    cases = [
+        ("lublin_256", load_workload(folder / "swf" / "lublin_256.swf.gz").workload, load_cluster("flat:256"), ("oracle", "requested")),
+        ("venus", venus, small, ("oracle", NOISY)),
+        ("philly", philly, small, ("oracle", NOISY)),
+        ("venus", venus, mixed, ("oracle", NOISY)),
+        ("sacct", load_workload(folder / "slurm" / "xdmod_phillips_sacct.log.gz").workload, sacct, ("oracle", "requested")),
+    ]
+    rows = []
+    for log, workload, cluster, known in cases:
+        for estimates in known:
+            row = bench.replay(workload, cluster, "fcfs+conservative", PREEMPTION_REPEATS, estimates)
+            rows.append({"log": log, "cluster": cluster.name, "estimates": estimates, **row})
+    return {"replays": rows}
+
+
 def preemption(jobs: int) -> Figures:
     """Preemptive policies: how fast they are replayed, and what they do to completion times on two logs of GPU clusters."""
     cluster = load_cluster(CLUSTER)
@@ -240,6 +267,7 @@ PARTS: dict[str, Callable[[int], Figures]] = {
     "memory": memory,
     "start_up": start_up,
     "lublin": lublin,
+    "conservative": conservative,
     "preemption": preemption,
     "snapshots": snapshots,
 }

@@ -95,6 +95,17 @@ def lublin(results: Results) -> str:
     return table(["policy", "mean wait, s", "Queuewise, jobs/s", "others, jobs/s"], rows)
 
 
+def conservative(results: Results) -> str:
+    rows = [
+        [
+            f"{row['log']}", row["cluster"], f"`{row['estimates']}`",
+            f"{row['jobs']:,}", f"{row['max_queue']:,}", f"{row['jobs_per_s']:,.0f}",
+        ]
+        for row in results["conservative"]["replays"]
+    ]  # fmt: skip
+    return table(["log", "cluster", "estimates", "jobs", "longest queue", "jobs/s"], rows, left=3)
+
+
 def reading(results: Results) -> str:
     part = results["reading"]
     large, info = part["large"], part["info"]
@@ -255,6 +266,7 @@ TABLES: dict[str, Callable[[Results], str]] = {
         memory,
         baselines,
         lublin,
+        conservative,
         preemption,
         user_policy,
         snapshots,

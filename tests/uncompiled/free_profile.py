@@ -122,11 +122,13 @@ class Profile:
     holds: list[tuple[float, float, int, int]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        room = 2 * 20 + 4
-        self.times, self.where = np.empty(room), np.arange(room)
-        self.row = profile.moments(self.sim.world, room)
+        self.profile = profile.profile_in(profile.profile_memory(self.sim.world, 2 * 20 + 4))
         self.sim.set_time(0.0)
-        self.number = profile.profile_of_running(self.sim.world, self.sim.machine, self.sim.state, self.times, self.row)
+        profile.begin_profile(self.sim.world, self.sim.machine, self.sim.state, 0, self.profile)
+
+    @property
+    def number(self) -> int:
+        return int(self.profile.size[profile.NUMBER])
 
     def free(self, n: int, time: float) -> int:
         """Bit mask of the GPUs of node n that nobody holds at this time."""
@@ -139,7 +141,7 @@ class Profile:
     def hold(self, first: int, length: float, shape: int, n: int) -> None:
         """Take the lowest GPUs of node n that are free for as long out of the profile, from its k-th moment on."""
         start = first % self.number
-        begin = float(self.times[self.where[start]])
+        begin = float(self.profile.times[start])
         until = begin + length
         mask = (1 << NODE_GPUS[n]) - 1
         for time in [begin, *(t for t, _, _, _ in self.holds if begin < t < until)]:
@@ -150,20 +152,21 @@ class Profile:
         gpus = sum(1 << g for g in bits)
         self.sim.put([(n, 1, gpus)])
         c = int(self.sim.world.job_class[shape])
-        self.number = profile.hold(
-            self.sim.world, self.sim.state, c, start, until, self.times, self.where, self.number, 1, self.row
-        )  # fmt: skip
+        profile.hold(self.sim.world, self.sim.state, c, self.profile, start, until)
         self.holds.append((begin, until, n, gpus))
 
     def check(self) -> None:
-        moments = [float(self.times[self.where[k]]) for k in range(self.number)]
+        moments = [float(time) for time in self.profile.times[: self.number]]
         assert moments == sorted(set(moments))
         assert set(moments) >= {time for begin, end, _, _ in self.holds for time in (begin, end)}
         for k, time in enumerate(moments):
             free = [self.free(n, time) for n in range(len(NODE_GPUS))]
-            assert self.row[0][self.where[k]].tolist() == free
+            row = int(self.profile.row[k])
+            masks = self.profile.mask.reshape(-1, len(NODE_GPUS))
+            assert masks[row].tolist() == free
+            assert self.profile.left[k] == 1000 * sum(mask.bit_count() for mask in free)
             for shape, (tasks, gpus) in enumerate(SHAPES):
-                room = profile.room_at(self.sim.world, int(self.sim.world.job_class[shape]), self.row, int(self.where[k]), time)
+                room = profile.room_at(self.sim.world, int(self.sim.world.job_class[shape]), self.profile, row, time)
                 assert min(int(room), tasks) == min(sum(mask.bit_count() // gpus for mask in free), tasks)
 
 

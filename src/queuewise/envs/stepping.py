@@ -75,7 +75,7 @@ def _try_start(w: World, m: Machine, s: State, k: Task, p: EpisodeState, j: int)
 def _backfill_behind(w: World, m: Machine, z: Machine, s: State, k: Task, p: EpisodeState, head: int) -> None:
     """Let the backfill rule start jobs behind the committed job, which waits."""
     rule = w.policy.backfill
-    if rule == backfill.NO_BACKFILL or (p.count.waiting == 1 and not w.policy.remembers_plans):
+    if rule == backfill.NO_BACKFILL or (p.count.waiting == 1 and not w.policy.plans_all):
         return
     q = w.class_queue[w.job_class[head]]
     s.head[q] = head
@@ -97,7 +97,7 @@ def _backfill_behind(w: World, m: Machine, z: Machine, s: State, k: Task, p: Epi
 @kernel
 def _commit(w: World, m: Machine, z: Machine, s: State, k: Task, p: EpisodeState, j: int) -> None:
     """Advance until job j fits, then start it. Returns at the horizon with the job still waiting."""
-    s.plan_stamp[w.class_queue[w.job_class[j]]] = backfill.UNSETTLED  # the last plan may have had the job behind others
+    s.plan_state[w.class_queue[w.job_class[j]]] = backfill.UNSETTLED  # the last plan may have had the job behind others
     while not _try_start(w, m, s, k, p, j):
         _backfill_behind(w, m, z, s, k, p, j)
         if not advance(w, m, s, k, p) or s.clock.now > k.scale.horizon:

@@ -116,7 +116,7 @@ class LogFollower:
         state.dirty[:] = 1
         state.room_key[:] = state.pin_start[:] = np.inf
         state.hold_until[:] = -np.inf
-        state.plan_stamp[:] = backfill.UNSETTLED
+        state.plan_state[:] = backfill.UNSETTLED
 
     def _check(self) -> None:
         """Check that the log belongs to this replay."""

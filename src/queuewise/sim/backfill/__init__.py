@@ -14,8 +14,9 @@ from queuewise.sim.core.tables import F64, I32, I64, Table, column
 
 # PolicyFlags.backfill
 NO_BACKFILL, GREEDY, EASY, EASY_STRICT, CONSERVATIVE, DEFRAG = range(6)
-PLAN_BANDS = 48  # bands of lengths in State.planned
-UNSETTLED = -1  # State.plan_stamp: the next plan cannot rely on the last one
+PLAN_BANDS = 96  # bands of lengths in State.planned
+# State.plan_state: the next plan cannot rely on the last one; nobody finds an earlier start than in the last one; the last one stands
+UNSETTLED, SETTLED, STANDING = range(3)
 
 
 class BackfillWorld(Table):
@@ -40,5 +41,8 @@ class BackfillState(Table):
     pin_node: I32 = column("pinned_pieces", initial=0)
     pin_tasks: I32 = column("pinned_pieces", initial=0)
     pin_gpus: I64 = column("pinned_pieces", initial=0, meaning="bit mask of the node's GPUs")
-    plan_stamp: I64 = column("queues", initial=UNSETTLED, meaning="Counts.early_ends when the queue was last planned, or UNSETTLED")
-    planned: F64 = column("plan_bands", unit="s", meaning="latest start planned in this pass, by class and band of length")
+    plan_state: I64 = column("queues", initial=UNSETTLED, meaning="what is known of the last plan: UNSETTLED, SETTLED or STANDING")
+    # By class and band of length: what is known in this pass of the starts of the class's jobs
+    planned: F64 = column("plan_bands", unit="s", meaning="latest start of a job of this band or of a lower one")
+    planned_last: F64 = column("plan_bands", unit="s", meaning="latest start of a job of this band")
+    planned_length: F64 = column("plan_bands", unit="s", meaning="length of that job")

@@ -2,51 +2,122 @@
 
 The plan is a profile (profile.py). A reservation looks at the least that is free over its whole length and takes it out of every moment
 it covers. A job keeps the reservation that it remembers from the pass before (pins.py) unless there is an earlier one.
+
+A pass leaves out what would come out the same (State.plan_state). A plan is STANDING while runs begin and end as planned: then those
+whose time has come start, and only newcomers behind all others are planned. It is SETTLED while nothing has become free that was taken
+when it was made: then nobody finds an earlier start than the remembered one. Otherwise the remembered start is the last that is tried,
+and the first is where a job of the same demand that is no longer was planned in this pass.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from queuewise.sim import backfill
+from queuewise.sim import backfill, queue
+from queuewise.sim.backfill import SETTLED, STANDING, UNSETTLED
 from queuewise.sim.backfill.pins import NO_PIN, is_pinned, pin_is_free, recall, remember_place, tasks_pinned, tasks_placed
 from queuewise.sim.backfill.profile import (
+    LEAST,
+    NUMBER,
+    PRESENT,
     UNRESERVED,
-    copy_moment,
+    Profile,
+    begin_profile,
+    copy_row,
+    has_room,
     hold,
+    is_full,
+    is_scalar,
     keep_least,
-    load,
-    moments,
+    load_least,
+    moment_from,
     note_moment,
-    profile_of_running,
+    profile_in,
+    profile_memory,
     room_at,
+    skip_full,
 )
-from queuewise.sim.conditions.reserved_nodes import first_reservation_end_after
 from queuewise.sim.core.compilation import inline, kernel, noinline
 from queuewise.sim.core.lifecycle import start_placed
 from queuewise.sim.core.machine import copy_machine, take_exactly
-from queuewise.sim.core.pieces import class_as_placed
+from queuewise.sim.core.pieces import class_as_placed, note_piece
 from queuewise.sim.core.state import NO_LIMIT, Machine, State, World
 from queuewise.sim.placement.placement_rules import might_have_room, place_one_of, runtime_factor
 from queuewise.sim.preemption.keys import estimate_left
+from queuewise.sim.queue.line import line_up
 from queuewise.sim.queue.overdue import has_bound
 from queuewise.sim.queue.selection import SECONDARY, dequeue, enqueue, first_in_order, shortest_queued
+
+ON_TIME = 8  # one early end in so many, or more: plans seldom last
+
+
+# --- bounds on the start of a job
 
 
 @inline
 def _band(length: float) -> int:
-    """Lengths of one band differ by less than a factor of two."""
-    return 0 if length < 1.0 else min(1 + int(np.log2(length)), backfill.PLAN_BANDS - 1)
+    """Lengths of one band differ by less than a factor of √2."""
+    return 0 if length < 1.0 else min(1 + int(2.0 * np.log2(length)), backfill.PLAN_BANDS - 1)
+
+
+@inline
+def _takes_less(w: World, c: int, other: int) -> bool:
+    """Whether a gang of class c asks for no more cores and memory than one of another class."""
+    return (
+        w.class_tasks[c] * w.class_cpu[c] <= w.class_tasks[other] * w.class_cpu[other]
+        and w.class_tasks[c] * w.class_mem[c] <= w.class_tasks[other] * w.class_mem[other]
+    )
+
+
+@inline
+def _bound_by(s: State, c: int, band: int, length: float) -> float:
+    """A time before which no job of class c, or of one that needs more, and of this length and band can start."""
+    at = c * backfill.PLAN_BANDS + band
+    bound = s.planned[at - 1] if band > 0 else -np.inf
+    return max(bound, s.planned_last[at]) if s.planned_length[at] <= length else bound
 
 
 @kernel
-def _earliest(w: World, s: State, c: int, length: float) -> float:
-    """A time before which no job of the class and length can start: where a shorter one of the class was planned, in a freer profile."""
+def _earliest(w: World, s: State, q: int, c: int, length: float) -> float:
+    """A time before which no job of the class and length can start: where one that is no longer and needs no more was planned in this pass.
+
+    It was planned in a freer profile.
+    """
+    if w.policy.fit_may_return or w.class_span[c] > 0:
+        return -np.inf
+    band = _band(length)
+    if not is_scalar(w) or w.policy.has_reservations:
+        return _bound_by(s, c, band, length)
     earliest = -np.inf
-    if not w.policy.fit_may_return:
-        for band in range(_band(length)):
-            earliest = max(earliest, s.planned[c * backfill.PLAN_BANDS + band])
+    for slot in range(s.queue_first[q], s.queue_first[q] + s.queue_active[q]):
+        other = s.active[slot]
+        bound = _bound_by(s, other, band, length)
+        if bound > earliest and _takes_less(w, other, c):
+            earliest = bound
     return earliest
+
+
+@inline
+def _note_planned(s: State, c: int, length: float, time: float) -> None:
+    """A job of this class and length cannot start before `time`."""
+    band = _band(length)
+    at = c * backfill.PLAN_BANDS + band
+    if s.planned_last[at] <= time:
+        s.planned_last[at] = time
+        s.planned_length[at] = length
+    while band < backfill.PLAN_BANDS and s.planned[c * backfill.PLAN_BANDS + band] < time:
+        s.planned[c * backfill.PLAN_BANDS + band] = time
+        band += 1
+
+
+@inline
+def _forget_planned(s: State, q: int) -> None:
+    for slot in range(s.queue_first[q], s.queue_first[q] + s.queue_active[q]):
+        first = s.active[slot] * backfill.PLAN_BANDS
+        for at in range(first, first + backfill.PLAN_BANDS):
+            s.planned[at] = -np.inf
+            s.planned_last[at] = -np.inf
+            s.planned_length[at] = np.inf
 
 
 @inline
@@ -55,6 +126,16 @@ def _could_start(w: World, s: State, c: int, estimate: float, latest: float) -> 
     if w.class_span[c] > 0:
         return True  # what stands in the way of one size need not be in that of another
     return s.clock.now + estimate * w.class_worst[c] <= latest
+
+
+@inline
+def _note_obstacle(w: World, c: int, p: Profile, start: int, at: int, latest) -> None:  # type: ignore[no-untyped-def]
+    """Class c cannot start now and run beyond the time of moment `at` (a moment of now: at all). That stays so while the profile fills up.
+
+    Not if a class that does not fit may fit later.
+    """
+    if start == 0 and not w.policy.fit_may_return:
+        latest[c] = min(latest[c], p.times[at] if at >= p.size[PRESENT] else -np.inf)
 
 
 @kernel
@@ -74,198 +155,313 @@ def _somebody_could_start(w: World, m: Machine, s: State, q: int, latest) -> boo
     return False
 
 
-@inline
-def _note_obstacle(w: World, c: int, start: int, time: float, latest) -> None:  # type: ignore[no-untyped-def]
-    """Class c cannot start now and run beyond `time` (-inf: at all). That stays so while the profile fills up.
+@kernel
+def _last_that_could_start(w: World, m: Machine, s: State, line, first: int, last: int, latest) -> int:  # type: ignore[no-untyped-def]
+    """The last place in line, from `first` to `last`, of a job that has room now and is short enough for it; first - 1 if nobody has."""
+    while last >= first:
+        j = line[last]
+        c = w.job_class[j]
+        if _could_start(w, s, c, estimate_left(w, s, j), latest[c]) and might_have_room(w, m, c):
+            break
+        last -= 1
+    return last
 
-    Not if a class that does not fit may fit later.
+
+# --- the search for a start
+
+
+@kernel
+def _obstacle(w: World, s: State, c: int, p: Profile, start: int, until: float) -> int:
+    """The first moment that stands in the way of class c from moment `start` to `until`; the number of moments if none does.
+
+    Leaves the least of what is free on the way in row LEAST, unless a place is a number of tasks.
     """
-    if start == 0 and not w.policy.fit_may_return:
-        latest[c] = min(latest[c], time)
+    number, present = p.size[NUMBER], p.size[PRESENT]
+    time = p.times[start]
+    if not has_room(w, c, p, start, time):
+        return start
+    at = start + 1
+    if is_scalar(w):
+        while at < number and (p.times[at] < until or at < present):
+            if not has_room(w, c, p, at, UNRESERVED):
+                return at
+            at += 1
+        return number
+    copy_row(p, LEAST, p.row[start])
+    while at < number and (p.times[at] < until or at < present):
+        if is_full(w, c, p, at):
+            return at
+        keep_least(w, p, p.row[at])
+        if room_at(w, c, p, LEAST, time) < w.class_tasks[c]:
+            return at
+        at += 1
+    return number
+
+
+@kernel
+def _start_after(w: World, c: int, p: Profile, start: int, at: int) -> int:
+    """The first start after moment `start` that the obstacle at moment `at` may leave room for."""
+    if at == start or is_scalar(w) or not has_room(w, c, p, at, UNRESERVED):
+        return at + 1  # every start up to there meets it
+    if w.policy.has_reservations:
+        return start + 1
+    copy_row(p, LEAST, p.row[at])
+    for i in range(at - 1, start, -1):
+        keep_least(w, p, p.row[i])
+        if room_at(w, c, p, LEAST, UNRESERVED) < w.class_tasks[c]:
+            return i + 1
+    return start + 1
+
+
+@inline
+def _place_at(w: World, z: Machine, s: State, c: int, p: Profile, start: int) -> bool:
+    """Place class c by the rule on what row LEAST says is free."""
+    if is_scalar(w):
+        s.count.placed = 0
+        note_piece(s, 0, w.class_tasks[c], 0)
+        return True
+    load_least(w, z, p)
+    z.time[0] = p.times[start]
+    return place_one_of(w, z, s, c, c)
 
 
 @kernel
 def _find_start(  # type: ignore[no-untyped-def]
-    w: World, z: Machine, s: State, c: int, estimate: float, times, where, number: int, present: int, row, least, latest
+    w: World, z: Machine, s: State, c: int, estimate: float, p: Profile, first: int, last: int, latest
 ) -> int:
-    """The first moment from which class c has a place for as long as it takes; the place is left in State.place_*. -1 if there is none.
+    """The first moment, from `first` until before `last`, from which class c has a place for as long as it takes; -1 if there is none.
 
-    Of an elastic job all sizes are tried at one moment, the greatest first, before the next moment.
-    It is one function because arrays are costly to hand over.
+    The place is left in State.place_*. Of an elastic job all sizes are tried at one moment, the greatest first, before the next moment.
     """
     span = w.class_span[c]
     size = c + span
-    start = 0 if _could_start(w, s, c, estimate, latest[c]) else 1
-    earliest = _earliest(w, s, c, estimate * w.class_worst[c]) if span == 0 else -np.inf
-    while start < number and times[where[start]] < earliest:
-        start += 1
-    while start < number:
-        time = times[where[start]]
-        until = time + estimate * w.class_worst[size]
-        need = w.class_tasks[size]
-        following = start + 1
-        obstacle = -np.inf
-        fitting = room_at(w, size, row, where[start], time) >= need
-        if fitting:
-            copy_moment(least, 0, row, where[start])
-        at = start + 1
-        while fitting and at < number and (times[where[at]] < until or at < present):
-            obstacle = times[where[at]] if at >= present else -np.inf
-            if room_at(w, size, row, where[at], UNRESERVED) < need:
-                following = at + 1  # every start up to there meets the same obstacle
-                fitting = False
-                break
-            keep_least(w, least, row, where[at])
-            fitting = room_at(w, size, least, 0, time) >= need
-            at += 1
-        if fitting:
-            load(w, z, least, 0)
-            z.time[0] = time
-            if place_one_of(w, z, s, size, size):
+    start = first
+    while True:
+        if size == c + span and start > 0:
+            start = skip_full(w, c, p, start, last)
+        if start >= last:
+            return -1
+        until = p.times[start] + estimate * w.class_worst[size]
+        at = _obstacle(w, s, size, p, start, until)
+        if at == p.size[NUMBER]:
+            if _place_at(w, z, s, size, p, start):
                 return start
-        _note_obstacle(w, size, start, obstacle, latest)
+            following = start + 1
+            at = max(moment_from(p, until, following) - 1, start)
+        else:
+            following = _start_after(w, size, p, start, at) if span == 0 else start + 1
+        _note_obstacle(w, size, p, start, at, latest)
         if size > c:
             size -= 1
         else:
             size = c + span
-            start = following if span == 0 else start + 1
-    return -1
-
-
-@kernel
-def _is_free_from(w: World, s: State, j: int, first: int, time: float, until: float, times, where, number: int, present: int, row) -> bool:  # type: ignore[no-untyped-def]
-    """Whether the place that job j remembers is free from `time`, which moment `first` is of, until `until`."""
-    c = w.job_class[j]
-    size = c + tasks_pinned(w, s, j) - w.class_tasks[c]
-    if not pin_is_free(w, s, j, size, row, where[first], time):
-        return False
-    at = first + 1
-    while at < number and (times[where[at]] < until or at < present):
-        if not pin_is_free(w, s, j, size, row, where[at], UNRESERVED):
-            return False
-        at += 1
-    return True
+            start = following
 
 
 @noinline
-def _pinned_start(w: World, s: State, j: int, estimate: float, found: int, times, where, number: int, present: int, row):  # type: ignore[no-untyped-def]
-    """The moment from which job j has the place it remembers; -1 if that is not free, or moment `found` is better.
-
-    Also the number of moments.
-    """
+def _pinned_start(w: World, s: State, j: int, estimate: float, p: Profile, found: int) -> int:
+    """The moment from which job j has the place it remembers; -1 if that is not free, or moment `found` (-1: none) is better."""
     c = w.job_class[j]
     time = max(s.pin_start[j], s.clock.now)
-    until = time + estimate * w.class_worst[c + tasks_pinned(w, s, j) - w.class_tasks[c]]
-    last = number - 1 if found < 0 else found
-    at = 0
-    while at <= last and times[where[at]] < time:
-        at += 1
+    size = c + tasks_pinned(w, s, j) - w.class_tasks[c]
+    until = time + estimate * w.class_worst[size]
+    last = p.size[NUMBER] - 1 if found < 0 else found
+    at = moment_from(p, time, 0)
     if at > last and found >= 0:
-        return -1, number
-    if at > last or times[where[at]] > time:
-        if not _is_free_from(w, s, j, at - 1, time, until, times, where, number, present, row):
-            return -1, number
-        return at, note_moment(time, at, times, where, number, row)
-    while at <= last and times[where[at]] == time:
-        if _is_free_from(w, s, j, at, time, until, times, where, number, present, row):
+        return -1
+    if at > last or p.times[at] > time:
+        return note_moment(p, time, at) if pin_is_free(w, s, j, size, p, at - 1, time, until) else -1
+    while at <= last and p.times[at] == time:
+        if pin_is_free(w, s, j, size, p, at, time, until):
             larger = at == found and tasks_placed(s) > tasks_pinned(w, s, j)
-            return -1 if larger else at, number
+            return -1 if larger else at
         at += 1
-    return -1, number
+    return -1
 
 
 @inline
-def _can_rely_on_last_plan(w: World, s: State, q: int) -> bool:
-    """Whether what was planned ahead of each job in the last pass is still to come, or less is free: then nobody finds an earlier start.
-
-    Not if orders change, something ended early, or runs may be shorter than their reservations.
-    """
-    if (
-        not w.policy.remembers_plans
-        or has_bound(w)
-        or w.policy.scans_queue
-        or w.policy.has_quotas
-        or w.policy.second_order
-        or w.policy.fit_may_return
-    ):
-        return False
-    return w.sizes.uniform_speed != 0 and s.plan_stamp[q] == s.count.early_ends
-
-
-@inline
-def _choose_start(w: World, z: Machine, s: State, j: int, settled: bool, times, where, number: int, present: int, row, least, latest):  # type: ignore[no-untyped-def]
-    """The moment from which job j has a place, left in State.place_*, -1 if there is none; whether jobs behind it may be settled;
-    and the number of moments.
-
-    A job that is settled finds nothing earlier than what it remembers, so it is searched for only if that is gone, or if its time has
-    several moments.
-    """
+def _search(w: World, z: Machine, s: State, q: int, j: int, p: Profile, kept: int, earliest: float, latest) -> int:  # type: ignore[no-untyped-def]
+    """The first moment from which job j has a place, not before `earliest`; -1 if there is none, or none before moment `kept` (-1: any)."""
     c = w.job_class[j]
     estimate = estimate_left(w, s, j)
-    remembers = is_pinned(w, s, j)
-    if settled and remembers:
-        kept, number = _pinned_start(w, s, j, estimate, -1, times, where, number, present, row)
-        if kept == 0 or (kept > 0 and times[where[kept - 1]] < times[where[kept]]):
+    length = estimate * w.class_worst[c]
+    first = 0 if _could_start(w, s, c, estimate, latest[c]) else 1
+    last = p.size[NUMBER] if kept < 0 else kept
+    first = moment_from(p, max(earliest, _earliest(w, s, q, c, length)), first) if first < last else first
+    start = _find_start(w, z, s, c, estimate, p, first, last, latest)
+    at = kept if start < 0 else start
+    if at > 0 and w.class_span[c] == 0:
+        _note_planned(s, c, length, p.times[at])
+    return start
+
+
+@inline
+def _choose_start(w: World, z: Machine, s: State, q: int, j: int, p: Profile, state: int, latest):  # type: ignore[no-untyped-def]
+    """The moment from which job j has a place, left in State.place_*, -1 if there is none; and what is known of the plans behind it."""
+    c = w.job_class[j]
+    estimate = estimate_left(w, s, j)
+    remembers = is_pinned(w, s, j) and (w.policy.plans_all or state != UNSETTLED)
+    if remembers and state == STANDING:
+        recall(w, s, j)
+        return note_moment(p, max(s.pin_start[j], s.clock.now), 0), state
+    earliest = s.pin_start[j] if remembers and state == SETTLED else -np.inf
+    kept = -1
+    if remembers and w.class_span[c] == 0 and not w.policy.fit_may_return:
+        kept = _pinned_start(w, s, j, estimate, p, -1)
+        start = _search(w, z, s, q, j, p, kept, earliest, latest)
+        if start >= 0:
+            kept = -1
+    else:
+        start = _search(w, z, s, q, j, p, -1, -np.inf, latest)
+        if remembers:
+            kept = _pinned_start(w, s, j, estimate, p, start)
+    if kept >= 0:
+        recall(w, s, j)
+        return kept, state if _is_first_instant(w, s, c, estimate, p, kept) else UNSETTLED
+    return start, UNSETTLED if remembers else min(state, SETTLED)
+
+
+@inline
+def _is_first_instant(w: World, s: State, c: int, estimate: float, p: Profile, at: int) -> bool:
+    """Whether moment `at` is the first instant of its time, so that a reservation kept from there on leaves nothing free that it had.
+
+    The second moment of now counts as first for a job that has a length.
+    """
+    if at == 0 or p.times[at - 1] < p.times[at]:
+        return True
+    return at < p.size[PRESENT] and p.times[at] + estimate * w.class_worst[c] > p.times[at]
+
+
+# --- passes
+
+
+@inline
+def _plans_last(w: World) -> bool:
+    """Whether a plan may be of use to the next pass: orders do not change, and runs are as long as their reservations."""
+    if not w.policy.lines_up or has_bound(w) or w.policy.second_order or w.policy.fit_may_return:
+        return False
+    return w.sizes.uniform_speed != 0
+
+
+@kernel
+def _state_of_plan(w: World, s: State, q: int, line, number: int) -> int:  # type: ignore[no-untyped-def]
+    """What is known of the last plan of the queue, which the head leads. It is STANDING only if newcomers are behind all others."""
+    if not _plans_last(w):
+        return UNSETTLED
+    state = s.plan_state[q]
+    if state != STANDING:
+        return state
+    for i in range(s.count.running_jobs):
+        j = s.running[i]
+        if s.expected[j] <= s.clock.now and w.class_queue[w.job_class[j]] == q:
+            return SETTLED
+    new = s.pin_start[s.head[q]] == NO_PIN
+    for i in range(number):
+        if new and s.pin_start[line[i]] < NO_PIN:
+            return SETTLED
+        new = s.pin_start[line[i]] == NO_PIN
+    return STANDING
+
+
+@kernel
+def _start_those_due(w: World, m: Machine, s: State, q: int, line, number: int) -> None:  # type: ignore[no-untyped-def]
+    """The last plan stands: start the jobs whose time has come."""
+    for i in range(-1, number):
+        j = s.head[q] if i < 0 else line[i]
+        if s.pin_start[j] <= s.clock.now:
             recall(w, s, j)
-            return kept, True, number
-    start = _find_start(w, z, s, c, estimate, times, where, number, present, row, least, latest)
-    if start > 0:
-        slot = c * backfill.PLAN_BANDS + _band(estimate * w.class_worst[class_as_placed(w, s, c)])
-        s.planned[slot] = max(s.planned[slot], times[where[start]])
-    if remembers:
-        kept, number = _pinned_start(w, s, j, estimate, start, times, where, number, present, row)
-        if kept >= 0:
-            recall(w, s, j)
-            return kept, False, number
-    return start, settled and not remembers, number
+            _start(w, m, s, j)
+
+
+@inline
+def _start(w: World, m: Machine, s: State, j: int) -> None:
+    """Start job j where State.place_* says."""
+    c = w.job_class[j]
+    for k in range(s.count.placed):
+        take_exactly(w, m, c, s.place_node[k], s.place_tasks[k], s.place_gpus[k])
+    start_placed(w, s, j, runtime_factor(w, s, c))
+
+
+@inline
+def _picks_one_by_one(w: World) -> bool:
+    """Whether a start may change the order of those behind, or only the first few are planned."""
+    return w.policy.has_quotas or w.policy.depth != NO_LIMIT or queue.DRF in (w.scored_by[0], w.scored_by[1])
+
+
+@inline
+def _ends_are_mostly_on_time(s: State) -> bool:
+    return ON_TIME * s.count.early_ends < s.count.starts
 
 
 @kernel
 def plan_queue(w: World, m: Machine, z: Machine, s: State, q: int) -> None:
     """Plan the blocked head and then all candidates of queue q; start those whose turn is now.
 
-    Where nobody remembers, plans are made for the sake of who starts now, so planning ends when nobody is left who could.
+    Where a place is a number of tasks, plans are made for the sake of who starts now, or to last. If they will not last, planning ends when
+    nobody is left who could start.
     """
-    remember = w.policy.remembers_plans != 0
-    latest = np.full(w.sizes.num_classes, np.inf)  # by class: jobs that would run beyond it cannot start now
-    if not remember and not _somebody_could_start(w, m, s, q, latest):
+    line = np.empty(s.count.pending_jobs, np.int64)
+    number = -1 if _picks_one_by_one(w) else line_up(w, s, q, s.head[q], line)
+    state = _state_of_plan(w, s, q, line, number)
+    if state == STANDING and s.pin_start[line[number - 1] if number > 0 else s.head[q]] < NO_PIN:
+        _start_those_due(w, m, s, q, line, number)
         return
-    for slot in range(s.queue_first[q], s.queue_first[q] + s.queue_active[q]):
-        for band in range(backfill.PLAN_BANDS):
-            s.planned[s.active[slot] * backfill.PLAN_BANDS + band] = -np.inf
+    latest = np.full(w.sizes.num_classes, np.inf)  # by class: jobs that would run beyond it cannot start now
+    all_of_them = w.policy.plans_all != 0 or state != UNSETTLED or (_plans_last(w) and _ends_are_mostly_on_time(s))
+    if not all_of_them and not _somebody_could_start(w, m, s, q, latest):
+        s.plan_state[q] = UNSETTLED
+        return
+    memory = profile_memory(w, s.count.running_jobs + 2 * s.count.pending_jobs + 3 + w.sizes.num_reservation_ends)
+    p = profile_in(memory)
     copy_machine(w, m, z)
-    waiting = s.count.pending_jobs
-    most = s.count.running_jobs + 2 * waiting + 3 + w.sizes.num_reservation_ends
-    times = np.empty(most)
-    where = np.arange(most)
-    row, least = moments(w, most), moments(w, 1)
-    number = profile_of_running(w, m, s, times, row)
-    present = 2 if number > 1 and times[1] == times[0] else 1
-    for i in range(first_reservation_end_after(w, s.clock.now), w.sizes.num_reservation_ends):
-        number = note_moment(w.reservation_end[i], present, times, where, number, row)
-    left = waiting if w.policy.depth == NO_LIMIT else w.policy.depth
-    deferred = np.empty(waiting, np.int64)
+    begin_profile(w, m, s, q, p)
+    s.plan_state[q] = _plan(w, m, z, s, q, p, state, all_of_them, line, number, latest)
+    memory[0][NUMBER] = 0  # not before here is the memory released
+
+
+@kernel
+def _plan(  # type: ignore[no-untyped-def]
+    w: World, m: Machine, z: Machine, s: State, q: int, p: Profile, state: int, all_of_them: bool, line, number: int, latest
+) -> int:
+    """Plan the head and the jobs in line, or as many as are needed; without a line (number -1), pick one after the other.
+
+    Returns what is known of the plan.
+    """
+    _forget_planned(s, q)
+    picks = number < 0
     deferrals = 0
-    settled = _can_rely_on_last_plan(w, s, q)
+    left = s.count.pending_jobs if w.policy.depth == NO_LIMIT else w.policy.depth
+    lasting = STANDING if p.size[PRESENT] == 1 and not w.policy.can_restart and not w.policy.has_reservations else SETTLED
     j = s.head[q]
+    at, last = 0, number - 1
     while j >= 0:
-        start, settled, number = _choose_start(w, z, s, j, settled, times, where, number, present, row, least, latest)
+        start, state = _choose_start(w, z, s, q, j, p, state, latest)
         c = w.job_class[j]
+        until = np.inf
         if start >= 0:
-            until = times[where[start]] + estimate_left(w, s, j) * w.class_worst[class_as_placed(w, s, c)]
-            number = hold(w, s, c, start, until, times, where, number, present, row)
+            time = p.times[start]
+            until = time + estimate_left(w, s, j) * w.class_worst[class_as_placed(w, s, c)]
+            hold(w, s, c, p, start, until)
+            if until == time:
+                lasting = SETTLED
         if start == 0:
-            for k in range(s.count.placed):
-                take_exactly(w, m, c, s.place_node[k], s.place_tasks[k], s.place_gpus[k])
-            start_placed(w, s, j, runtime_factor(w, s, c))
+            _start(w, m, s, j)
         else:
-            if remember:
-                remember_place(w, s, j, times[where[start]] if start > 0 else NO_PIN)
-            dequeue(w, s, j)
-            deferred[deferrals] = j
-            deferrals += 1
-        j = first_in_order(w, s, q, SECONDARY, False) if left > 0 and (remember or _somebody_could_start(w, m, s, q, latest)) else -1
-        left -= 1
+            remember_place(w, s, j, p.times[start] if start > 0 else NO_PIN)
+            if start < 0:
+                lasting = SETTLED
+            if picks:
+                dequeue(w, s, j)
+                line[deferrals] = j
+                deferrals += 1
+        if picks:
+            j = first_in_order(w, s, q, SECONDARY, False) if left > 0 and (all_of_them or _somebody_could_start(w, m, s, q, latest)) else -1
+            left -= 1
+        else:
+            if not all_of_them:
+                last = _last_that_could_start(w, m, s, line, at, last, latest)
+            j = line[at] if at <= last else -1
+            at += 1
     for i in range(deferrals):
-        enqueue(w, s, deferred[i])
-    s.plan_stamp[q] = s.count.early_ends
+        enqueue(w, s, line[i])
+    return lasting if all_of_them else UNSETTLED

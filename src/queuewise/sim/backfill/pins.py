@@ -1,17 +1,18 @@
 """Pins: the reservations that waiting jobs remember from one decision to the next, under conservative backfill.
 
-A pin is a start and an exact place: nodes, tasks on each, GPUs. On one node without GPUs a place is a number of tasks: a
-search finds the remembered one again, so there are no pins (World.policy.remembers_plans is 0 and the columns have length 1).
+A pin is a start and an exact place: nodes, tasks on each, GPUs. On one node without GPUs a place is a number of tasks, and a
+search finds the remembered one again or an earlier one: there pins only save work (World.policy.plans_all is 0).
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from queuewise.sim.backfill import UNSETTLED
+from queuewise.sim.backfill import SETTLED, UNSETTLED
+from queuewise.sim.backfill.profile import PRESENT, Profile, moment_from
 from queuewise.sim.conditions.power_cap import draw_of, is_capped, is_over_cap
 from queuewise.sim.conditions.reserved_nodes import is_blocked
-from queuewise.sim.core.compilation import inline, kernel
+from queuewise.sim.core.compilation import inline, kernel, lowest_bit
 from queuewise.sim.core.machine import WHOLE, give, piece_is_free, take_exactly
 from queuewise.sim.core.pieces import note_piece, unplace
 from queuewise.sim.core.state import Machine, State, World
@@ -64,30 +65,58 @@ def tasks_pinned(w: World, s: State, j: int) -> int:
 
 
 @kernel
-def pin_is_free(w: World, s: State, j: int, c: int, row, moment: int, start: float) -> bool:  # type: ignore[no-untyped-def]
-    """Whether the place is free at one moment of a profile, for a run that starts at `start`. Class c has as many tasks as the pin."""
-    mask, share, cpu, mem, drawn = row
+def pin_is_free(w: World, s: State, j: int, c: int, p: Profile, first: int, time: float, until: float) -> bool:
+    """Whether the place is free from moment `first` of a profile until `until`, for a run that starts at `time`.
+
+    Class c has as many tasks as the pin.
+    """
+    last = max(moment_from(p, until, first + 1), p.size[PRESENT])
+    nodes = w.sizes.num_nodes
+    begin = w.pin_first[j]
     tasks = 0  # of this node so far
     draw = 0
-    first = w.pin_first[j]
-    for at in range(first, first + s.pin_pieces[j]):
+    for at in range(begin, begin + s.pin_pieces[j]):
         n, gpus = s.pin_node[at], s.pin_gpus[at]
-        tasks = s.pin_tasks[at] + (tasks if at > first and s.pin_node[at - 1] == n else 0)
-        if is_blocked(w, c, n, start) or (w.class_gpus[c] > 0 and mask[moment, n] & gpus != gpus):
+        tasks = s.pin_tasks[at] + (tasks if at > begin and s.pin_node[at - 1] == n else 0)
+        if is_blocked(w, c, n, time):
             return False
-        if w.class_cpu[c] > 0 and cpu[moment, n] < tasks * w.class_cpu[c]:
+        if w.class_gpus[c] > 0:
+            for i in range(first, last):
+                if p.mask[p.row[i] * nodes + n] & gpus != gpus:
+                    return False
+        elif w.class_milli[c] > 0 and not _share_is_free(w, p, n, gpus, _shares_up_to(s, begin, at) * w.class_milli[c], first, last):
             return False
-        if w.class_mem[c] > 0 and mem[moment, n] < tasks * w.class_mem[c]:
+        if w.class_cpu[c] > 0 and not _is_left(p.cpu, p, nodes, n, tasks * w.class_cpu[c], first, last):
             return False
-        if w.class_gpus[c] == 0 and w.class_milli[c] > 0:
-            g = 0
-            while not (gpus >> g) & 1:
-                g += 1
-            free = WHOLE if mask[moment, n] & gpus else share[moment, n * w.sizes.gpu_stride + g]
-            if free < _shares_up_to(s, first, at) * w.class_milli[c]:
-                return False
+        if w.class_mem[c] > 0 and not _is_left(p.mem, p, nodes, n, tasks * w.class_mem[c], first, last):
+            return False
         draw += draw_of(w, c, n, s.pin_tasks[at]) if is_capped(w) else 0
-    return not is_capped(w) or drawn[moment, 0] + draw <= w.policy.power_budget
+    return not is_capped(w) or _power_is_left(w, p, draw, first, last)
+
+
+@inline
+def _is_left(column, p: Profile, nodes: int, n: int, amount: int, first: int, last: int) -> bool:  # type: ignore[no-untyped-def]
+    at = first
+    while at < last and column[p.row[at] * nodes + n] >= amount:
+        at += 1
+    return at >= last
+
+
+@kernel
+def _share_is_free(w: World, p: Profile, n: int, gpus: int, milli: int, first: int, last: int) -> bool:
+    for i in range(first, last):
+        slot = p.row[i] * w.sizes.num_nodes + n
+        if (WHOLE if p.mask[slot] & gpus else p.share[slot * w.sizes.gpu_stride + lowest_bit(gpus)]) < milli:
+            return False
+    return True
+
+
+@kernel
+def _power_is_left(w: World, p: Profile, draw: int, first: int, last: int) -> bool:
+    at = first
+    while at < last and p.drawn[p.row[at]] + draw <= w.policy.power_budget:
+        at += 1
+    return at >= last
 
 
 @kernel
@@ -129,8 +158,11 @@ def place_first(w: World, m: Machine, s: State, j: int) -> bool:
     An elastic job goes where the rule gives it more tasks.
     """
     c = w.job_class[j]
+    q = w.class_queue[c]
     placed = place(w, m, s, c)
     if not is_pinned(w, s, j):
+        if placed:
+            s.plan_state[q] = min(s.plan_state[q], SETTLED)
         return placed
     if s.pin_start[j] <= s.clock.now:
         found = 0
@@ -138,8 +170,10 @@ def place_first(w: World, m: Machine, s: State, j: int) -> bool:
             found = tasks_placed(s)
             unplace(w, m, s, c)
         if tasks_pinned(w, s, j) >= found and _place_at_pin(w, m, s, j):
+            if s.pin_start[j] < s.clock.now:
+                s.plan_state[q] = min(s.plan_state[q], SETTLED)  # it ends later than planned
             return True
         placed = placed and place(w, m, s, c)
     if placed:
-        s.plan_stamp[w.class_queue[c]] = UNSETTLED
+        s.plan_state[q] = UNSETTLED
     return placed

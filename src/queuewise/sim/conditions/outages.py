@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from queuewise.sim import conditions
+from queuewise.sim import backfill, conditions
 from queuewise.sim.conditions.job_dependencies import ENDED_BADLY, tell_successors
 from queuewise.sim.conditions.power_cap import draw
 from queuewise.sim.core.compilation import kernel
@@ -83,4 +83,5 @@ def handle_outages(w: World, m: Machine, s: State, time: float, most: int) -> No
     for q in range(w.sizes.num_queues):
         s.dirty[q] = 1
         s.shadow_head[q] = -1
+        s.plan_state[q] = backfill.UNSETTLED
     forget_rooms(w, s)

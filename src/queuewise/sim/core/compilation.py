@@ -248,6 +248,23 @@ lowest_bit = _lowest_bit_in_python if JIT_DISABLED else inline(_lowest_bit_compi
 """Index of the lowest set bit of a non-zero word."""
 
 
+def _bits_in_python(word: int) -> int:
+    return (int(word) & 0xFFFFFFFFFFFFFFFF).bit_count()
+
+
+@intrinsic
+def _population(typingctx: Any, word: Any) -> Any:
+    return types.int64(types.int64), lambda context, builder, sig, args: builder.ctpop(args[0])
+
+
+def _bits_in_compiled(word: int) -> int:
+    return _population(word)  # type: ignore[call-arg]
+
+
+bits_in = _bits_in_python if JIT_DISABLED else inline(_bits_in_compiled)
+"""How many bits of a word are set."""
+
+
 def _extreme(comparison: str) -> Callable[..., Any]:
     @intrinsic
     def pick(typingctx: Any, x: Any, y: Any) -> Any:

@@ -102,6 +102,7 @@ def _lengths(rules: Rules, classes: Classes, trees: Trees, world: World, pieces:
         "dependent_jobs": jobs if dependent else 1,
         "scored_nodes": nodes if rules.rule == BY_SCORE else 1,
         "tracked_gpus": gpus * nodes if world.policy.tracks_free_times else 1,
+        "lined_jobs": jobs if world.policy.lines_up else 1,
         "pinned_jobs": jobs if pinned else 1, "pinned_pieces": pieces if pinned else 1,
         "plan_bands": len(classes) * PLAN_BANDS if rules.backfill == CONSERVATIVE else 1,
     }  # fmt: skip

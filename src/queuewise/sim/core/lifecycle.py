@@ -123,6 +123,9 @@ def finish(w: World, m: Machine, s: State, j: int) -> None:
             unbook_gpus(w, s, s.piece_node[k], s.piece_tasks[k] * w.class_gpus[c], s.expected[j])
     if s.expected[j] > now:
         s.count.early_ends += 1
+        s.plan_state[w.class_queue[c]] = backfill.UNSETTLED
+    elif s.expected[j] < now:
+        s.plan_state[w.class_queue[c]] = min(s.plan_state[w.class_queue[c]], backfill.SETTLED)
     s.dirty[w.class_queue[c]] = 1
     _leave_running(w, s, j)
 
@@ -169,6 +172,7 @@ def end_run(w: World, s: State, j: int, saves: bool) -> None:
     if s.start[j] > s.clock.now:  # its nodes are still waking
         s.start[j] = NEVER
     s.count.early_ends += 1
+    s.plan_state[w.class_queue[w.job_class[j]]] = backfill.UNSETTLED
     s.dirty[w.class_queue[w.job_class[j]]] = 1
     _leave_running(w, s, j)
 

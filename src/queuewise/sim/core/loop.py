@@ -201,7 +201,7 @@ def schedule_queue(w: World, m: Machine, z: Machine, s: State, q: int) -> None:
         if s.count.log_full:
             s.dirty[q] = 1
             return
-    if s.head[q] < 0 or (s.count.pending_jobs == 1 and not w.policy.remembers_plans):
+    if s.head[q] < 0 or (s.count.pending_jobs == 1 and not w.policy.plans_all):
         return
     rule = _backfill_beside(w, s, s.head[q])
     if rule == backfill.NO_BACKFILL:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from queuewise.sim import placement
 from queuewise.sim.conditions.power_cap import draw, is_capped
 from queuewise.sim.conditions.reserved_nodes import is_blocked
-from queuewise.sim.core.compilation import inline, kernel, lowest_bit, noinline
+from queuewise.sim.core.compilation import bits_in, inline, kernel, lowest_bit, noinline
 from queuewise.sim.core.state import Machine, World
 from queuewise.sim.core.table_types import view
 
@@ -340,12 +340,10 @@ def rebuild(w: World, m: Machine) -> None:
     view(m.bucket, w.sizes.num_pools * stride)[:] = 0
     view(m.bits, w.sizes.num_words)[:] = 0
     for n in range(w.sizes.num_nodes):
-        free = 0
+        free = bits_in(m.free_mask[n])
         milli = 0
-        for g in range(w.node_gpus[n]):
-            if (m.free_mask[n] >> g) & 1:
-                free += 1
-            else:
+        for g in range(w.node_gpus[n] if w.sizes.shares_gpus else 0):
+            if not (m.free_mask[n] >> g) & 1:
                 milli += m.share_free[n * stride + g]
         m.free_gpus[n] = free
         m.free_milli[n] = free * WHOLE + milli

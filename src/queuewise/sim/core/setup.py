@@ -81,6 +81,7 @@ def lay_out(
     has_places = cluster.num_nodes > 1 or cluster.num_gpus > 0
     policy = _policy(rules, conditions, bool(fields["class_by_pool"].all()), restarts, has_places)
     fields["pin_first"] = _pin_places(classes, pools, fields["class_span"]) if policy.remembers_plans else np.zeros(1, np.int64)
+    policy.counts_cores = int(2 * classes.jobs[classes.milli == 0].sum() > len(workload))
     policy.resizes = resizes
     policy.has_dependencies = int(len(waits_for) > 0)
     policy.power_budget = budget
@@ -322,7 +323,9 @@ def _policy(rules: Rules, conditions: Conditions, all_by_pool: bool, restarts: b
     policy.seed = int(np.uint64(rules.seed & 0xFFFFFFFFFFFFFFFF).astype(np.int64))
     policy.has_reservations = int(bool(conditions.reservations))
     policy.fit_may_return = int(rules.rule == placement.TIER or conditions.power.is_capped)
-    policy.remembers_plans = int(rules.backfill == backfill.CONSERVATIVE and has_places)
+    policy.remembers_plans = int(rules.backfill == backfill.CONSERVATIVE)
+    policy.plans_all = int(policy.remembers_plans and has_places)
+    policy.lines_up = int(policy.remembers_plans and not rules.dynamic and not conditions.quotas)
     policy.time_sensitive = int(
         rules.dynamic or conditions.quotas or conditions.power.is_capped or bool(conditions.reservations)
         or rules.backfill in (backfill.CONSERVATIVE, backfill.DEFRAG)

@@ -92,6 +92,9 @@ class PolicyFlags(Scalars, dtype=np.int64):
     room_is_not_enough: int  # a class with enough free slots may still have no placement
     resizes: int  # conditions.SHRINKS, GROWS or both
     remembers_plans: int  # waiting jobs remember their reservations, see backfill/pins.py
+    plans_all: int  # and every pass must plan them all, because a place is more than a number of tasks
+    counts_cores: int  # profiles count what is left of all cores, not of all GPUs, because most jobs have none
+    lines_up: int  # State.line holds the waiting jobs in the order of backfill
     levels_by_time: int  # levels count seconds of running, not GPU-seconds
     external_queue: int  # the caller keeps the queue; the engine only counts its jobs
 

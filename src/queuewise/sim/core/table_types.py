@@ -1,7 +1,7 @@
 """How kernels see tables: Numba types for tables, columns and scalars, and the machine code that reads and writes them.
 
 A table is the address of a list of addresses. A column or a group of scalars is one address. `tables` creates these
-types from the declaration of a table. Kernels use `view`, `fetch` and `words_at`; other code can ignore this module.
+types from the declaration of a table. Kernels use `view`, `column_of`, `fetch` and `words_at`; other code can ignore this module.
 """
 
 from __future__ import annotations
@@ -195,6 +195,29 @@ def _view_compiled(column: Any, length: int) -> Any:
 
 view = _view_in_python if JIT_DISABLED else inline(_view_compiled)
 """The first elements of a column as an array, for sorting, copying or passing on."""
+
+
+@intrinsic
+def _column_of(typingctx: Any, array: types.Array) -> Any:
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return builder.bitcast(make_array(array)(context, builder, value=args[0]).data, _POINTER)
+
+    return ColumnType(array.dtype, np.dtype(str(array.dtype)).itemsize)(array), codegen
+
+
+def _column_in_python(array: NDArray[Any]) -> NDArray[Any]:
+    return array
+
+
+def _column_compiled(array: Any) -> Any:
+    return _column_of(array)  # type: ignore[call-arg]
+
+
+column_of = _column_in_python if JIT_DISABLED else inline(_column_compiled)
+"""A one-dimensional contiguous array that a kernel has made, as a column.
+
+Columns are cheaper to pass on than arrays. The kernel must use the array once more afterwards, or its memory is released too early.
+"""
 
 
 @intrinsic

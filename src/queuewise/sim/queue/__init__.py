@@ -114,6 +114,8 @@ class QueueState(Table):
     hold_until: F64 = column("held_jobs", initial=-np.inf, unit="s", meaning="may not start before; inf: at this decision (holds.py)")
     hold: F64 = column("held_jobs", meaning="answers of the function that holds jobs, by position in `pending`")
     users: F64 = column(initial=0.0, meaning="what each user has had (user_work.py), USER_SIZE numbers each")
+    # Static orders under conservative backfill, see line.py
+    line: I32 = column("lined_jobs", meaning="queued jobs of all queues in the order of backfill")
     outlook: F64 = column(meaning="facts about the cluster for scoring functions, then numbers they keep; one row per order")
     # Accounts, see fair_orders.py
     usage: F64 = column("accounts", initial=0.0, unit="GPU milli × s", meaning="decayed usage as of usage_time")

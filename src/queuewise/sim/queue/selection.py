@@ -20,6 +20,7 @@ from queuewise.sim.core.compilation import inline, kernel
 from queuewise.sim.core.state import NO_LIMIT, State, World
 from queuewise.sim.preemption.keys import enter_heap, estimate_left, leave_heap
 from queuewise.sim.queue.holds import is_held
+from queuewise.sim.queue.line import join_line, leave_line
 
 FORBIDDEN = -1.0
 ANY_LENGTH = 0.0
@@ -166,6 +167,8 @@ def enqueue(w: World, s: State, j: int) -> None:
         _enter_tree(w, s, c, PRIMARY, j)
         if w.policy.second_order:
             _enter_tree(w, s, c, SECONDARY, j)
+        if w.policy.lines_up:
+            join_line(w, s, j)
 
 
 @kernel
@@ -188,6 +191,8 @@ def dequeue(w: World, s: State, j: int) -> None:
         _leave_tree(w, s, c, PRIMARY, j)
         if w.policy.second_order:
             _leave_tree(w, s, c, SECONDARY, j)
+        if w.policy.lines_up:
+            leave_line(w, s, j)
 
 
 @kernel
