@@ -16,6 +16,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -53,7 +54,8 @@ GPU_LOGS = {"venus": "helios/venus_gpu_jobs_2020-03-18_to_07-31.csv.gz", "philly
 LOG_LOAD = 0.9  # the clusters had room to spare: the same jobs are submitted faster
 SNAPSHOTS = 500
 PREEMPTION_REPEATS = 6  # these take seconds each, in which a shared machine is seldom quiet from end to end
-CANDIDATES = [f"{order}+easy" for order in ("sjf", "saf", "srf", "smallest", "f1", "f2", "f3", "f4")] * 6
+SCORE = "PARAMS = [1.0, 0.0]\n\ndef score(job, params):\n    return job.estimate ** params[0] * job.width ** params[1]\n"  # [1, 0] is sjf
+PARAMS = [(a, b) for a in np.linspace(0.4, 1.5, 12).tolist() for b in (-0.25, 0.0, 0.5, 1.0)]
 NUM_WINDOWS, WINDOW_JOBS = 15, 1024
 MANY_REPEATS = 5
 SHORT_REPEATS = 10  # replays of milliseconds are noisy and cheap to repeat
@@ -198,28 +200,30 @@ def lublin(jobs: int) -> Figures:
 
 
 def many(jobs: int) -> Figures:
-    """48 candidates on 15 windows of the same log by `simulate_many`, and one call of `simulate` for each replay."""
+    """Candidates on windows of the same log by `simulate_many`, and by a call of `simulate` for each replay."""
     folder = Path(os.environ.get("QUEUEWISE_TRACES") or REPOSITORY.parent / "shared" / "traces")
     workload, cluster = load_workload(folder / "swf" / "lublin_256.swf.gz").workload, load_cluster("flat:256")
     firsts = np.linspace(0, len(workload) - WINDOW_JOBS, NUM_WINDOWS).astype(int).tolist()
     windows = [(first, WINDOW_JOBS) for first in firsts]
-    simulate_many(workload, cluster, CANDIDATES[:1], windows=windows[:1])
-
-    def together(threads: int) -> object:
-        return simulate_many(workload, cluster, CANDIDATES, windows=windows, estimates="oracle", threads=threads)
-
-    rows = [_timed(partial(together, threads)) for threads in (1, 2)]
     parts = [workload.take(slice(first, first + WINDOW_JOBS)) for first in firsts]
-    some = CANDIDATES[: len(set(CANDIDATES))]
-    alone = _timed(lambda: [summarise(simulate(part, cluster, policy, estimates="oracle")) for part in parts for policy in some])
-    number = len(CANDIDATES) * NUM_WINDOWS
-    for threads, row in zip((1, 2), rows, strict=True):
-        note(f"{number} replays on {threads} threads: {row['seconds']:.2f} s, {row['cpu_s']:.2f} s of the processor")
-    return {
-        "candidates": len(CANDIDATES), "windows": NUM_WINDOWS, "window_jobs": WINDOW_JOBS,
-        "replays": [{"threads": threads, "number": number, **row} for threads, row in zip((1, 2), rows, strict=True)],
-        "alone": {"number": len(some) * NUM_WINDOWS, **alone},
-    }  # fmt: skip
+    with tempfile.TemporaryDirectory() as place:
+        path = Path(place) / "own.py"
+        path.write_text(SCORE, encoding="utf-8")
+        policy = f"{path}:score+easy"
+        candidates = [(policy, params) for params in PARAMS]
+
+        def together(threads: int) -> object:
+            return simulate_many(workload, cluster, candidates, windows=windows, estimates="oracle", threads=threads)
+
+        def alone() -> object:
+            return [summarise(simulate(part, cluster, policy, estimates="oracle", params=PARAMS[0])) for part in parts]
+
+        together(1)  # compiles what there is to compile
+        rows = [{"threads": threads, "number": len(PARAMS) * NUM_WINDOWS, **_timed(partial(together, threads))} for threads in (1, 2)]
+        one_by_one = {"number": NUM_WINDOWS, **_timed(alone)}
+    for row in rows:
+        note(f"{row['number']} replays on {row['threads']} threads: {row['seconds']:.2f} s, {row['cpu_s']:.2f} s of the processor")
+    return {"candidates": len(PARAMS), "windows": NUM_WINDOWS, "window_jobs": WINDOW_JOBS, "replays": rows, "alone": one_by_one}
 
 
 def _timed(work: Callable[[], object]) -> dict[str, float]:

@@ -38,7 +38,9 @@ often = settings(tries(200), suppress_health_check=[HealthCheck.too_slow, Health
 moments = st.sampled_from((0.0, 0.1, 0.25, 0.4, 0.6, 0.8, 0.95, 1.0))  # of the time from the first submission to the last end
 FULL_DEPTH = policies().map(lambda name: name.replace("/1", "").replace("/3", ""))
 OWN = """
+from math import inf
 STATE_SIZE = 3
+PARAMS = [0.5]
 
 def counts(job, now, state):
     state[0] += 1
@@ -48,8 +50,16 @@ def counts(job, now, state):
 def looks(job, now, queue, cluster):
     return (now - job.submit) * cluster.utilisation - queue.work / max(job.width, 1.0)
 
-def by_job(job):
-    return job.estimate * job.width
+def by_job(job, params):
+    return job.estimate ** params[0] * job.width
+
+def favours(job, now, user, params):
+    return user.running_jobs + user.recent_work * params[0] - job.submit
+
+def favours_hold(job, now, queue, user):
+    if user.running_jobs > 1 or queue.length > 6:
+        return inf
+    return 1.5 if now - job.submit < 1.0 else 0.0
 """
 
 
@@ -147,13 +157,34 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-own_policies = st.sampled_from(("{}:counts+easy", "{}:looks+greedy", "{}:by_job+easy", "fcfs+easy:{}:counts", "{}:counts+conservative"))
+own_policies = st.sampled_from(
+    (
+        "{}:counts+easy",
+        "{}:looks+greedy",
+        "{}:by_job+easy",
+        "fcfs+easy:{}:counts",
+        "{}:counts+conservative",
+        "{}:favours+easy",
+        "{}:favours~3s",
+    )
+)
 
 
 @often
-@given(case=cases(), policy=own_policies, dispatch=st.sampled_from(DISPATCHES), moment=moments)
-def test_functions_of_a_user(own: Path, case: Case, policy: str, dispatch: str, moment: float) -> None:
-    assert_goes_on_equally(case, policy.format(own), Conditions(), dispatch, moment)
+@given(case=cases(), data=st.data(), policy=own_policies, dispatch=st.sampled_from(DISPATCHES), moment=moments)
+def test_functions_of_a_user(own: Path, case: Case, data: st.DataObject, policy: str, dispatch: str, moment: float) -> None:
+    assert_goes_on_equally(data.draw(owned(case)), policy.format(own), Conditions(), dispatch, moment)
+
+
+bounds = st.sampled_from(("~1s", "~4s", "~30s"))
+
+
+@often
+@given(troubled_cases(), policies(), bounds, st.sampled_from(DISPATCHES), moments)
+def test_bounds_on_waiting(pair: tuple[Case, Conditions], policy: str, bound: str, dispatch: str, moment: float) -> None:
+    scheduling, at, placement = policy.partition("@")
+    policy = scheduling + (bound if "~" not in scheduling else "") + at + placement
+    assert_goes_on_equally(pair[0], policy, pair[1], dispatch, moment)
 
 
 @often
