@@ -133,7 +133,7 @@ class _WindowReplays:
         options = self._options
         jobs = known_jobs(policy, self._workload, self._cluster, self._estimate, options.seed, options.conditions)
         rules = rules_after(options.start, policy.rules(jobs, options.dispatch, members[0].params))
-        with_params = _params_setter(policy, rules)
+        with_params = _params_setter(policy, rules, jobs, options.dispatch)
         batch = self._batch(rules, jobs)
         orders = [batch.layout.order_columns(with_params(one.params)) for one in members]
         self._watch.count, self._watch.time_limit_s, self._watch.policy = batch.count, rules.time_limit_s, members[0].policy
@@ -170,12 +170,16 @@ class _WindowReplays:
         return self._batches[key][1]
 
 
-def _params_setter(policy: Policy, rules: Rules) -> Callable[[Floats | None], Rules]:
+def _params_setter(policy: Policy, rules: Rules, jobs: Jobs, dispatch: str) -> Callable[[Floats | None], Rules]:
     """A function that returns the rules with other parameters of the policy's own functions."""
     first = job_score(policy.order) if is_reference(policy.order) else None
     second = job_score(policy.backfill_order) if rules.backfill_order is not None and is_reference(policy.backfill_order) else None
 
+    takes_params = any(own.takes_params for own in policy.own)
+
     def with_params(params: Floats | None) -> Rules:
+        if params is not None and not takes_params:
+            return policy.rules(jobs, dispatch, params)  # an error
         order, other = rules.order, rules.backfill_order
         if first is not None:
             order = replace(first.make(params), estimate=order.estimate)

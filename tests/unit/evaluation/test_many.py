@@ -180,6 +180,7 @@ def test_one_snapshot_per_window_is_needed() -> None:
 SOURCE = """
 TIME_LIMIT_S = 0.5
 STATE_SIZE = 2
+PARAMS = [1.0, 0.0]
 
 def by_job(job):
     return job.estimate * job.width
@@ -206,6 +207,12 @@ def never_returns(job, now):
 
 def favourite(node):
     return -node.index
+
+def parametric(job, params):
+    return job.estimate ** params[0] * job.width ** params[1]
+
+def live(job, now, params):
+    return -params[0] * (now - job.submit) / (job.estimate + params[1])
 """
 
 
@@ -222,6 +229,33 @@ def test_score_functions_of_a_user(mine: str) -> None:
     )  # fmt: skip
     found = simulate_many(jobs(), CLUSTER, policies, windows=WINDOWS, per_job=True)
     assert_equal_to_simulate(found, jobs(), CLUSTER, policies, WINDOWS)
+
+
+@pytest.mark.parametrize("name", ["parametric+easy", "live+easy", "live", "parametric+conservative", "live+greedy~200s"])
+def test_parameters_of_a_score_function(mine: str, name: str) -> None:
+    policy = f"{mine}:{name}"
+    candidates: list[Any] = [policy, (policy, (0.5, 1.0)), (policy, [2.0, 0.5]), "sjf+easy", (policy, np.array([1.0, 0.0]))]
+    found = simulate_many(jobs(), CLUSTER, candidates, windows=WINDOWS, per_job=True)
+    assert found.starts is not None
+    for k, params in enumerate((None, (0.5, 1.0), (2.0, 0.5), None, (1.0, 0.0))):
+        for w, (first, number) in enumerate(WINDOWS):
+            part = jobs().take(slice(first, first + number))
+            expected = simulate(part, CLUSTER, "sjf+easy" if k == 3 else policy, params=params)
+            np.testing.assert_array_equal(found.starts[k][w], expected.start)
+    assert len({tuple(found.starts[k][0]) for k in (0, 1, 2)}) > 1  # parameters matter
+
+
+def test_a_bound_for_all_policies() -> None:
+    policies = ("sjf+easy", "saf+greedy~100s", "srtf", "fcfs")
+    found = simulate_many(jobs(), CLUSTER, policies, windows=WINDOWS, max_wait="300s", per_job=True)
+    assert_equal_to_simulate(found, jobs(), CLUSTER, policies, WINDOWS, max_wait="300s")
+
+
+def test_parameters_that_a_policy_does_not_take_are_refused(mine: str) -> None:
+    with pytest.raises(InputError, match="takes params"):
+        simulate_many(jobs(), CLUSTER, [("sjf+easy", [1.0])], windows=WINDOWS)
+    with pytest.raises(InputError, match="takes 2 finite parameters"):
+        simulate_many(jobs(), CLUSTER, [(f"{mine}:parametric", [1.0])], windows=WINDOWS)
 
 
 @pytest.mark.parametrize(
