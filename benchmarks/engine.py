@@ -221,7 +221,7 @@ def conservative(jobs: int) -> Figures:
     rows = []
     for log, workload, cluster, known in cases:
         for estimates in known:
-            row = bench.replay(workload, cluster, "fcfs+conservative", PREEMPTION_REPEATS, estimates)
+            row = bench.replay(workload, cluster, "fcfs+conservative", bench.FULL_REPEATS, estimates)
             rows.append({"log": log, "cluster": cluster.name, "estimates": estimates, **row})
     return {"replays": rows}
 

@@ -1,7 +1,8 @@
 """Backfill: which jobs may start while the head of the queue waits.
 
-`easy` makes a reservation for the head. `conservative` plans every waiting job in a `profile` of what will be free, and
-`pins` lets waiting jobs keep their reservations. This file declares the codes and columns of backfill.
+`easy` makes a reservation for the head. `conservative` plans every waiting job in a `profile` of what will be free,
+`start_search` finds the start of a job in it, and `pins` lets waiting jobs keep their reservations. This file declares
+the codes and columns of backfill.
 
 Axes: Q queues, C demand classes, N nodes.
 """
