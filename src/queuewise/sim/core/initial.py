@@ -95,7 +95,7 @@ def _lengths(rules: Rules, classes: Classes, trees: Trees, world: World, pieces:
         "tree": trees.size * len(rules.orders) if not preemptive and not rules.dynamic else 1,
         "scanned_jobs": jobs if rules.dynamic else 1, "held_jobs": jobs if world.policy.holds else 1,
         "stoppable_jobs": stoppable, "victim_slots": stoppable + 1,
-        "keyed_jobs": keyed, "heap_slots": 2 * keyed, "room": len(classes) * nodes if keyed > 1 else 1,
+        "keyed_jobs": keyed, "heap_slots": 2 * keyed, "room": len(classes) * nodes if preemptive else 1,
         "listed_nodes": listed, "listed_gpu_slots": listed * stride, "listed_gpus": listed * gpus,
         "level_keys": levels, "services": max(jobs if world.policy.learns_keys else 0, known, 1),
         "sleeping_nodes": nodes if world.policy.nodes_sleep else 1,
