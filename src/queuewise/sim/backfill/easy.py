@@ -12,7 +12,7 @@ import numpy as np
 
 from queuewise.sim.conditions.reserved_nodes import first_reservation_end_after
 from queuewise.sim.core.compilation import inline, kernel, lesser
-from queuewise.sim.core.machine import copy_machine, give, take_exactly
+from queuewise.sim.core.machine import copy_machine, give, has_room, take_exactly
 from queuewise.sim.core.state import Machine, State, World
 from queuewise.sim.core.table_types import view
 from queuewise.sim.placement.placement_rules import fits
@@ -135,21 +135,39 @@ def order_by_expected_end(s: State):  # type: ignore[no-untyped-def]
 
 
 @kernel
+def _sort_running(s: State) -> None:
+    """Sort State.running by expected end. It stays nearly sorted from one decision to the next, so this is quick."""
+    for i in range(1, s.count.running_jobs):
+        j = s.running[i]
+        expected = s.expected[j]
+        at = i
+        while at > 0 and s.expected[s.running[at - 1]] > expected:
+            s.running[at] = s.running[at - 1]
+            s.running_slot[s.running[at]] = at
+            at -= 1
+        s.running[at] = j
+        s.running_slot[j] = at
+
+
+@kernel
 def _reserve_on_scratch(w: World, m: Machine, z: Machine, s: State, c: int) -> float:
-    """Set z to the machine at the earliest time at which class c fits, and return that time (inf: never)."""
+    """Set z to the machine at the earliest time at which class c fits, and return that time (inf: never).
+
+    Overdue jobs count as ending now.
+    """
     copy_machine(w, m, z)
+    _sort_running(s)
     number = s.count.running_jobs
-    order = order_by_expected_end(s)
-    times = s.scratch
+    now = s.clock.now
     i = 0
-    ending = first_reservation_end_after(w, s.clock.now)
+    ending = first_reservation_end_after(w, now)
     while i < number or ending < w.sizes.num_reservation_ends:
-        time = times[order[i]] if i < number else np.inf
+        time = max(s.expected[s.running[i]], now) if i < number else np.inf
         if ending < w.sizes.num_reservation_ends and w.reservation_end[ending] <= time:
             time = w.reservation_end[ending]
             ending += 1
-        while i < number and times[order[i]] == time:
-            _take_off(w, z, s, s.running[order[i]])
+        while i < number and max(s.expected[s.running[i]], now) == time:
+            _take_off(w, z, s, s.running[i])
             i += 1
         if w.policy.has_reservations:
             z.time[0] = time
@@ -185,6 +203,27 @@ def reserve_head(w: World, m: Machine, z: Machine, s: State, q: int, head: int) 
 
 
 @kernel
+def _some_class_fits(w: World, m: Machine, s: State, q: int) -> bool:
+    slot = s.queue_first[q]
+    last = slot + s.queue_active[q]
+    while slot < last and not fits(w, m, s, s.active[slot]):
+        slot += 1
+    return slot < last
+
+
+@kernel
+def reserve_to_backfill(w: World, m: Machine, z: Machine, s: State, q: int, head: int) -> None:
+    """The same before jobs of the queue are backfilled by the placement rule.
+
+    If none of them fits, none can start, whenever the head may: then the shadow time is left at inf.
+    """
+    if w.policy.tracks_free_times or _some_class_fits(w, m, s, q):
+        reserve_head(w, m, z, s, q, head)
+    else:
+        s.shadow_time[q] = np.inf
+
+
+@kernel
 def _lost_slots(w: World, s: State, q: int, head_class: int, c: int) -> int:
     """Tasks of the head's class that no longer fit at the shadow time if the job in State.place_* outlives it."""
     g = w.class_gpus[head_class]
@@ -217,6 +256,8 @@ def head_keeps_place(w: World, z: Machine, s: State, q: int, head_class: int, c:
 @kernel
 def _fits_keeping_placement(w: World, z: Machine, s: State, c: int) -> bool:
     """Call `fits`, which may build its own placement, and restore the placement in State.place_* afterwards."""
+    if not w.policy.room_is_not_enough:
+        return has_room(w, z, c)  # builds none
     number = s.count.placed
     nodes = view(s.place_node, number).copy()
     tasks = view(s.place_tasks, number).copy()

@@ -11,7 +11,7 @@ import numpy as np
 
 from queuewise.sim import backfill, queue
 from queuewise.sim.backfill.conservative import plan_queue
-from queuewise.sim.backfill.easy import head_keeps_place, note_outliving, reserve_head
+from queuewise.sim.backfill.easy import head_keeps_place, note_outliving, reserve_to_backfill
 from queuewise.sim.backfill.pins import place_first
 from queuewise.sim.conditions.outages import handle_outages
 from queuewise.sim.conditions.quotas import OVER, standing
@@ -148,7 +148,7 @@ def _start_in_order(w: World, m: Machine, z: Machine, s: State, q: int) -> None:
 def reserve_bound(w: World, m: Machine, z: Machine, s: State, q: int) -> None:
     """Set the bound that candidates have to keep."""
     if _backfill_beside(w, s, s.head[q]) in (backfill.EASY, backfill.EASY_STRICT):
-        reserve_head(w, m, z, s, q, s.head[q])
+        reserve_to_backfill(w, m, z, s, q, s.head[q])
     else:
         s.shadow_time[q] = np.inf
     shadow = s.shadow_time[q]
