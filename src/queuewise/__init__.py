@@ -19,27 +19,32 @@ from queuewise.players import Player, register_player
 if TYPE_CHECKING:
     from queuewise.cluster import Cluster, NodeGroup, load_cluster
     from queuewise.errors import QueuewiseError
+    from queuewise.evaluation.many import ManyReplays, simulate_many
     from queuewise.evaluation.metrics import summarise
     from queuewise.policies import policy_names, simulate
+    from queuewise.policies.snapshot import Snapshot
     from queuewise.sim.core.schedule import Schedule
     from queuewise.workload import load_workload
     from queuewise.workload.jobs import Workload
 
 __all__ = [
-    "Cluster", "NodeGroup", "QueuewiseError", "Schedule", "Workload",
-    "load_cluster", "load_workload", "policy_names", "simulate", "summarise",
+    "Cluster", "ManyReplays", "NodeGroup", "QueuewiseError", "Schedule", "Snapshot", "Workload",
+    "load_cluster", "load_workload", "policy_names", "simulate", "simulate_many", "summarise",
 ]  # fmt: skip
 
 _HOME = {
     "Cluster": "queuewise.cluster",
+    "ManyReplays": "queuewise.evaluation.many",
     "NodeGroup": "queuewise.cluster",
     "QueuewiseError": "queuewise.errors",
     "Schedule": "queuewise.sim.core.schedule",
+    "Snapshot": "queuewise.policies.snapshot",
     "Workload": "queuewise.workload.jobs",
     "load_cluster": "queuewise.cluster",
     "load_workload": "queuewise.workload",
     "policy_names": "queuewise.policies",
     "simulate": "queuewise.policies",
+    "simulate_many": "queuewise.evaluation.many",
     "summarise": "queuewise.evaluation.metrics",
 }
 

@@ -112,7 +112,7 @@ def lay_out_episode(workload: Workload, cluster: Cluster, settings: TaskSettings
         estimate = np.zeros(1)
     rules = make_rules(workload, cluster, settings, estimate)
     conditions = Conditions(preemption=settings.stopping)
-    world, machine, state = lay_out(workload, cluster, rules, runtime=workload.runtime, estimate=estimate, conditions=conditions)
+    world, machine, state = lay_out(workload, cluster, rules, runtime=workload.runtime, estimate=estimate, conditions=conditions).tables
     world.policy.external_queue = int(rules.backfill == NO_BACKFILL)  # EpisodeState.waiting serves as the queue
     if empty:
         world.sizes.num_jobs = 0

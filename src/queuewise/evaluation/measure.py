@@ -88,6 +88,8 @@ def first_wait(m: Measurement) -> Floats:
 
 def wait(m: Measurement) -> Floats:
     """Seconds between submission and end in which the job did not run: before its first start, and after each stop until it ran again."""
+    if not m.schedule.preemptions.any():
+        return first_wait(m)
     job, begin, end = times_between_runs(m)
     between = np.bincount(job, weights=end - begin, minlength=len(m.schedule.workload))
     return first_wait(m) + between[m.rows]

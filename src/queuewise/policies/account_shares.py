@@ -24,18 +24,29 @@ NAMELESS = ""  # account or user of jobs for which the log names none
 def account_tree(jobs: Jobs) -> Accounts:
     """The root, the accounts of the log and of the settings, and as leaves the users of each."""
     fairness = jobs.fairness
-    pairs, leaf = np.unique((jobs.group + 1) * np.int64(len(jobs.users) + 1) + jobs.user + 1, return_inverse=True)
-    codes = [divmod(pair, len(jobs.users) + 1) for pair in pairs.tolist()]
-    owners = [(_name(jobs.groups, group - 1), _name(jobs.users, user - 1)) for group, user in codes]
-    above = fairness.parents(account for account, _ in owners)
+    above, leaves, leaf = _accounts_and_users(jobs)
     account_node = {name: number for number, name in enumerate(above, start=1)}
-    named = [(account, user) for account, settings in fairness.accounts.items() for user in settings.users]
-    leaves = list(dict.fromkeys([*owners, *named]))
     parent = [-1, *(ROOT if up is None else account_node[up] for up in above.values()), *(account_node[account] for account, _ in leaves)]
     shares = [1, *(_shares_of(fairness, name) for name in above), *(_shares_of(fairness, account, user) for account, user in leaves)]
     fraction, share = _normalise(np.array(parent), np.array(shares, np.int64))
-    owner = (leaf.ravel() + 1 + len(above)).astype(np.int32)  # leaves begin with the owners, in the order of `pairs`
+    owner = (leaf + 1 + len(above)).astype(np.int32)
     return Accounts(owner, np.array(parent), fraction, share, _numbers(jobs.machine, fairness))
+
+
+def account_names(jobs: Jobs) -> list[tuple[str | None, str | None]]:
+    """Account and user of each node of the tree: accounts have no user, the root has neither."""
+    above, leaves, _ = _accounts_and_users(jobs)
+    return [(None, None), *((name, None) for name in above), *leaves]
+
+
+def _accounts_and_users(jobs: Jobs) -> tuple[dict[str, str | None], list[tuple[str, str]], NDArray[np.int64]]:
+    """The parent of each account, the users (leaves of the tree) with their accounts, and the leaf of every job."""
+    pairs, leaf = np.unique((jobs.group + 1) * np.int64(len(jobs.users) + 1) + jobs.user + 1, return_inverse=True)
+    codes = [divmod(pair, len(jobs.users) + 1) for pair in pairs.tolist()]
+    owners = [(_name(jobs.groups, group - 1), _name(jobs.users, user - 1)) for group, user in codes]
+    above = jobs.fairness.parents(account for account, _ in owners)
+    named = [(account, user) for account, settings in jobs.fairness.accounts.items() for user in settings.users]
+    return dict(above), list(dict.fromkeys([*owners, *named])), leaf.ravel()  # leaves begin with the owners, in the order of `pairs`
 
 
 def static_priority(jobs: Jobs) -> Floats:

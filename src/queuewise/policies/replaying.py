@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 
@@ -10,13 +11,18 @@ from queuewise.cluster.conditions import PERFECT, Conditions
 from queuewise.cluster.spec import Cluster
 from queuewise.errors import InputError
 from queuewise.players import PlayRequest, is_played, play
+from queuewise.policies.account_shares import account_names
 from queuewise.policies.deciding import driver
 from queuewise.policies.estimating import estimate_on, history_on
 from queuewise.policies.known import Jobs
 from queuewise.policies.names import Policy, parse_dispatch, parse_policy
+from queuewise.policies.resuming import rules_after, start_from
+from queuewise.policies.snapshot import Snapshot
 from queuewise.policies.user_code import explained
 from queuewise.sim.core import engine
+from queuewise.sim.core.rules import Rules
 from queuewise.sim.core.schedule import Schedule
+from queuewise.sim.queue.account_tree import NOBODY
 from queuewise.workload.jobs import Floats, Workload
 
 
@@ -32,16 +38,20 @@ def simulate(
     conditions: Conditions = PERFECT,
     max_wait: str | None = None,
     params: Sequence[float] | None = None,
+    start: Snapshot | None = None,
 ) -> Schedule:
     """Replay a workload under a policy and return the schedule.
 
     `estimates` names what policies know about runtimes (see `workload.estimates`), or is an array [J] of seconds.
     `max_wait`, for example "3d", bounds the waits under a policy whose name has no bound. `params` are numbers for the
-    policy's own functions, instead of the PARAMS of their file.
+    policy's own functions, instead of the PARAMS of their file. With a snapshot as `start`, the replay begins with its
+    jobs and nodes instead of an empty cluster.
     """
     name, known = known_estimates(workload, cluster, estimates, seed)
     if is_played(policy):
         parse_dispatch(dispatch)
+        if start is not None:
+            raise InputError(f"{policy} can only start on an empty cluster", hint="leave start out, or use another policy")
         if kill_at_limit or conditions != PERFECT:
             raise InputError(
                 f"{policy} can only be replayed on a faultless machine without limits and shares",
@@ -56,10 +66,12 @@ def simulate(
     jobs = known_jobs(parsed, workload, cluster, known, seed, conditions)
     drive = driver(parsed.own[0], cluster, seed) if parsed.decides_in_python else None
     with explained(parsed.own):
+        rules = rules_after(start, parsed.rules(jobs, dispatch, params))
+        accounts = named_accounts(rules, jobs)
         return engine.simulate(
             workload,
             cluster,
-            parsed.rules(jobs, dispatch, params),
+            rules,
             estimate=known,
             history=jobs.history,
             policy=policy,
@@ -67,6 +79,7 @@ def simulate(
             kill_at_limit=kill_at_limit,
             conditions=conditions,
             drive=drive,
+            begin=None if start is None else partial(start_from, start, workload, accounts),
         )
 
 
@@ -75,6 +88,11 @@ def known_jobs(policy: Policy, workload: Workload, cluster: Cluster, estimate: F
     history = history_on(workload, cluster, policy.history, seed)
     own = {name: estimate_on(workload, cluster, name, seed).values for name in policy.own_estimates}
     return policy.sees.of(workload, estimate, seed=seed, history=history, own_estimates=own, cluster=cluster, fairness=conditions.fairness)
+
+
+def named_accounts(rules: Rules, jobs: Jobs) -> list[tuple[str | None, str | None]]:
+    """The names of the account tree, none if the policy has no fair order."""
+    return account_names(jobs) if rules.accounts is not NOBODY else []
 
 
 def known_estimates(workload: Workload, cluster: Cluster, estimates: str | Floats, seed: int) -> tuple[str, Floats]:

@@ -1,7 +1,8 @@
 """A replay that can be stopped at any time, copied, stored in a file and continued: for planning and "what if".
 
-Everything that changes lies in one block of memory (except the log of pieces, which only grows), so a snapshot is one
-copy of it.
+Everything that changes lies in one block of memory (except the log of pieces, which only grows), so going back to an
+earlier instant of the same simulation is one copy (`remember`, `restore`). A `Snapshot` takes longer, holds only what
+may be known at that instant, and can start a replay of other jobs under another policy.
 """
 
 from __future__ import annotations
@@ -22,38 +23,34 @@ from queuewise.cluster.spec import Cluster
 from queuewise.errors import InputError
 from queuewise.policies.following import LogFollower, logged_state
 from queuewise.policies.names import parse_policy
-from queuewise.policies.replaying import known_estimates, known_jobs
+from queuewise.policies.replaying import known_estimates, known_jobs, named_accounts
+from queuewise.policies.resuming import rules_after, start_from
+from queuewise.policies.snapshot import Snapshot
+from queuewise.policies.snapshot_taking import SnapshotTaker
 from queuewise.runs import replacing
-from queuewise.sim.core.engine import PIECE_COLUMNS, compiled_replay, limited_runtime, run_kernel, schedule_of
+from queuewise.sim.core.blocks import PIECE_COLUMNS, SCRATCH, into_one_block
+from queuewise.sim.core.engine import compiled_replay, limited_runtime, run_kernel, schedule_of
 from queuewise.sim.core.schedule import DONE, KILLED, Schedule
 from queuewise.sim.core.setup import lay_out
-from queuewise.sim.core.state import Machine, State
 from queuewise.workload.jobs import Floats, Workload
-
-# Columns that carry nothing from one instant to the next. (`room` is stored, but room_key says whether it is valid.)
-SCRATCH = (
-    "scratch", "scratch_jobs", "scratch_nodes", "place_node", "place_tasks", "place_gpus", "victim_key", "victim_job", "taken",
-    "frontier", "gain", "planned", "aside", "stretch", "node_facts", "node_score", "demand", "hold",
-)  # fmt: skip
-ALIGNMENT = 64
 
 
 @dataclass(frozen=True, eq=False)
-class Snapshot:
-    """A simulation at one instant. Valid only for simulations of the same jobs, cluster and policy."""
+class SimulationMemory:
+    """A simulation at one instant, bit for bit. Valid only for simulations of the same jobs, cluster and policy."""
 
     now: float
     memory: NDArray[np.uint8]
     pieces: tuple[NDArray[Any], ...]  # PIECE_COLUMNS, those written so far
 
-    def same_as(self, other: Snapshot) -> bool:
+    def same_as(self, other: SimulationMemory) -> bool:
         """Whether both are equal, bit for bit."""
         same_pieces = all(mine.tobytes() == its.tobytes() for mine, its in zip(self.pieces, other.pieces, strict=True))
         return np.array_equal(self.memory, other.memory) and same_pieces
 
 
 class Simulation:
-    """One replay, from the beginning."""
+    """One replay, from the beginning or from a snapshot."""
 
     def __init__(
         self,
@@ -68,19 +65,24 @@ class Simulation:
         conditions: Conditions = PERFECT,
         max_wait: str | None = None,
         params: Sequence[float] | None = None,
+        start: Snapshot | None = None,
     ) -> None:
         parsed = parse_policy(policy).bounded(max_wait)
         if parsed.decides_in_python:
-            raise InputError(f"{policy} keeps its state in Python, which a snapshot cannot hold", hint="use a score function, or simulate")
+            raise InputError(f"{policy} keeps its state in Python, which cannot be copied", hint="use a score function, or simulate")
         name, known = known_estimates(workload, cluster, estimates, seed)
         jobs = known_jobs(parsed, workload, cluster, known, seed, conditions)
-        rules = parsed.rules(jobs, dispatch, params)
+        rules = rules_after(start, parsed.rules(jobs, dispatch, params))
         runtime, self._killed = limited_runtime(workload, kill_at_limit)
         world, machine, state = lay_out(
             workload, cluster, rules, runtime=runtime, estimate=known, history=jobs.history, conditions=conditions
-        )
-        self._memory, (self._machine, self._state) = _into_one_block(machine, state)
+        ).tables
+        accounts = named_accounts(rules, jobs)
+        if start is not None:
+            state = start_from(start, workload, accounts, world, machine, state)
+        self._memory, (self._machine, self._state) = into_one_block((machine, state), (*SCRATCH, *PIECE_COLUMNS))
         self._world = world
+        self._taker = SnapshotTaker(workload, cluster, rules, accounts, world, self._machine)
         self._own = [ast.dump(own.tree) for own in parsed.own]
         self._drive = partial(run_kernel, compiled_replay(), rules, world, self._machine)
         self._schedule = partial(
@@ -112,15 +114,20 @@ class Simulation:
             digest.update(part.tobytes())
         return digest.hexdigest()
 
-    def snapshot(self) -> Snapshot:
-        used = int(self._state.count.pieces)
-        return Snapshot(self.now, self._memory.copy(), tuple(getattr(self._state, name)[:used].copy() for name in PIECE_COLUMNS))
+    def snapshot(self, *, history: bool = True) -> Snapshot:
+        """What may be known now. Without `history`, jobs that have ended are left out."""
+        return self._taker.take(self._state, killed=self._killed, history=history)
 
-    def restore(self, snapshot: Snapshot) -> None:
-        """Return to the state of the snapshot."""
-        self._check(snapshot)
-        np.copyto(self._memory, snapshot.memory)
-        for name, written in zip(PIECE_COLUMNS, snapshot.pieces, strict=True):
+    def remember(self) -> SimulationMemory:
+        """The current state, for `restore`."""
+        used = int(self._state.count.pieces)
+        return SimulationMemory(self.now, self._memory.copy(), tuple(getattr(self._state, name)[:used].copy() for name in PIECE_COLUMNS))
+
+    def restore(self, memory: SimulationMemory) -> None:
+        """Return to a remembered state."""
+        self._check(memory)
+        np.copyto(self._memory, memory.memory)
+        for name, written in zip(PIECE_COLUMNS, memory.pieces, strict=True):
             getattr(self._state, name)[: len(written)] = written
 
     def schedule(self) -> Schedule:
@@ -131,10 +138,10 @@ class Simulation:
 
     def save(self, path: Path) -> None:
         """Write the current state to a file."""
-        snapshot = self.snapshot()
-        pieces = dict(zip(PIECE_COLUMNS, snapshot.pieces, strict=True))
+        now = self.remember()
+        pieces = dict(zip(PIECE_COLUMNS, now.pieces, strict=True))
         with replacing(path) as temporary, temporary.open("wb") as file:
-            np.savez(file, world=self._world_fingerprint(), memory=snapshot.memory, **pieces)  # type: ignore[arg-type]
+            np.savez(file, world=self._world_fingerprint(), memory=now.memory, **pieces)  # type: ignore[arg-type]
 
     def load(self, path: Path) -> None:
         """Return to the state that `save` wrote, in a simulation of the same jobs, cluster and policy."""
@@ -144,19 +151,19 @@ class Simulation:
         except FileNotFoundError:
             raise InputError("no such file", where=str(path), hint="check the path") from None
         except Exception as error:  # a zip file can be broken in many ways
-            raise InputError(f"is not a snapshot: {error}", where=str(path), hint="take the snapshot again") from None
+            raise InputError(f"is not a saved simulation: {error}", where=str(path), hint="save it again") from None
         if kept["world"].tobytes() != self._world_fingerprint().tobytes():
             raise InputError(
-                "is a snapshot of other jobs, another cluster or another policy",
+                "is a simulation of other jobs, another cluster or another policy",
                 where=str(path),
                 hint="load it into a simulation of the same jobs, cluster and policy",
             )
-        self.restore(Snapshot(0.0, kept["memory"], tuple(kept[name] for name in PIECE_COLUMNS)))
+        self.restore(SimulationMemory(0.0, kept["memory"], tuple(kept[name] for name in PIECE_COLUMNS)))
 
-    def _check(self, snapshot: Snapshot) -> None:
+    def _check(self, memory: SimulationMemory) -> None:
         room = len(self._state.piece_job)
-        if len(snapshot.memory) != len(self._memory) or len(snapshot.pieces[0]) > room:
-            raise InputError("the snapshot belongs to another simulation", hint="restore it into the simulation it was taken from")
+        if len(memory.memory) != len(self._memory) or len(memory.pieces[0]) > room:
+            raise InputError("the memory belongs to another simulation", hint="restore it into the simulation that remembers it")
 
     def _world_fingerprint(self) -> NDArray[np.uint8]:
         """A hash of the jobs, the cluster and the policy."""
@@ -167,38 +174,3 @@ class Simulation:
             if name != "sizes":  # it holds the length of the log
                 digest.update(np.ascontiguousarray(column).tobytes())
         return np.frombuffer(digest.digest(), np.uint8)
-
-
-def _into_one_block(machine: Machine, state: State) -> tuple[NDArray[np.uint8], tuple[Machine, State]]:
-    """Copies of both structures with their columns in one block, except for scratch columns and the log of pieces."""
-    wholes: dict[int, NDArray[Any]] = {}  # columns that are fields of the same rows count once
-    for structure in (machine, state):
-        for name in structure.columns:
-            if name not in SCRATCH and name not in PIECE_COLUMNS:
-                whole = _whole(getattr(structure, name))
-                wholes[id(whole)] = whole
-    offsets, size = {}, 0
-    for key, whole in wholes.items():
-        offsets[key] = size
-        size += -(-whole.nbytes // ALIGNMENT) * ALIGNMENT
-    memory = np.zeros(size, np.uint8)
-    moved = {}
-    for key, whole in wholes.items():
-        moved[key] = memory[offsets[key] : offsets[key] + whole.nbytes].view(whole.dtype).view(type(whole))
-        moved[key][...] = whole
-
-    def place(structure: Machine | State, name: str) -> NDArray[Any]:
-        column: NDArray[Any] = getattr(structure, name)
-        whole = _whole(column)
-        if id(whole) not in moved:
-            return column
-        return moved[id(whole)][name] if whole.dtype.names and whole is not column else moved[id(whole)]
-
-    new_machine = Machine(*(place(machine, name) for name in Machine.columns))
-    return memory, (new_machine, State(*(place(state, name) for name in State.columns)))
-
-
-def _whole(column: NDArray[Any]) -> NDArray[Any]:
-    """The rows that a column is a field of, or the column itself."""
-    base = column.base
-    return base if isinstance(base, np.ndarray) and base.dtype.names and not column.dtype.names else column

@@ -17,6 +17,7 @@ from queuewise.cluster.spec import Cluster
 from queuewise.errors import InputError
 from queuewise.sim import queue
 from queuewise.sim.conditions.reserved_nodes import count_overstays
+from queuewise.sim.core.blocks import PIECE_COLUMNS
 from queuewise.sim.core.compilation import JIT_DISABLED
 from queuewise.sim.core.loop import replay
 from queuewise.sim.core.rules import SCORING_SIGNATURE, Rules, scoring_function
@@ -28,7 +29,7 @@ from queuewise.sim.core.watch import run_watched
 from queuewise.workload.history import NO_HISTORY, History
 from queuewise.workload.jobs import Workload
 
-PIECE_COLUMNS = ("piece_job", "piece_node", "piece_tasks", "piece_gpus", "piece_start", "piece_end")
+REPLAY_ARGUMENTS = (*4 * (types.int64[::1],), *3 * (types.FunctionType(SCORING_SIGNATURE),))
 
 
 def simulate(
@@ -43,17 +44,22 @@ def simulate(
     kill_at_limit: bool = False,
     conditions: Conditions = PERFECT,
     drive: Callable[[World, Machine, State], State] | None = None,
+    begin: Callable[[World, Machine, State], State] | None = None,
 ) -> Schedule:
     """Replay the workload on the cluster.
 
     `estimate` is what the policy knows about runtimes, `history` holds the columns that its functions use.
-    `drive` replaces the engine's loop: it advances the state to the end and returns it (see stepwise).
+    `drive` replaces the engine's loop: it advances the state to the end and returns it (see stepwise). `begin` changes
+    the tables before the first event and returns the state to use.
     """
     if len(workload) == 0:
         raise InputError("the workload has no jobs", hint="check the file, or the filter that was applied to it")
     began = time.perf_counter()
     runtime, killed = limited_runtime(workload, kill_at_limit)
-    world, machine, state = lay_out(workload, cluster, rules, runtime=runtime, estimate=estimate, history=history, conditions=conditions)
+    layout = lay_out(workload, cluster, rules, runtime=runtime, estimate=estimate, history=history, conditions=conditions)
+    world, machine, state = layout.tables
+    if begin is not None:
+        state = begin(world, machine, state)
     laid_out = time.perf_counter()
     if drive is None:
         drive = partial(run_kernel, compiled_replay(), rules)
@@ -66,8 +72,7 @@ def simulate(
 
 def run_kernel(run: Callable[..., None], rules: Rules, world: World, machine: Machine, state: State) -> State:
     spare = machine.clone()
-    orders = (rules.order.function, None if rules.backfill_order is None else rules.backfill_order.function, rules.order.hold)
-    functions = [_no_score if function is None else function for function in orders]
+    functions = functions_of(rules)
     while True:
         run(addresses_of(world), addresses_of(machine), addresses_of(spare), addresses_of(state), *functions)
         if not state.count.log_full:
@@ -103,8 +108,7 @@ def compiled_replay() -> Callable[..., None]:
     """The replay kernel, compiled or loaded from the cache on first use. There is one version for all policies."""
     with _compiling:
         if not JIT_DISABLED and not replay.signatures:  # type: ignore[attr-defined]
-            addresses, function = types.int64[::1], types.FunctionType(SCORING_SIGNATURE)
-            replay.compile((addresses, addresses, addresses, addresses, function, function, function))  # type: ignore[attr-defined]
+            replay.compile(REPLAY_ARGUMENTS)  # type: ignore[attr-defined]
             replay.disable_compile()  # type: ignore[attr-defined]
     return _replay_in_python if JIT_DISABLED else replay
 
@@ -117,6 +121,12 @@ def _replay_in_python(*arguments: Any) -> None:
 @scoring_function
 def _no_score(facts: Any, pending: Any, number: int, now: float, outlook: Any, users: Any, params: Any, out: Any) -> None:
     """The placeholder for a function that the policy does not have."""
+
+
+def functions_of(rules: Rules) -> list[Callable[..., None]]:
+    """The functions that score by both orders, and the one that holds jobs."""
+    functions = (rules.order.function, None if rules.backfill_order is None else rules.backfill_order.function, rules.order.hold)
+    return [_no_score if function is None else function for function in functions]
 
 
 def limited_runtime(workload: Workload, kill_at_limit: bool) -> tuple[F64, NDArray[np.bool_]]:

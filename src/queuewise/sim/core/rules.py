@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
@@ -105,6 +105,13 @@ class Rules:
         return self.depth != NO_LIMIT or any(order.changes for order in self.orders)
 
     @property
+    def shape(self) -> tuple[Any, ...]:
+        """Equal for rules whose layouts differ only in scores and parameters. Valid for as long as the rules are kept."""
+        mine = [getattr(self, name) for name in _names(Rules, "order", "backfill_order")]
+        of_orders = [getattr(order, name) for order in self.orders for name in _names(Order, "fixed", "once", "params")]
+        return tuple(value if isinstance(value, int | float) else id(value) for value in (*mine, *of_orders))
+
+    @property
     def needs_facts(self) -> bool:
         return self.dynamic or any(order.once is not None for order in self.orders)
 
@@ -115,3 +122,7 @@ class Rules:
             return order if order.once is None else replace(order, once=None, fixed=order.once(facts(order.estimate)))
 
         return replace(self, order=settle(self.order), backfill_order=None if self.backfill_order is None else settle(self.backfill_order))
+
+
+def _names(kind: type[Any], *without: str) -> list[str]:
+    return [one.name for one in fields(kind) if one.name not in without]

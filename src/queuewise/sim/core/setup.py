@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -36,6 +37,29 @@ RESIZING = {"none": 0, "shrink": SHRINKS, "grow": GROWS, "both": SHRINKS | GROWS
 OVERHEADS = ("checkpoint", "checkpoint_per_gpu", "restart", "restart_per_gpu", "transfer", "transfer_per_gpu")  # of Costs
 
 
+@dataclass(frozen=True, eq=False)
+class Layout:
+    """A simulation that has not begun, and what it takes to give it other orders."""
+
+    world: World
+    machine: Machine
+    state: State
+    classes: Classes
+    trees: Trees
+    facts_of_jobs: Callable[[F64 | None], Records]  # what scoring functions may know of all jobs, by an order's own estimates
+
+    @property
+    def tables(self) -> tuple[World, Machine, State]:
+        return self.world, self.machine, self.state
+
+    def order_columns(self, rules: Rules) -> dict[str, NDArray[Any]]:
+        """The columns of the world that change under other rules of the same shape."""
+        if rules.needs_facts:
+            rules = rules.settled(lambda own_estimate: iter((self.facts_of_jobs(own_estimate),)))
+        facts = self.world.facts, self.world.second_facts
+        return _orders(rules, self.classes, self.trees) | _scores(len(self.world.submit), rules, facts)
+
+
 def lay_out(
     workload: Workload,
     cluster: Cluster,
@@ -45,7 +69,7 @@ def lay_out(
     estimate: F64,
     history: History = NO_HISTORY,
     conditions: Conditions = PERFECT,
-) -> tuple[World, Machine, State]:
+) -> Layout:
     """The arrays of a simulation that has not begun. `history` holds the columns that scoring functions use."""
     _check_elastic(workload, rules, conditions)
     pools = Pools.of(cluster)
@@ -95,7 +119,18 @@ def lay_out(
         **fields, sizes=sizes, policy=policy, submit=workload.submit, runtime=runtime, estimate=estimate, job_class=classes.of_job,
     )  # fmt: skip
     machine = layout.empty_machine(cluster, pools, world.pool_words, world.pool_bits)
-    return world, machine, initial_state(workload, cluster, rules, classes, pools, trees, world, waits_for)
+    state = initial_state(workload, cluster, rules, classes, pools, trees, world, waits_for)
+
+    kept: dict[int, tuple[F64 | None, Records]] = {}  # by the identity of the estimates
+
+    def facts_of_jobs(own_estimate: F64 | None) -> Records:
+        if id(own_estimate) not in kept:
+            known = estimate if own_estimate is None else own_estimate
+            watts = cheapest_watts(workload, cluster, pools, classes)
+            kept[id(own_estimate)] = own_estimate, job_facts(workload, known, history, watts)
+        return kept[id(own_estimate)][1]
+
+    return Layout(world, machine, state, classes, trees, facts_of_jobs)
 
 
 def _facts(rules: Rules, facts: Callable[..., Records], estimate: F64) -> list[Records]:

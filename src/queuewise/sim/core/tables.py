@@ -165,6 +165,11 @@ class Table:
                 arrays[name] = np.full(length, declared.initial, declared.dtype)
         return cls(**arrays)
 
+    @classmethod
+    def checked(cls, **given: Any) -> dict[str, NDArray[Any]]:
+        """Columns as kernels need them."""
+        return {name: _checked(cls, name, array, -1) for name, array in given.items()}
+
     def replace(self, **changed: NDArray[Any]) -> Self:
         """A table with some arrays replaced."""
         return type(self)(**{name: changed.get(name, getattr(self, name)) for name in self.columns})

@@ -1,4 +1,4 @@
-"""Run compiled code in a thread, so that Ctrl-C or a time limit can end the wait for it.
+"""Run compiled code in threads, so that Ctrl-C or a time limit can end the wait for it.
 
 Neither can interrupt a kernel.
 """
@@ -8,8 +8,9 @@ from __future__ import annotations
 import ctypes
 import threading
 import time
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -20,39 +21,64 @@ POLL_S = 0.2
 T = TypeVar("T")
 
 
+@dataclass(eq=False)
+class Watch:
+    """What is known of the user's functions that a thread calls. The thread changes it when it turns to other functions."""
+
+    count: Counts = field(default_factory=Counts)  # user_calls is odd while a function runs
+    time_limit_s: float = np.inf  # of one call
+    policy: str = ""  # that the functions belong to
+
+
 def run_watched(work: Callable[[], T], count: Counts, time_limit_s: float = np.inf) -> T:
     """Call `work` and return its result or raise its exception.
 
     Raises TimeoutError if a user's function (see `Counts.user_calls`) does not return within the time limit. The
     abandoned thread ends if it runs Python code. A compiled function that loops for ever ends only with the process.
     """
-    limited = time_limit_s < np.inf
-    if not limited and (JIT_DISABLED or threading.current_thread() is not threading.main_thread()):
+    if time_limit_s == np.inf and (JIT_DISABLED or threading.current_thread() is not threading.main_thread()):
         return work()
     results: list[T] = []
-    failures: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            results.append(work())
-        except BaseException as failure:
-            failures.append(failure)
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    calls, since = -1, time.monotonic()
-    while thread.is_alive():
-        thread.join(POLL_S)
-        if count.user_calls != calls:
-            calls, since = int(count.user_calls), time.monotonic()
-        elif calls % 2 and time.monotonic() - since > time_limit_s:
-            _raise_exit_in(thread)
-            raise TimeoutError
-    if failures:
-        raise failures[0]
+    run_together([(lambda: results.append(work()), Watch(count, time_limit_s))])
     return results[0]
 
 
-def _raise_exit_in(thread: threading.Thread) -> None:
-    """Raise SystemExit in the thread as soon as it runs Python code."""
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident or 0), ctypes.py_object(SystemExit))
+def run_together(works: Sequence[tuple[Callable[[], Any], Watch]]) -> None:
+    """Call all functions at the same time, each in a thread, and wait for them.
+
+    Raises the first exception of one of them, or TimeoutError(policy) as `run_watched` does, without waiting for the
+    others.
+    """
+    failures: list[BaseException] = []
+    threads = [_WatchedThread(work, watch, failures) for work, watch in works]
+    for thread in threads:
+        thread.start()
+    while not failures and (alive := [thread for thread in threads if thread.is_alive()]):
+        alive[0].join(POLL_S)
+        for thread in alive:
+            thread.check()
+    if failures:
+        raise failures[0]
+
+
+class _WatchedThread(threading.Thread):
+    def __init__(self, work: Callable[[], Any], watch: Watch, failures: list[BaseException]) -> None:
+        super().__init__(daemon=True)
+        self._work, self._watch, self._failures = work, watch, failures
+        self._calls, self._since = -1, time.monotonic()
+
+    def run(self) -> None:
+        try:
+            self._work()
+        except BaseException as failure:
+            self._failures.append(failure)
+
+    def check(self) -> None:
+        """Raise TimeoutError if one call of a user's function has taken too long."""
+        calls = int(self._watch.count.user_calls)
+        if calls != self._calls:
+            self._calls, self._since = calls, time.monotonic()
+        elif calls % 2 and time.monotonic() - self._since > self._watch.time_limit_s:
+            # Raise SystemExit in the thread as soon as it runs Python code.
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self.ident or 0), ctypes.py_object(SystemExit))
+            raise TimeoutError(self._watch.policy)
