@@ -11,15 +11,18 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from hypothesis import assume
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from queuewise.cluster.accounts import Account, Fairness
 from queuewise.cluster.conditions import Conditions, Maintenance, Outage, Power, Preemption
 from queuewise.cluster.reservations import Reservation
-from queuewise.cluster.spec import Cluster, NodeGroup, build
+from queuewise.cluster.spec import Cluster, NodeGroup, VirtualCluster, build
 from queuewise.policies import backfill, ordering, placing, preemptive
-from queuewise.workload.jobs import ANY_PARTITION, Workload
+from queuewise.workload.dependencies import KINDS as DEPENDENCY_KINDS
+from queuewise.workload.dependencies import Dependencies
+from queuewise.workload.jobs import ANY_PARTITION, UNKNOWN, Workload
 
 KINDS = ("T4", "V100-16", "A100-80")
 PARTITIONS = ("north", "south")
@@ -304,3 +307,38 @@ def elastic(draw: st.DrawFn, case: Case) -> Case:
         min_tasks=np.maximum(tasks - fewer, 1), max_tasks=tasks + more, scaling=column(draw, num, (0, 1, 2, 3), np.int32), scalings=SCALINGS
     )
     return dataclasses.replace(case, workload=workload)
+
+
+TENANTS = ("vision", "speech", "guests")
+
+
+@st.composite
+def shared_cases(draw: st.DrawFn) -> Case:
+    """A case on a cluster of which two virtual clusters hold parts; jobs of others, and of nobody, come too."""
+    case = draw(cases())
+    gpus = case.cluster.num_gpus
+    assume(gpus > 0)
+    first = draw(st.sampled_from((0.0, 0.5, 1.0, 2.0, float(gpus))))
+    assume(first <= gpus)
+    second = draw(st.sampled_from((0.0, 1.0, gpus - first)))
+    assume(first + second <= gpus)
+    extra = st.sampled_from((0.0, 0.3, 1.0, 2.0, float("inf")))
+    tenants = (VirtualCluster("vision", first, first + draw(extra)), VirtualCluster("speech", second, second + draw(extra)))
+    group = column(draw, len(case.workload), (0, 0, 1, 1, 2, UNKNOWN), np.int32)
+    assume(bool(np.isin(group, (0, 1)).any()))
+    users = column(draw, len(case.workload), (0, 1), np.int32)
+    workload = case.workload.replace(group=group, groups=TENANTS, user=users, users=("ada", "ben"))
+    return dataclasses.replace(case, workload=workload, cluster=dataclasses.replace(case.cluster, virtual_clusters=tenants))
+
+
+@st.composite
+def linked_cases(draw: st.DrawFn) -> Case:
+    """A case whose jobs wait for others, submitted before or after them, in no circle."""
+    case = draw(cases(max_jobs=12))
+    num = len(case.workload)
+    rank = draw(st.permutations(range(num)))
+    ends = st.tuples(st.integers(0, num - 1), st.integers(0, num - 1))
+    pairs = draw(st.lists(ends, max_size=2 * num, unique=True))
+    kinds, delays = st.sampled_from(sorted(DEPENDENCY_KINDS.values())), st.sampled_from((0.0, 0.0, 0.5, 3.0))
+    edges = [(job, on, draw(kinds), draw(delays)) for job, on in pairs if rank[on] < rank[job]]
+    return dataclasses.replace(case, workload=case.workload.replace(dependencies=Dependencies.of(edges)))

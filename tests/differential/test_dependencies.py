@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,21 +14,7 @@ from queuewise.policies import simulate
 from queuewise.sim.core.schedule import DONE, FAILED, NEVER
 from queuewise.workload.dependencies import KINDS, Dependencies
 from queuewise.workload.jobs import Workload
-from strategies import DISPATCHES, Case, cases, policies
-
-
-@st.composite
-def linked_cases(draw: st.DrawFn) -> Case:
-    """A case whose jobs wait for others, submitted before or after them, in no circle."""
-    case = draw(cases(max_jobs=12))
-    num = len(case.workload)
-    rank = draw(st.permutations(range(num)))
-    ends = st.tuples(st.integers(0, num - 1), st.integers(0, num - 1))
-    pairs = draw(st.lists(ends, max_size=2 * num, unique=True))
-    kinds, delays = st.sampled_from(sorted(KINDS.values())), st.sampled_from((0.0, 0.0, 0.5, 3.0))
-    edges = [(job, on, draw(kinds), draw(delays)) for job, on in pairs if rank[on] < rank[job]]
-    return replace(case, workload=case.workload.replace(dependencies=Dependencies.of(edges)))
-
+from strategies import DISPATCHES, Case, linked_cases, policies
 
 names = st.one_of(policies(), st.sampled_from(("srtf", "las:2", "defrag", "drf+easy", "priority-preempt")))
 

@@ -36,5 +36,5 @@ class Simulation:
 
 def laid_out(workload: Workload, cluster: Cluster, policy: str, estimate: Floats) -> Simulation:
     rules = parse_policy(policy).rules(Jobs.of(workload, estimate, cluster=cluster), "reorder")
-    world, machine, state = lay_out(workload, cluster, rules, runtime=workload.runtime, estimate=estimate)
+    world, machine, state = lay_out(workload, cluster, rules, runtime=workload.runtime, estimate=estimate).tables
     return Simulation(world, machine, machine.clone(), state)

@@ -42,20 +42,20 @@ def test_halting_and_going_back_change_nothing(policy: str) -> None:
     simulation = Simulation(jobs(), CLUSTER, policy, estimates="oracle", conditions=WORLD)
     simulation.run(until=700.0)
     assert 0 < simulation.now <= 700.0
-    early = simulation.snapshot()
+    early = simulation.remember()
     simulation.run(until=1500.0)
-    late = simulation.snapshot()
+    late = simulation.remember()
     assert not early.same_as(late)
     simulation.restore(early)
-    assert simulation.snapshot().same_as(early)
+    assert simulation.remember().same_as(early)
     simulation.run(until=1500.0)
-    assert simulation.snapshot().same_as(late)  # the same events lead to the same state, bit for bit
+    assert simulation.remember().same_as(late)  # the same events lead to the same state, bit for bit
     simulation.run()
     assert_same(simulation.schedule(), expected)
 
 
 @pytest.mark.parametrize("policy", ["fcfs+easy", "srtf"])
-def test_a_snapshot_survives_a_file(policy: str, tmp_path: Path) -> None:
+def test_a_simulation_survives_a_file(policy: str, tmp_path: Path) -> None:
     first = Simulation(jobs(), CLUSTER, policy, estimates="oracle", conditions=WORLD)
     first.run(until=900.0)
     first.save(tmp_path / "half.npz")
@@ -81,7 +81,7 @@ def other_cluster() -> Simulation:
 
 
 @pytest.mark.parametrize("make", [other_policy, other_jobs, other_cluster])
-def test_a_snapshot_of_something_else_is_refused(make: object, tmp_path: Path) -> None:
+def test_a_file_of_something_else_is_refused(make: object, tmp_path: Path) -> None:
     assert callable(make)
     simulation = Simulation(jobs(), CLUSTER, "fcfs+easy", estimates="oracle")
     simulation.run(until=500.0)
@@ -95,7 +95,7 @@ def test_a_broken_file_is_refused(tmp_path: Path) -> None:
     simulation.save(tmp_path / "s.npz")
     whole = (tmp_path / "s.npz").read_bytes()
     (tmp_path / "s.npz").write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(InputError, match="is not a snapshot"):
+    with pytest.raises(InputError, match="is not a saved simulation"):
         simulation.load(tmp_path / "s.npz")
     with pytest.raises(InputError, match="no such file"):
         simulation.load(tmp_path / "absent.npz")
