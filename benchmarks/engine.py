@@ -5,7 +5,7 @@
     python benchmarks/engine.py rates --jobs 50000        smaller than published, to try it out; give --results too
 
 `python benchmarks/render_performance.py` then brings docs/performance.md and its figures up to date. `baselines` takes the SimPy
-reference from tests/reference; `lublin`, `preemption` and `growth_of_fgd` read ../shared/traces, or where QUEUEWISE_TRACES says.
+reference from tests/reference; `lublin`, `many`, `preemption` and `growth_of_fgd` read ../shared/traces, or where QUEUEWISE_TRACES says.
 """
 
 from __future__ import annotations
@@ -16,8 +16,10 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,7 @@ import plain_python
 from queuewise.cli import bench
 from queuewise.cli.console import note
 from queuewise.cluster import Cluster, load_cluster
+from queuewise.evaluation.many import simulate_many
 from queuewise.evaluation.metrics import summarise
 from queuewise.policies import simulate
 from queuewise.policies.preemptive import PREEMPTIVE
@@ -51,6 +54,10 @@ GPU_LOGS = {"venus": "helios/venus_gpu_jobs_2020-03-18_to_07-31.csv.gz", "philly
 LOG_LOAD = 0.9  # the clusters had room to spare: the same jobs are submitted faster
 SNAPSHOTS = 500
 PREEMPTION_REPEATS = 6  # these take seconds each, in which a shared machine is seldom quiet from end to end
+SCORE = "PARAMS = [1.0, 0.0]\n\ndef score(job, params):\n    return job.estimate ** params[0] * job.width ** params[1]\n"  # [1, 0] is sjf
+PARAMS = [(a, b) for a in np.linspace(0.4, 1.5, 12).tolist() for b in (-0.25, 0.0, 0.5, 1.0)]
+NUM_WINDOWS, WINDOW_JOBS = 15, 1024
+MANY_REPEATS = 5
 SHORT_REPEATS = 10  # replays of milliseconds are noisy and cheap to repeat
 
 Figures = dict[str, Any]
@@ -192,6 +199,44 @@ def lublin(jobs: int) -> Figures:
     return {"replays": rows}
 
 
+def many(jobs: int) -> Figures:
+    """Candidates on windows of the same log by `simulate_many`, and by a call of `simulate` for each replay."""
+    folder = Path(os.environ.get("QUEUEWISE_TRACES") or REPOSITORY.parent / "shared" / "traces")
+    workload, cluster = load_workload(folder / "swf" / "lublin_256.swf.gz").workload, load_cluster("flat:256")
+    firsts = np.linspace(0, len(workload) - WINDOW_JOBS, NUM_WINDOWS).astype(int).tolist()
+    windows = [(first, WINDOW_JOBS) for first in firsts]
+    parts = [workload.take(slice(first, first + WINDOW_JOBS)) for first in firsts]
+    with tempfile.TemporaryDirectory() as place:
+        path = Path(place) / "own.py"
+        path.write_text(SCORE, encoding="utf-8")
+        policy = f"{path}:score+easy"
+        candidates = [(policy, params) for params in PARAMS]
+
+        def together(threads: int) -> object:
+            return simulate_many(workload, cluster, candidates, windows=windows, estimates="oracle", threads=threads)
+
+        def alone() -> object:
+            return [summarise(simulate(part, cluster, policy, estimates="oracle", params=PARAMS[0])) for part in parts]
+
+        together(1)  # compiles what there is to compile
+        rows = [{"threads": threads, "number": len(PARAMS) * NUM_WINDOWS, **_timed(partial(together, threads))} for threads in (1, 2)]
+        one_by_one = {"number": NUM_WINDOWS, **_timed(alone)}
+    for row in rows:
+        note(f"{row['number']} replays on {row['threads']} threads: {row['seconds']:.2f} s, {row['cpu_s']:.2f} s of the processor")
+    return {"candidates": len(PARAMS), "windows": NUM_WINDOWS, "window_jobs": WINDOW_JOBS, "replays": rows, "alone": one_by_one}
+
+
+def _timed(work: Callable[[], object]) -> dict[str, float]:
+    """Seconds by the clock and of the processor, each the least of some repetitions."""
+    seconds, cpu_s = [], []
+    for _ in range(MANY_REPEATS):
+        began, cpu_began = time.perf_counter(), time.process_time()
+        work()
+        seconds.append(time.perf_counter() - began)
+        cpu_s.append(time.process_time() - cpu_began)
+    return {"seconds": min(seconds), "cpu_s": min(cpu_s)}
+
+
 def preemption(jobs: int) -> Figures:
     """Preemptive policies: how fast they are replayed, and what they do to completion times on two logs of GPU clusters."""
     cluster = load_cluster(CLUSTER)
@@ -224,7 +269,7 @@ def snapshots(jobs: int) -> Figures:
         seconds = []
         for _ in range(SNAPSHOTS):
             begin = time.perf_counter()
-            simulation.restore(simulation.snapshot())
+            simulation.restore(simulation.remember())
             seconds.append(time.perf_counter() - begin)
         rows.append({"policy": policy, "jobs": number, "nodes": NODES, "best_s": min(seconds), "median_s": float(np.median(seconds))})
         note(f"{policy}: snapshot and restore {min(seconds) * 1e6:.0f} µs at best, {np.median(seconds) * 1e6:.0f} µs in the median")
@@ -240,6 +285,7 @@ PARTS: dict[str, Callable[[int], Figures]] = {
     "memory": memory,
     "start_up": start_up,
     "lublin": lublin,
+    "many": many,
     "preemption": preemption,
     "snapshots": snapshots,
 }

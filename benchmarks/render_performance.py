@@ -24,7 +24,7 @@ RESULTS = REPOSITORY / "benchmarks" / "results"
 PAGE = REPOSITORY / "docs" / "performance.md"
 FIGURES = REPOSITORY / "docs" / "figures"
 OTHERS = {"fcfs": "8 – 33,000", "sjf": "–", "fcfs+easy": "61 – 1,540"}  # jobs/s of other public simulators on lublin_256
-IN_PROCESSOR_SECONDS = ("reading", "drawing", "user_policy")  # parts that report the load of the machine themselves
+IN_PROCESSOR_SECONDS = ("reading", "drawing", "user_policy", "many")  # parts that report the load of the machine themselves
 GROWTH = ("first, µs per job", "last, µs per job", "growth")
 
 Row = dict[str, Any]
@@ -93,6 +93,16 @@ def lublin(results: Results) -> str:
         for row in results["lublin"]["replays"]
     ]
     return table(["policy", "mean wait, s", "Queuewise, jobs/s", "others, jobs/s"], rows)
+
+
+def many(results: Results) -> str:
+    part = results["many"]
+    calls = [(f"`simulate_many`, {row['threads']} thread{'s' * (row['threads'] > 1)}", row) for row in part["replays"]]
+    rows = [
+        [name, f"{row['number']:,}", f"{row['seconds']:.2f}", f"{row['cpu_s']:.2f}", f"{1e3 * row['cpu_s'] / row['number']:.2f}"]
+        for name, row in (*calls, ("`simulate` and `summarise`, one by one", part["alone"]))
+    ]
+    return table(["", "replays", "seconds", "processor s", "processor ms per replay"], rows) + _busy(part)
 
 
 def reading(results: Results) -> str:
@@ -245,6 +255,7 @@ TABLES: dict[str, Callable[[Results], str]] = {
         memory,
         baselines,
         lublin,
+        many,
         preemption,
         user_policy,
         snapshots,
