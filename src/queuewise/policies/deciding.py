@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,9 @@ from queuewise.cluster.spec import Cluster
 from queuewise.errors import InputError
 from queuewise.policies.interface import Migrate, Preempt, Running, Start
 from queuewise.policies.records import Job, Node
-from queuewise.policies.user_code import UserCode, find_user_code
+from queuewise.policies.snapshot import JobId, Snapshot
+from queuewise.policies.snapshot_taking import SnapshotTaker
+from queuewise.policies.user_code import UserCode
 from queuewise.sim.core.engine import with_room_in_log
 from queuewise.sim.core.facts import node_facts
 from queuewise.sim.core.rules import Order
@@ -26,53 +29,32 @@ NO_NODES = np.zeros(0, np.int64)
 NO_MORE = object()  # the end of the decisions; None would be an illegal decision
 
 
-def check_class(reference: str) -> UserCode:
-    """Return the class that a reference names; raise an InputError if it lacks what a policy needs."""
-    own = find_user_code(reference)
-    if not callable(getattr(own.value, "decide", None)):
-        raise InputError(f"{own.name} has no method decide", where=own.where, hint="add def decide(self, view); see docs/policies.md")
-    needed = [
-        p.name
-        for p in inspect.signature(own.value).parameters.values()
-        if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
-    ]
-    if needed:
-        raise InputError(
-            f"{own.name} cannot be created without {', '.join(needed)}",
-            where=own.where,
-            hint="give all parameters of its __init__ defaults",
-        )
-    _check_method(own, "decide", "view")
-    if hasattr(own.value, "reset"):
-        _check_method(own, "reset", "cluster", "seed")
-    return own
-
-
-def _check_method(own: UserCode, name: str, *arguments: str) -> None:
-    """Check that a method can be called with these arguments."""
-    method = inspect.getattr_static(own.value, name)
-    if hasattr(method, "__get__"):
-        method = method.__get__(object(), own.value)  # as an instance sees it: without self
-    try:
-        inspect.signature(method).bind(*arguments)
-    except (TypeError, ValueError) as error:
-        raise InputError(
-            f"{own.name}.{name} cannot be called with {' and '.join(arguments)}: {error}",
-            where=own.where_of(method),
-            hint=f"write def {name}(self, {', '.join(arguments)}); see docs/policies.md",
-        ) from None
-
-
 def listed_order() -> Order:
     """An order that is never used: it only makes the engine keep the waiting jobs in a list."""
     return Order(function=lambda *arguments: None)
 
 
-def driver(own: UserCode, cluster: Cluster, seed: int) -> Callable[[World, Machine, State], State]:
-    """A function that advances the engine in place of its own loop."""
+Drive = Callable[[World, Machine, State], State]
+
+
+@dataclass(frozen=True)
+class Deciding:
+    """Who decides in a replay: a class of the user's own, which is created for it, or an object that somebody has made."""
+
+    make: Callable[[], Any]
+    name: str  # for errors
+    where: str | None = None
+
+    @classmethod
+    def of_class(cls, own: UserCode) -> Deciding:
+        return cls(own.value, own.name, own.where)
+
+
+def driver(deciding: Deciding, cluster: Cluster, seed: int, taker: Callable[..., SnapshotTaker]) -> Drive:
+    """A function that advances the engine in place of its own loop. `taker` makes what takes snapshots of world and machine."""
 
     def drive(world: World, machine: Machine, state: State) -> State:
-        replay = DeciderReplay(own, cluster, world, machine, state)
+        replay = DeciderReplay(deciding, cluster, taker(world, machine), world, machine, state)
         with np.errstate(all="ignore"):
             replay.run(seed)
         return replay.state
@@ -107,12 +89,19 @@ class ReplayView:
     def remaining(self, job: Job) -> float:
         return self.__replay.remaining(job)
 
+    def snapshot(self) -> Snapshot:
+        return self.__replay.snapshot()
+
+    def index(self, job_id: JobId) -> int:
+        return self.__replay.row_of[job_id]
+
 
 class DeciderReplay:
     """One replay under a policy that decides in Python."""
 
-    def __init__(self, own: UserCode, cluster: Cluster, world: World, machine: Machine, state: State) -> None:
-        self.own, self.cluster, self.world, self.machine, self.state = own, cluster, world, machine, state
+    def __init__(self, deciding: Deciding, cluster: Cluster, taker: SnapshotTaker, world: World, machine: Machine, state: State) -> None:
+        self.deciding, self.cluster, self.world, self.machine, self.state = deciding, cluster, world, machine, state
+        self._taker = taker
         self._spare = machine.clone()
         self._tables = self._addresses()
         self._jobs: dict[int, Job] = {}
@@ -120,7 +109,7 @@ class DeciderReplay:
 
     def run(self, seed: int) -> None:
         with self._thinking():
-            policy = self.own.value()
+            policy = self.deciding.make()
         if hasattr(policy, "reset"):
             with self._thinking():
                 policy.reset(self.cluster, seed)
@@ -129,6 +118,8 @@ class DeciderReplay:
             for decision in self._decisions(policy):
                 self._make_room_in_log()
                 self._carry_out(decision)
+            wake_at = float(getattr(policy, "wake_at", np.inf))
+            self.state.clock.wake_at = wake_at if wake_at > self.now else np.inf
         left = int(self.state.count.pending_jobs)
         if left:
             raise self._illegal(
@@ -168,6 +159,13 @@ class DeciderReplay:
 
     def remaining(self, job: Job) -> float:
         return float(self.state.remaining_estimate[self._index(job)])
+
+    def snapshot(self) -> Snapshot:
+        return self._taker.take(self.state, killed=np.zeros(len(self.world.submit), bool), history=False)
+
+    @cached_property
+    def row_of(self) -> dict[JobId, int]:
+        return {job_id: j for j, job_id in enumerate(self._taker.job_ids)}
 
     # --- how the engine advances
 
@@ -302,7 +300,7 @@ class DeciderReplay:
         return int(j)
 
     def _illegal(self, problem: str, hint: str) -> InputError:
-        return InputError(f"{self.own.name} {problem} (at {self.now:g} s)", where=self.own.where, hint=hint)
+        return InputError(f"{self.deciding.name} {problem} (at {self.now:g} s)", where=self.deciding.where, hint=hint)
 
     @contextmanager
     def _thinking(self) -> Iterator[None]:

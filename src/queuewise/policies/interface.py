@@ -1,7 +1,8 @@
-"""The interface of a complete policy in Python: `mine.py:MyPolicy` names a class that implements `Decider`.
+"""The one interface of everything that decides: `Decider` gets a view of queue and machine and returns decisions.
 
-Such a policy may do anything that Python can. It takes tens of microseconds per decision; compiled policies take at
-most one.
+A class of a user's own (`mine.py:MyPolicy`) implements it directly, and may do anything that Python can. It takes tens
+of microseconds per decision. Named policies implement it by the engine (`compiled_decider`); their replays do not take
+this way, but run in the engine as a whole.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import NamedTuple, Protocol
 
 from queuewise.cluster.spec import Cluster
 from queuewise.policies.records import Job, Node
+from queuewise.policies.snapshot import JobId, Snapshot
 
 
 class Running(NamedTuple):
@@ -49,6 +51,9 @@ class Migrate:
     nodes: Mapping[int, int] | None = None  # node -> tasks, all tasks of the job; what it holds now counts as free
 
 
+Decision = Start | Preempt | Migrate
+
+
 class View(Protocol):
     """What a policy may know when it decides. It is live: once a decision is yielded, the view shows its effect."""
 
@@ -76,14 +81,23 @@ class View(Protocol):
     def remaining(self, job: Job) -> float:
         """The estimated remaining work of the job, in seconds; for a running job, as of the start of its run."""
 
+    def snapshot(self) -> Snapshot:
+        """All of it as plain values, which can be written as JSON (docs/snapshots.md)."""
+
+    def index(self, job_id: JobId) -> int:
+        """The index of the job with this id of the log."""
+
 
 class Decider(Protocol):
-    """A complete policy. One is created, without arguments, for every replay."""
+    """A complete policy. A class is named `FILE.py:NAME`, and one object is created, without arguments, for every replay.
+
+    An attribute `wake_at`, if there is one, says when it wants to be asked again, even if nothing happens before.
+    """
 
     def reset(self, cluster: Cluster, seed: int) -> None:
         """Called once, before the first decision. Optional."""
 
-    def decide(self, view: View) -> Iterable[Start | Preempt | Migrate]:
+    def decide(self, view: View) -> Iterable[Decision]:
         """Called once at every instant at which something happened.
 
         Decisions are carried out in order, as they are yielded.

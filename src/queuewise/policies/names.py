@@ -15,11 +15,11 @@ import numpy as np
 
 from queuewise.errors import InputError, unknown_name
 from queuewise.policies.backfill import BACKFILLS
-from queuewise.policies.deciding import check_class, listed_order
 from queuewise.policies.known import Jobs, OracleJobs
 from queuewise.policies.ordering import ORDERS, order_rule
 from queuewise.policies.placing import PLACEMENTS, parse_placement
 from queuewise.policies.preemptive import PREEMPTIVE, parse_option
+from queuewise.policies.user_classes import check_class
 from queuewise.policies.user_code import JOB_PARAMETERS, NODE_PARAMETERS, SUFFIX, UserCode, find_user_code, is_reference
 from queuewise.policies.user_scores import UserScore, check_score, job_score, node_score
 from queuewise.sim import queue
@@ -87,7 +87,7 @@ class Policy:
         first = self.order, self.estimates
         second = (self.backfill_order, self.backfill_estimates) if self.backfill_order else first
         return Rules(
-            order=listed_order() if self.decides_in_python else _make_order(*first, jobs, params),
+            order=Order() if self.decides_in_python else _make_order(*first, jobs, params),
             backfill_order=None if second == first else _make_order(*second, jobs, params),
             backfill=BACKFILLS[self.backfill].code,
             depth=self.depth,
@@ -97,7 +97,6 @@ class Policy:
             dispatch=parse_dispatch(dispatch),
             max_wait_s=self.max_wait_s,
             seed=jobs.seed,
-            stops=int(self.decides_in_python),  # it may
             time_limit_s=limit,
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from functools import partial
 
@@ -12,12 +13,14 @@ from queuewise.cluster.spec import Cluster
 from queuewise.errors import InputError
 from queuewise.players import PlayRequest, is_played, play
 from queuewise.policies.account_shares import account_names
-from queuewise.policies.deciding import driver
+from queuewise.policies.deciding import Deciding, driver, listed_order
 from queuewise.policies.estimating import estimate_on, history_on
+from queuewise.policies.interface import Decider
 from queuewise.policies.known import Jobs
 from queuewise.policies.names import Policy, parse_dispatch, parse_policy
 from queuewise.policies.resuming import rules_after, start_from
 from queuewise.policies.snapshot import Snapshot
+from queuewise.policies.snapshot_taking import SnapshotTaker
 from queuewise.policies.user_code import explained
 from queuewise.sim.core import engine
 from queuewise.sim.core.rules import Rules
@@ -29,7 +32,7 @@ from queuewise.workload.jobs import Floats, Workload
 def simulate(
     workload: Workload,
     cluster: Cluster,
-    policy: str,
+    policy: str | Decider,
     *,
     dispatch: str = "reorder",
     estimates: str | Floats = "requested",
@@ -40,7 +43,7 @@ def simulate(
     params: Sequence[float] | None = None,
     start: Snapshot | None = None,
 ) -> Schedule:
-    """Replay a workload under a policy and return the schedule.
+    """Replay a workload under a policy, which is a name or an object that decides, and return the schedule.
 
     `estimates` names what policies know about runtimes (see `workload.estimates`), or is an array [J] of seconds.
     `max_wait`, for example "3d", bounds the waits under a policy whose name has no bound. `params` are numbers for the
@@ -48,7 +51,7 @@ def simulate(
     jobs and nodes instead of an empty cluster.
     """
     name, known = known_estimates(workload, cluster, estimates, seed)
-    if is_played(policy):
+    if isinstance(policy, str) and is_played(policy):
         parse_dispatch(dispatch)
         if start is not None:
             raise InputError(f"{policy} can only start on an empty cluster", hint="leave start out, or use another policy")
@@ -58,29 +61,39 @@ def simulate(
                 hint="remove --kill-at-limit and conditions",
             )
         return play(PlayRequest(workload, cluster, policy, dispatch, known, name, seed))
-    parsed = parse_policy(policy).bounded(max_wait)
-    if parsed.decides_in_python and conditions.resize != "none":
+    parsed = (parse_policy(policy) if isinstance(policy, str) else Policy("fcfs")).bounded(max_wait)
+    deciding = _deciding(policy, parsed)
+    if deciding is not None and conditions.resize != "none":
         raise InputError(
-            f"{policy} decides by itself which jobs move, so jobs cannot be resized", hint="remove resize, or use a score function"
+            f"{deciding.name} decides by itself which jobs move, so jobs cannot be resized", hint="remove resize, or use a score function"
         )
     jobs = known_jobs(parsed, workload, cluster, known, seed, conditions)
-    drive = driver(parsed.own[0], cluster, seed) if parsed.decides_in_python else None
     with explained(parsed.own):
         rules = rules_after(start, parsed.rules(jobs, dispatch, params))
+        if deciding is not None:
+            rules = dataclasses.replace(rules, order=listed_order(), stops=max(rules.stops, 1))  # it may stop jobs
         accounts = named_accounts(rules, jobs)
+        taker = partial(SnapshotTaker, workload, cluster, rules, accounts)
         return engine.simulate(
             workload,
             cluster,
             rules,
             estimate=known,
             history=jobs.history,
-            policy=policy,
+            policy=policy if isinstance(policy, str) else type(policy).__name__,
             estimates=name,
             kill_at_limit=kill_at_limit,
             conditions=conditions,
-            drive=drive,
+            drive=None if deciding is None else driver(deciding, cluster, seed, taker),
             begin=None if start is None else partial(start_from, start, workload, accounts),
         )
+
+
+def _deciding(policy: str | Decider, parsed: Policy) -> Deciding | None:
+    """Who decides in Python, if anybody does."""
+    if not isinstance(policy, str):
+        return Deciding(lambda: policy, type(policy).__name__)
+    return Deciding.of_class(parsed.own[0]) if parsed.decides_in_python else None
 
 
 def known_jobs(policy: Policy, workload: Workload, cluster: Cluster, estimate: Floats, seed: int, conditions: Conditions) -> Jobs:

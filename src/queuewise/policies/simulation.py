@@ -30,6 +30,7 @@ from queuewise.policies.snapshot_taking import SnapshotTaker
 from queuewise.runs import replacing
 from queuewise.sim.core.blocks import PIECE_COLUMNS, SCRATCH, into_one_block
 from queuewise.sim.core.engine import compiled_replay, limited_runtime, run_kernel, schedule_of
+from queuewise.sim.core.events import KIND_SHIFT, TIMER
 from queuewise.sim.core.schedule import DONE, KILLED, Schedule
 from queuewise.sim.core.setup import lay_out
 from queuewise.workload.jobs import Floats, Workload
@@ -94,10 +95,25 @@ class Simulation:
         """The time of the last instant."""
         return float(self._state.clock.now)
 
+    @property
+    def next_timer(self) -> float:
+        """When the policy wants to decide next, even if no job arrives or ends before: the end of a hold, level or quantum."""
+        events = slice(0, self._state.count.events)
+        timers = self._state.event_time[events][self._state.event_code[events] >> KIND_SHIFT == TIMER]
+        return float(min(self._state.clock.wake_at, timers.min(initial=np.inf)))
+
     def run(self, until: float = np.inf) -> None:
         """Advance through all instants up to and including a time."""
         self._state.clock.stop_at = until
         self._state = self._drive(self._state)
+
+    def decide(self) -> None:
+        """Make one pass at the present instant, although nothing has happened."""
+        count = self._state.count
+        count.log_full = 1  # a pass is due: the kernel begins with it
+        count.decisions += 1
+        self._state.dirty[:] = 1
+        self.run(until=np.nextafter(self.now, -np.inf))
 
     def follow(self, log: Schedule, until: float = np.inf) -> None:
         """Advance like `run`, but follow a log of this same replay instead of asking the policy (docs/simulator.md)."""

@@ -70,6 +70,10 @@ class SnapshotTaker:
             history=self._history(killed, history),
         )
 
+    @property
+    def job_ids(self) -> list[JobId]:
+        return [_plain(job_id) for job_id in self._workload.job_id]
+
     def _id(self, j: int) -> JobId:
         return _plain(self._workload.job_id[j])
 
