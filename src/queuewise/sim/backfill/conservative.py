@@ -198,7 +198,7 @@ def _start(w: World, m: Machine, s: State, j: int) -> None:
 @inline
 def _picks_one_by_one(w: World) -> bool:
     """Whether a start may change the order of those behind, or only the first few are planned."""
-    return w.policy.has_quotas or w.policy.depth != NO_LIMIT or queue.DRF in (w.scored_by[0], w.scored_by[1])
+    return w.policy.has_quotas != 0 or w.policy.depth != NO_LIMIT or queue.DRF in (w.scored_by[0], w.scored_by[1])
 
 
 @inline

@@ -66,7 +66,7 @@ def profile_memory(w: World, most: int):  # type: ignore[no-untyped-def]
 
 
 @inline
-def profile_in(memory):  # type: ignore[no-untyped-def]
+def profile_in(memory: Any) -> Profile:
     """The profile in such arrays."""
     return Profile(
         column_of(memory[0]),
