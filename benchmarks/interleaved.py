@@ -49,7 +49,7 @@ def snapshot_case() -> Callable[[], float]:
     workload = generate("bench", 5_000, gpus=2000, load=0.9)
     simulation = Simulation(workload, queuewise.load_cluster(CLUSTER), "fcfs+easy")
     simulation.run(float(workload.submit[2_500]))
-    remember = getattr(simulation, "remember", simulation.snapshot)  # its name in earlier versions
+    remember: Any = getattr(simulation, "remember", simulation.snapshot)  # its name in earlier versions
 
     def measure() -> float:
         began = time.perf_counter()

@@ -129,7 +129,7 @@ def _windows(workload: Workload, windows: Sequence[tuple[int, int]], start: str 
 
 
 def _candidate(number: int, one: str | tuple[str, Iterable[float]]) -> Candidate:
-    policy, params = (one, None) if isinstance(one, str) else (one[0], np.asarray(list(one[1]), np.float64))
+    policy, params = (one, None) if isinstance(one, str) else (one[0], tuple(float(number) for number in one[1]))
     if not is_played(policy):
         parse_policy(policy)
     return Candidate(number, policy, params)

@@ -38,7 +38,7 @@ def start_from(snapshot: Snapshot, workload: Workload, accounts: NodeNames, worl
 
 def rules_after(snapshot: Snapshot | None, rules: Rules) -> Rules:
     """The rules, for an engine that knows of stopped jobs if there are some in the snapshot."""
-    if snapshot is None or not any(one.progress.stops for one in (*snapshot.queue, *snapshot.running)):
+    if snapshot is None or not any(one.progress.stops for one in snapshot.jobs):
         return rules
     return replace(rules, stops=max(rules.stops, 1))
 
@@ -52,7 +52,7 @@ class _Resumption:
         self._set_nodes()
         self._set_ended()
         self._make_room()
-        for one in sorted((*snapshot.queue, *snapshot.running), key=lambda one: one.runs[0].start if one.runs else np.inf):
+        for one in sorted(snapshot.jobs, key=lambda one: one.runs[0].start if one.runs else np.inf):
             self._log_earlier(one)
         for waiting in snapshot.queue:
             self._set_waiting(waiting)
@@ -94,8 +94,8 @@ class _Resumption:
     def _set_counts(self) -> None:
         count, now, history = self.state.count, self.snapshot.now, self.snapshot.history
         self.state.clock.now = now
-        count.arrived = np.searchsorted(self.world.submit, now, side="right")
-        count.outages_seen = np.searchsorted(self.world.outage_time, now, side="right")
+        count.arrived = int(np.searchsorted(self.world.submit, now, side="right"))
+        count.outages_seen = int(np.searchsorted(self.world.outage_time, now, side="right"))
         count.starts = history.starts
         count.decisions = history.decisions
 
@@ -122,7 +122,7 @@ class _Resumption:
 
     def _make_room(self) -> None:
         """Make the log of pieces longer by what is in it already."""
-        extra = sum(len(run.places) for one in (*self.snapshot.queue, *self.snapshot.running) for run in one.runs)
+        extra = sum(len(run.places) for one in self.snapshot.jobs for run in one.runs)
         self.world.sizes.log_size += extra
         size = int(self.world.sizes.log_size)
         self.state = self.state.replace(**{name: np.empty(size, getattr(self.state, name).dtype) for name in PIECE_COLUMNS})

@@ -202,10 +202,14 @@ class Snapshot:
     __pydantic_config__ = STRICT
 
     @property
+    def jobs(self) -> tuple[WaitingJob | RunningJob, ...]:
+        """The jobs that wait or run."""
+        return (*self.queue, *self.running)
+
+    @property
     def unfinished(self) -> tuple[JobId, ...]:
         """The ids of the jobs that wait or run."""
-        jobs: tuple[WaitingJob | RunningJob, ...] = (*self.queue, *self.running)
-        return tuple(one.job.job_id for one in jobs)
+        return tuple(one.job.job_id for one in self.jobs)
 
     def select(self, workload: Workload, first: int, number: int) -> NDArray[np.int64]:
         """Rows of a workload: the jobs that wait or run, as far as they come before row `first`, then `number` jobs from it on.

@@ -239,7 +239,7 @@ class SnapshotTaker:
 
 
 def _plain(value: Any) -> JobId:
-    return value.item() if isinstance(value, np.generic) else value  # type: ignore[no-any-return]
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def _or_none(value: Any) -> float | None:

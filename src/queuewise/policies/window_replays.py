@@ -44,7 +44,7 @@ TASKS_PER_THREAD = 2  # at least, so that no thread waits long for the last one
 class Candidate(NamedTuple):
     number: int  # its row in the results
     policy: str
-    params: Floats | None  # None: those of the policy itself
+    params: tuple[float, ...] | None  # None: those of the policy itself
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,14 +170,14 @@ class _WindowReplays:
         return self._batches[key][1]
 
 
-def _params_setter(policy: Policy, rules: Rules, jobs: Jobs, dispatch: str) -> Callable[[Floats | None], Rules]:
+def _params_setter(policy: Policy, rules: Rules, jobs: Jobs, dispatch: str) -> Callable[[Sequence[float] | None], Rules]:
     """A function that returns the rules with other parameters of the policy's own functions."""
     first = job_score(policy.order) if is_reference(policy.order) else None
     second = job_score(policy.backfill_order) if rules.backfill_order is not None and is_reference(policy.backfill_order) else None
 
     takes_params = any(own.takes_params for own in policy.own)
 
-    def with_params(params: Floats | None) -> Rules:
+    def with_params(params: Sequence[float] | None) -> Rules:
         if params is not None and not takes_params:
             return policy.rules(jobs, dispatch, params)  # an error
         order, other = rules.order, rules.backfill_order

@@ -261,9 +261,9 @@ def test_parameters_that_a_policy_does_not_take_are_refused(mine: str) -> None:
 @pytest.mark.parametrize(
     ("name", "message", "line"),
     [
-        ("gives_up", "ValueError: I give up", 17),
-        ("nan_once", "returned NaN for job", 20),
-        ("never_returns", "did not return within 0.5 s", 23),
+        ("gives_up", "ValueError: I give up", 18),
+        ("nan_once", "returned NaN for job", 21),
+        ("never_returns", "did not return within 0.5 s", 24),
     ],
 )
 def test_errors_of_a_function_name_its_line(mine: str, name: str, message: str, line: int) -> None:

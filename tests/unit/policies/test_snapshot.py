@@ -22,12 +22,13 @@ CLUSTER = load_cluster("2x2:V100-16")
 
 def jobs(**columns: Any) -> Workload:
     """Job 10 takes both GPUs of node 0 until 100, job 11 one of node 1 until 50; 12 waits for four, 13 comes at 60."""
-    return Workload(**{
+    values: dict[str, Any] = {
         "submit": np.array([0.0, 0.0, 5.0, 60.0]), "runtime": np.array([100.0, 50.0, 20.0, 1.0]),
         "requested": np.array([200.0, 90.0, 30.0, 2.0]),
         "num_tasks": np.array([1, 1, 2, 1], np.int32), "gpu_milli": np.array([2000, 1000, 2000, 1000], np.int32),
         "job_id": np.array([10, 11, 12, 13]), "user": np.array([0, 1, -1, 0], np.int32), "users": ("ann", "bob"),
-    } | columns)  # fmt: skip
+    }  # fmt: skip
+    return Workload(**values | columns)
 
 
 def taken(until: float = 10.0, policy: str = "fcfs+easy", **options: Any) -> Snapshot:
