@@ -10,8 +10,7 @@ import torch
 
 from agents_setup import small_settings
 from queuewise.agents.checkpoint import make_card, write_model
-from queuewise.agents.networks import build_network
-from queuewise.agents.networks.base import Network
+from queuewise.agents.network import Network, build_network
 from queuewise.agents.observation_scaling import PARTS, Scaling, identity
 from queuewise.agents.scenario import Scenario, load_scenario
 from queuewise.agents.task_shape import TaskShape

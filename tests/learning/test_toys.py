@@ -11,7 +11,7 @@ import torch
 
 from agents_setup import small_settings
 from queuewise.agents.learner import Learner, make_learner
-from queuewise.agents.networks.base import Feedforward
+from queuewise.agents.network import Feedforward
 from queuewise.agents.observation_scaling import Scaler
 from queuewise.agents.task_shape import TaskShape
 from queuewise.agents.validation import play_to_end

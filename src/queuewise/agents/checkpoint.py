@@ -20,15 +20,17 @@ from torch import Tensor
 
 from queuewise import __version__
 from queuewise.agents.learner import DECISIONS, Learner, LearnerState, load_module
-from queuewise.agents.networks import build_network
-from queuewise.agents.networks.base import Network
+from queuewise.agents.network import Network
 from queuewise.agents.observation_scaling import Scaling, read_scaling
 from queuewise.agents.task_shape import TaskShape, read_shape
 from queuewise.agents.train_settings import TrainSettings
 from queuewise.agents.values import action_scores
 from queuewise.config import validate
 from queuewise.errors import InputError
+from queuewise.policies.learned import layers_of
 from queuewise.policies.model_file import BEST, CHECKPOINTS, KEY, SUFFIX, damaged, read_card
+from queuewise.policies.networks import list_layers
+from queuewise.policies.networks.layers import Layers
 from queuewise.runs import replacing, write_text
 
 FORMAT = 1
@@ -42,11 +44,16 @@ def make_card(settings: TrainSettings, shape: TaskShape, seed: int, **facts: Any
         "git": _revision(),
         "algo": settings.algo,
         "network": {"name": settings.net, **settings.network.model_dump()},
+        "layers": [layer.as_json() for layer in _layers(settings, shape)],
         "task": shape.as_json(),
         "seed": seed,
         "settings": settings.model_dump(mode="json"),
         **facts,
     }
+
+
+def _layers(settings: TrainSettings, shape: TaskShape) -> Layers:
+    return list_layers(settings.net, shape.problem, shape.layout, settings.network, settings.outputs)
 
 
 def _revision() -> str | None:
@@ -149,6 +156,6 @@ def load_model(path: Path, shape: TaskShape) -> TrainedModel:
     tensors, card = read_file(path)
     settings = validate(TrainSettings, card["settings"], source=str(path))
     check_card(card, settings, shape, where=str(path), same_size=settings.net == "mlp")
-    network = build_network(settings.net, shape, settings.network, seed=0, outputs=settings.outputs)
+    network = Network(shape, layers_of(card, tensors, shape.problem, shape.layout, where=str(path)))
     load_module(network, tensors, "network")
     return TrainedModel(network.eval(), read_scaling(tensors), card)

@@ -15,8 +15,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn import functional
 
-from queuewise.agents.networks import build_network
-from queuewise.agents.networks.base import Network
+from queuewise.agents.network import Network, build_network
 from queuewise.agents.offpolicy import OffPolicy, random_actions
 from queuewise.agents.replay_buffer import Transitions
 from queuewise.agents.train_settings import TrainSettings

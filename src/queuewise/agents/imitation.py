@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from queuewise.agents.networks.base import Network
+from queuewise.agents.network import Network
 from queuewise.agents.observation_scaling import Scaler, Scaling
 from queuewise.agents.task_shape import TaskShape
 from queuewise.agents.training_envs import TrainingEnvs

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from queuewise.agents.networks.base import Network
+from queuewise.agents.network import Network
 from queuewise.agents.observation_scaling import Scaling
 from queuewise.agents.train_settings import TrainSettings
 from queuewise.envs.env_setup import EnvSetup

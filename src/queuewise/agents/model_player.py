@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from queuewise.agents.scenario import Scenario, load_scenario, scenario_for
-from queuewise.agents.task_shape import TaskShape, flat_mask, read_shape, split_actions
+from queuewise.agents.task_shape import TaskShape, read_shape
 from queuewise.agents.train_settings import TrainSettings
 from queuewise.cluster.spec import Cluster
 from queuewise.config import validate
@@ -27,6 +27,8 @@ from queuewise.policies.learned import TrainedNetwork
 from queuewise.policies.model_file import find_model, read_card, read_model
 from queuewise.sim.core.schedule import Schedule
 from queuewise.workload.jobs import Workload
+
+STEPS_AT_ONCE = 4096  # of one compiled call, which does not see Ctrl-C
 
 
 def describe(reference: str) -> str:
@@ -53,9 +55,8 @@ def play(request: PlayRequest) -> Schedule:
         )
     batch = setup.batch(1, threads=1)
     batch.begin([0], [make_template(lay_out_episode(request.workload, setup.cluster, setup.settings, setup.layout, request.estimate))])
-    shape = TaskShape(setup.settings.problem, setup.layout)
     while batch.outcome[0] == RUNS_ON:
-        batch.step(split_actions(model.act(batch.observations, flat_mask(batch.mask, shape)), shape))
+        batch.play(model, STEPS_AT_ONCE)
     schedule = batch.schedule(0, request.policy)
     batch.close()
     return replace(schedule, estimates=request.estimates, seed=request.seed, engine_s=time.perf_counter() - began)

@@ -10,14 +10,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from queuewise.agents.networks import NETWORKS, build_network, network_class
-from queuewise.agents.networks.base import Network
+from queuewise.agents.network import Network, build_network
 from queuewise.agents.observation_scaling import Scaler, identity
 from queuewise.agents.task_shape import TaskShape
 from queuewise.agents.train_settings import NetworkSettings
 from queuewise.envs.features import ObservationLayout
-from queuewise.errors import unknown_name
 from queuewise.policies.learned import TrainedNetwork
+from queuewise.policies.networks import problems_of
 
 BATCH = 256
 LEGAL = 0.25  # share of actions that are legal, as in a busy queue
@@ -29,7 +28,7 @@ class NetSpeed:
     problem: str
     width: int
     parameters: int
-    decision_us: float  # one observation, NumPy
+    decision_us: float  # one observation, compiled
     forward_per_s: float  # frames, torch, batches of 256
     learn_per_s: float  # frames, forward and backward
 
@@ -47,12 +46,8 @@ def measure_networks(
     problem: str | None = None,
 ) -> list[NetSpeed]:
     """Measure each network and width. Without `problem`, a network is measured on the first problem it can decide."""
-    for name in names:
-        if name not in NETWORKS:
-            raise unknown_name("network", name, NETWORKS)
     rows = []
-    for name in names:
-        decides = network_class(name).problems
+    for name, decides in [(name, problems_of(name)) for name in names]:
         chosen = problem or ("job" if "job" in decides else min(decides))
         rows += [_measure(name, TaskShape(chosen, layout), NetworkSettings(width=width, depth=depth), seconds) for width in widths]
     return rows
@@ -63,7 +58,7 @@ def _measure(name: str, shape: TaskShape, sizes: NetworkSettings, seconds: float
     rows, mask = _states(shape)
     scaled = Scaler(identity(shape.layout), shape.layout).apply(torch.from_numpy(rows))
     legal = torch.from_numpy(mask)
-    plain = _without_torch(name, network, shape, sizes)
+    plain = _without_torch(name, network, shape)
 
     def forward() -> None:
         with torch.inference_mode():
@@ -85,9 +80,9 @@ def _measure(name: str, shape: TaskShape, sizes: NetworkSettings, seconds: float
     )
 
 
-def _without_torch(name: str, network: Network, shape: TaskShape, sizes: NetworkSettings) -> TrainedNetwork:
+def _without_torch(name: str, network: Network, shape: TaskShape) -> TrainedNetwork:
     tensors = {f"network.{key}": tensor for key, tensor in network.state_dict().items()} | identity(shape.layout).tensors()
-    card = {"network": {"name": name, **sizes.model_dump()}, "decision": "best"}
+    card = {"layers": [layer.as_json() for layer in network.layers], "decision": "best"}
     return TrainedNetwork({key: tensor.numpy() for key, tensor in tensors.items()}, card, shape.problem, shape.layout, where=name)
 
 

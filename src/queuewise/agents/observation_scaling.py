@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from queuewise.envs.features import NUM_GLOBAL, ObservationLayout
+from queuewise.policies.networks.interpreter import clear_unused, scale_span, used_slots
 from queuewise.sim.core.compilation import entry
 from queuewise.sim.core.tables import F32
 
@@ -105,8 +106,7 @@ def count_slots(rows, first, slots, width) -> int:  # type: ignore[no-untyped-de
     """How many slots, starting at column `first`, hold a job in any row; at least 1. Jobs fill the slots in order."""
     used = 1
     for i in range(len(rows)):
-        while used < slots and rows[i, first + used * width] != 0.0:
-            used += 1
+        used = used_slots(rows[i], first, slots, width, used)
     return used
 
 
@@ -114,12 +114,6 @@ def count_slots(rows, first, slots, width) -> int:  # type: ignore[no-untyped-de
 def scale_rows(rows, mean, scale, tokens, out) -> None:  # type: ignore[no-untyped-def]
     """out becomes (rows − mean) × scale. Tokens (first column, number, width) whose first feature is 0 become all 0."""
     for i in range(len(rows)):
-        for f in range(rows.shape[1]):
-            out[i, f] = (rows[i, f] - mean[f]) * scale[f]
+        scale_span(rows[i], mean, scale, 0, rows.shape[1], out[i])
         for part in range(len(tokens)):
-            first, number, width = tokens[part]
-            for at in range(first, first + number * width, width):
-                present = out[i, at]
-                if present != 1.0:
-                    for f in range(at, at + width):
-                        out[i, f] *= present
+            clear_unused(out[i], tokens[part, 0], tokens[part, 1], tokens[part, 2])

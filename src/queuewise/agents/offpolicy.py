@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from queuewise.agents import learner
 from queuewise.agents.learner import DivergedError, LearnerState, Statistics
-from queuewise.agents.networks.base import Network
+from queuewise.agents.network import Network
 from queuewise.agents.observation_scaling import Scaler, Scaling, read_scaling
 from queuewise.agents.replay_buffer import ReplayBuffer, rows_for
 from queuewise.agents.train_settings import OffPolicySettings, TrainSettings

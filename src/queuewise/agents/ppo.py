@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from queuewise.agents import learner
 from queuewise.agents.imitation import imitate
 from queuewise.agents.learner import DivergedError, LearnerState, Statistics
-from queuewise.agents.networks import build_network
+from queuewise.agents.network import build_network
 from queuewise.agents.observation_scaling import Scaler, Scaling, read_scaling
 from queuewise.agents.train_settings import PpoSettings, TrainSettings
 from queuewise.agents.training_envs import TrainingEnvs, warm_up, window_filter

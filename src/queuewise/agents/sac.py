@@ -16,8 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from queuewise.agents.learner import spawn_seeds
-from queuewise.agents.networks import build_network
-from queuewise.agents.networks.base import Network
+from queuewise.agents.network import Network, build_network
 from queuewise.agents.offpolicy import OffPolicy
 from queuewise.agents.ppo import UNLIKELY, draw
 from queuewise.agents.train_settings import TrainSettings

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from queuewise.agents.networks.base import ILLEGAL, Network
+from queuewise.agents.network import ILLEGAL, Network
 from queuewise.sim.core.tables import F64
 
 LEAST_WEIGHT = 0.05  # of the newest update in the running moments

@@ -26,7 +26,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from queuewise.agents.networks.base import Network
+from queuewise.agents.network import Network
 from queuewise.agents.observation_scaling import gather_rows
 from queuewise.agents.task_shape import TaskShape
 from queuewise.agents.training_envs import TrainingEnvs

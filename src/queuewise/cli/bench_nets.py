@@ -56,5 +56,5 @@ class BenchNets:
             ]
             for r in rows
         )
-        columns = ["network", "width", "parameters", "µs per decision (NumPy)", "frames/s forward", "frames/s learning"]
+        columns = ["network", "width", "parameters", "µs per decision (compiled)", "frames/s forward", "frames/s learning"]
         print_table(columns, table, title=f"window {self.window}, {self.hosts} hosts, {self.gpus} GPUs")

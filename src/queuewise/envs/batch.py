@@ -30,11 +30,13 @@ from queuewise.envs.env_memory import (
 )
 from queuewise.envs.episodes import Episode, num_actions
 from queuewise.envs.features import NUM_RUNNING, ObservationLayout
+from queuewise.envs.playing import play
 from queuewise.envs.published import publish
 from queuewise.envs.step_entry import begin_or_step
 from queuewise.envs.step_threads import REFUSED, StepThreads
 from queuewise.envs.task_settings import TaskSettings
 from queuewise.errors import InputError
+from queuewise.policies.learned import TrainedNetwork
 from queuewise.sim.core.compilation import JIT_DISABLED
 from queuewise.sim.core.engine import schedule_of
 from queuewise.sim.core.schedule import NEVER, RUNNING, Schedule
@@ -188,6 +190,12 @@ class EnvBatch:
             raise self._refusal(REFUSED - ended)
         self._drawn, self._asked = self._asked, False
         return ended
+
+    def play(self, network: TrainedNetwork, most: int) -> int:
+        """Let a network play the only env until its episode ends, for at most `most` steps. Returns how many it took."""
+        if self.size != 1:
+            raise InputError(f"a network plays one env, not {self.size}", hint="make a batch of one env")
+        return play(network, self._call, most)
 
     def _let_steps_draw(self, draws: bool) -> None:
         self._draws = draws

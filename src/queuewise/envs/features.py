@@ -63,6 +63,10 @@ class ObservationLayout:
     stops: int = 0  # P
 
     @property
+    def global_features(self) -> tuple[str, ...]:
+        return GLOBAL
+
+    @property
     def job_features(self) -> tuple[str, ...]:
         return (*JOB_FIXED, *JOB_LIVE, *(f"score_{name}" for name in self.scores))
 

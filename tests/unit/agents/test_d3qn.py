@@ -14,7 +14,7 @@ from torch import Tensor
 from agents_setup import small_settings, small_setup
 from queuewise.agents.d3qn import D3qn
 from queuewise.agents.learner import DivergedError
-from queuewise.agents.networks.base import ILLEGAL
+from queuewise.agents.network import ILLEGAL
 from queuewise.agents.training_envs import Step
 from queuewise.agents.values import action_scores, dueling, expectation, project
 from queuewise.errors import InputError

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from agents_setup import small_setup
 from queuewise.agents.networks import NETWORKS, build_network, network_class
-from queuewise.agents.networks.base import ILLEGAL, Network
+from queuewise.agents.network import ILLEGAL, Network
 from queuewise.agents.task_shape import TaskShape
 from queuewise.agents.train_settings import NetworkSettings
 from queuewise.agents.training_envs import TrainingEnvs, play_randomly

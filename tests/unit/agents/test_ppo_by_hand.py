@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from agents_setup import small_setup
-from queuewise.agents.networks.base import ILLEGAL
+from queuewise.agents.network import ILLEGAL
 from queuewise.agents.ppo import LOSSES, Ppo, draw
 from queuewise.agents.train_settings import PpoSettings
 from queuewise.agents.training_envs import Step, TrainingEnvs

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from agents_setup import small_settings, small_setup
 from queuewise.agents.learner import DivergedError
-from queuewise.agents.networks.base import ILLEGAL
+from queuewise.agents.network import ILLEGAL
 from queuewise.agents.sac import Sac, choices, entropy_of, entropy_targets
 
 SMALL = {"num_envs": 4, "steps": 8, "replay": 96, "first_frames": 64, "batch": 16, "n_step": 3}

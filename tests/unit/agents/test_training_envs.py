@@ -11,8 +11,7 @@ import torch
 from agents_setup import small_setup
 from queuewise.agents.imitation import find_expert, imitate, record_demonstrations
 from queuewise.agents.learner import pick_best, pick_likely
-from queuewise.agents.networks import build_network
-from queuewise.agents.networks.base import ILLEGAL
+from queuewise.agents.network import ILLEGAL, build_network
 from queuewise.agents.observation_scaling import Scaler, identity, measure_scaling
 from queuewise.agents.ppo import draw
 from queuewise.agents.task_shape import TaskShape, split_actions

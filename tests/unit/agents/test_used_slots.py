@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from agents_setup import small_setup
-from queuewise.agents.networks import build_network
+from queuewise.agents.network import build_network
 from queuewise.agents.observation_scaling import count_slots
 from queuewise.agents.task_shape import TaskShape
 from queuewise.agents.train_settings import NetworkSettings

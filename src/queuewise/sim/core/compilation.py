@@ -42,7 +42,7 @@ _CONTENTS = {  # package of an entry -> packages whose kernels can be part of it
     "policies": ("sim", "policies"),
     "evaluation": ("evaluation",),
     "envs": ("sim", "policies", "envs"),
-    "agents": ("agents",),
+    "agents": ("sim", "policies", "agents"),
 }
 
 
