@@ -6,15 +6,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from agents_setup import small_settings
 from queuewise.agents.checkpoint import make_card, write_model
 from queuewise.agents.network import Network, build_network
-from queuewise.agents.observation_scaling import PARTS, Scaling, identity
+from queuewise.agents.observation_scaling import PARTS, Scaler, Scaling, identity
 from queuewise.agents.scenario import Scenario, load_scenario
 from queuewise.agents.task_shape import TaskShape
 from queuewise.agents.train_settings import TrainSettings
+from queuewise.policies.learned import TrainedNetwork
+from queuewise.policies.networks import NETWORKS, problems_of
 
 PROBLEM_OF = {"mlp": "job", "kernel": "job", "attn": "job", "hosts": "host", "joint": "joint"}
 
@@ -36,7 +40,7 @@ def make_model(home: Path, net: str, *, seed: int = 5, decision: str = "likely",
     """`home/best.safetensors`, and what was written there."""
     scenario = load_scenario(settings_for(net, **changes))
     shape = TaskShape(scenario.settings.env, scenario.setup.layout)
-    made = random_model(shape, scenario.settings, seed)
+    made = random_model(shape, scenario.settings, seed, scenario.settings.outputs)
     home.mkdir(parents=True, exist_ok=True)
     card = make_card(scenario.settings, shape, seed, frames=1024, score=scenario.settings.score, progress={}, decision=decision)
     write_model(home / "best.safetensors", made, card)  # type: ignore[arg-type]
@@ -58,3 +62,52 @@ def random_model(shape: TaskShape, settings: TrainSettings, seed: int, outputs: 
         for flag in (index for index, name in enumerate(features) if name in ("present", "host_present", "current")):
             mean[part][flag], scale[part][flag] = 0.0, 1.0
     return Made(network, Scaling(mean, scale))
+
+
+PAIRS = [(name, problem) for name in NETWORKS for problem in sorted(problems_of(name))]
+
+
+def random_states(shape: TaskShape, number: int, seed: int, *, absent: bool = True) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+    """Observations with some rows unused and one job being placed, and masks: in the first only the wait, in the second one other action.
+
+    Jobs that are not there cannot be chosen. Unless `absent`, neither can hosts: rows that are not there have equal scores.
+    """
+    rng = np.random.default_rng(seed)
+    rows = rng.uniform(-1, 1, (number, shape.layout.size)).astype(np.float32)
+    parts = shape.layout.parts(rows)
+    for part in ("jobs", "hosts"):
+        used = rng.integers(1, parts[part].shape[1] + 1, number)
+        for row, first_unused in zip(parts[part], used, strict=True):
+            row[:, 0] = 1.0
+            row[first_unused:] = 0.0
+    current = shape.layout.job_features.index("current")
+    parts["jobs"][:, :, current] = 0.0
+    parts["jobs"][: number // 2, 0, current] = 0.5
+    rows = np.concatenate([part.reshape(number, -1) for part in parts.values()], axis=1)
+    jobs, hosts = parts["jobs"][:, :, 0] > 0, parts["hosts"][:, :, 0] > 0
+    hosts = np.ones_like(hosts) if absent else hosts
+    there = {"job": jobs, "host": hosts, "joint": (jobs[:, :, None] & hosts[:, None]).reshape(number, -1)}[shape.problem]
+    mask = rng.random((number, shape.num_actions)) < 0.4
+    mask[:, :-1] &= there
+    mask[~mask.any(1), -1] = True
+    mask[:2] = False
+    mask[0, -1] = mask[1, 0] = True
+    return rows, mask
+
+
+def arrays_of(made: Made) -> dict[str, NDArray[np.float32]]:
+    tensors = {f"network.{name}": tensor for name, tensor in made.network.state_dict().items()} | made.scaling.tensors()
+    return {name: tensor.numpy() for name, tensor in tensors.items()}
+
+
+def interpreted(made: Made, shape: TaskShape, decision: str = "best") -> TrainedNetwork:
+    """The network without torch."""
+    card = {"layers": [layer.as_json() for layer in made.network.layers], "decision": decision}
+    return TrainedNetwork(arrays_of(made), card, shape.problem, shape.layout, where="test")
+
+
+def torch_scores(made: Made, rows: NDArray[np.float32], mask: NDArray[np.bool_]) -> list[NDArray[np.float32]]:
+    """Scores and values of torch."""
+    with torch.inference_mode():
+        scaled = Scaler(made.scaling, made.network.shape.layout).apply(torch.from_numpy(rows))
+        return [output.numpy() for output in made.network(scaled, torch.from_numpy(mask))]

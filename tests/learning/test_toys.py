@@ -11,7 +11,6 @@ import torch
 
 from agents_setup import small_settings
 from queuewise.agents.learner import Learner, make_learner
-from queuewise.agents.network import Feedforward
 from queuewise.agents.observation_scaling import Scaler
 from queuewise.agents.task_shape import TaskShape
 from queuewise.agents.validation import play_to_end
@@ -92,10 +91,9 @@ def mean_jct(learner: Learner, setup: EnvSetup) -> float:
 
 
 def prefer_the_opposite(learner: Learner) -> None:
-    scorer = learner.network.score
-    last = scorer[-1] if isinstance(scorer, Feedforward) else scorer
+    last = [layer.weights for layer in learner.network.layers if layer.weights.partition(".")[0] == "score"][-1]
     with torch.no_grad():
-        for parameter in last.parameters():  # type: ignore[union-attr]
+        for parameter in learner.network.module_of[last].parameters():
             parameter.neg_()
 
 

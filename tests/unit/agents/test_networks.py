@@ -7,15 +7,15 @@ import torch
 from torch import Tensor
 
 from agents_setup import small_setup
-from queuewise.agents.networks import NETWORKS, build_network, network_class
-from queuewise.agents.network import ILLEGAL, Network
+from queuewise.agents.network import ILLEGAL, Network, build_network
 from queuewise.agents.task_shape import TaskShape
 from queuewise.agents.train_settings import NetworkSettings
 from queuewise.agents.training_envs import TrainingEnvs, play_randomly
 from queuewise.envs.features import GLOBAL, NUM_GLOBAL, ObservationLayout
 from queuewise.errors import InputError
+from queuewise.policies.networks import NETWORKS, problems_of
 
-PAIRS = [(name, problem) for name in NETWORKS for problem in sorted(network_class(name).problems)]
+PAIRS = [(name, problem) for name in NETWORKS for problem in sorted(problems_of(name))]
 TOKEN_PAIRS = [pair for pair in PAIRS if pair[0] != "mlp"]
 SIZES = NetworkSettings(width=16, heads=2)
 

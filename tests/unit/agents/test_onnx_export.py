@@ -1,14 +1,15 @@
-"""Exported networks: onnxruntime gives NumPy's scores (which another test holds against torch's)."""
+"""Exported networks: onnxruntime gives the scores of torch and of the interpreter."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from model_setup import PROBLEM_OF, make_model
+from model_setup import PAIRS, make_model, random_states, torch_scores
 from queuewise.agents.model_player import training_scenario
 from queuewise.agents.task_shape import TaskShape
 from queuewise.cli import main
@@ -17,33 +18,29 @@ from queuewise.policies.model_file import KEY, read_card
 onnxruntime = pytest.importorskip("onnxruntime", reason="pip install queuewise[export]")
 pytest.importorskip("onnx", reason="pip install queuewise[export]")
 
-MODELS = [*PROBLEM_OF.items(), ("mlp", "joint")]
+ATOMS = {"algo": "d3qn", "d3qn": {"atoms": 5}}
 
 
-@pytest.mark.parametrize(("net", "problem"), MODELS)
-def test_the_file_gives_the_same_scores(net: str, problem: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    make_model(tmp_path / "run", net, env=problem)
+@pytest.mark.parametrize(("net", "problem"), PAIRS)
+@pytest.mark.parametrize("changes", [{}, ATOMS], ids=["one output", "five outputs"])
+def test_the_file_gives_the_same_scores(
+    net: str, problem: str, changes: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made, scenario = make_model(tmp_path / "run", net, env=problem, **changes)
     out = tmp_path / "policy.onnx"
     assert main(["export", str(tmp_path / "run"), "--out", str(out), "--json"]) == 0
     facts = json.loads(capsys.readouterr().out)
     assert facts["bytes"] == out.stat().st_size
     session = onnxruntime.InferenceSession(out.read_bytes(), providers=["CPUExecutionProvider"])
-    scenario, model = training_scenario(tmp_path / "run" / "best.safetensors")
     shape = TaskShape(problem, scenario.setup.layout)
     assert (facts["observation_size"], facts["num_actions"]) == (shape.observation_size, shape.num_actions)
-    rng = np.random.default_rng(1)
-    rows = rng.uniform(-1, 1, (20, shape.observation_size)).astype(np.float32)
-    for part in ("jobs", "hosts"):
-        tokens = shape.layout.parts(rows)[part]
-        assert np.shares_memory(tokens, rows)
-        tokens[:, :, 0] = 1.0
-        tokens[3:, 1:] = 0.0
-    mask = rng.random((20, shape.num_actions)) < 0.5
-    mask[:, -1] = True
-    scores, values = session.run(["scores", "values"], {"observations": rows, "mask": mask})
-    expected = model.scores(rows, mask)
-    np.testing.assert_allclose(scores, expected[0], rtol=1e-5, atol=1e-5)
-    np.testing.assert_allclose(values, expected[1], rtol=1e-5, atol=1e-5)
+    rows, mask = random_states(shape, 20, seed=1)
+    outputs = session.run(["scores", "values"], {"observations": rows, "mask": mask})
+    _, played = training_scenario(tmp_path / "run" / "best.safetensors")
+    for found, by_torch, by_interpreter in zip(outputs, torch_scores(made, rows, mask), played.scores(rows, mask), strict=True):
+        assert found.shape[-1] == (5 if changes else 1)
+        np.testing.assert_allclose(found, by_torch, rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(found, by_interpreter, rtol=1e-5, atol=1e-5)
     card = json.loads(session.get_modelmeta().custom_metadata_map[KEY])
     assert card == read_card(tmp_path / "run" / "best.safetensors")
 

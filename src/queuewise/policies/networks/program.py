@@ -70,9 +70,14 @@ class _Compiler:
         self._layers, self._find, self._problem, self._layout = layers, find, problem, layout
         self._values = values_of(layers, layout)
         (self._slots, _), (self._hosts, _) = layout.shapes["jobs"], layout.shapes["hosts"]
-        self._most = {
-            STATE: 1, JOBS: self._slots, HOSTS: self._hosts, BINS: LOOKAHEAD_BINS, TOKENS: self._hosts + LOOKAHEAD_BINS, CHOICES: codes.BLOCK,
-        }  # fmt: skip
+        self._most = {  # rows of each kind
+            STATE: 1,
+            JOBS: self._slots,
+            HOSTS: self._hosts,
+            BINS: LOOKAHEAD_BINS,
+            TOKENS: self._hosts + LOOKAHEAD_BINS,
+            CHOICES: codes.BLOCK,
+        }
         self._places: dict[str, int] = {"observation": 0}
         self._weights: list[NDArray[np.float32]] = []
         self._weight_end = self._memory_end = 0
@@ -178,8 +183,14 @@ class _Compiler:
         steps = [step for section in sections for step in section]
         memory = np.zeros(self._memory_end + 2 * int(size.outputs), np.float32)
         table = codes.Network.allocate(
-            lengths, size=size, step=np.array(steps, np.int64).reshape(-1), weight=np.concatenate(self._weights), mean=mean, scale=scale, memory=memory
-        )  # fmt: skip
+            lengths,
+            size=size,
+            step=np.array(steps, np.int64).reshape(-1),
+            weight=np.concatenate(self._weights),
+            mean=mean,
+            scale=scale,
+            memory=memory,
+        )
         for rows, kind in KINDS.items():
             table.rows[kind] = self._most[rows]
         return table

@@ -1,0 +1,168 @@
+"""How fast a trained network replays a log: a `kernel` network with a window of 64 jobs and random weights, on one core.
+
+    python benchmarks/model.py LOG            HPC2N-2002-2.2-cln.swf.gz; writes benchmarks/results/model.json
+    python benchmarks/model.py LOG --jobs 20000 --results DIR    fewer jobs, to try it out
+    python benchmarks/model.py LOG --model RUN    a trained model instead
+
+`replay`: seconds of a whole call, and of the decisions in it. `agreement`: the interpreter against torch on states of the same replay.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from queuewise.agents.checkpoint import TrainedModel, load_model, make_card, write_model
+from queuewise.agents.model_player import STEPS_AT_ONCE, load_player
+from queuewise.agents.network import build_network
+from queuewise.agents.observation_scaling import Scaler, measure_scaling
+from queuewise.agents.scenario import scenario_for
+from queuewise.agents.task_shape import TaskShape
+from queuewise.agents.train_settings import TaskChoices, TrainSettings
+from queuewise.agents.training_envs import TrainingEnvs, play_randomly
+from queuewise.agents.values import action_scores, scale_outputs
+from queuewise.cli import bench
+from queuewise.cli.console import note
+from queuewise.cluster.spec import Cluster
+from queuewise.envs.batch import EnvBatch
+from queuewise.envs.env_memory import make_template
+from queuewise.envs.episodes import lay_out_episode
+from queuewise.envs.stepping import RUNS_ON
+from queuewise.policies import simulate
+from queuewise.policies.learned import TrainedNetwork
+from queuewise.policies.model_file import find_model
+from queuewise.reading import Reading
+from queuewise.runs import write_text
+from queuewise.workload.estimates import estimate
+from queuewise.workload.jobs import Workload
+
+RESULTS = Path(__file__).resolve().parent / "results"
+CLUSTER = "flat:240"
+WINDOW = 64
+COMPARED = 20_000  # decisions
+TIE = 1e-5  # scores that differ by less are a tie
+REPEATS = 3
+SPREAD = 100.0  # factor on the scores of a new network, which are almost equal
+
+
+class Made:
+    """As much of a learner as is stored."""
+
+    def __init__(self, settings: TrainSettings, workload: Workload, cluster: Cluster) -> None:
+        setup = scenario_for(settings, workload, cluster).setup
+        envs = TrainingEnvs(setup, 4, seed=0)
+        self.shape = envs.shape
+        self.network = build_network(settings.net, self.shape, settings.network, seed=0)
+        scale_outputs(self.network, SPREAD)
+        self.scaling = measure_scaling(setup.layout, play_randomly(envs, 1))
+        envs.close()
+
+
+def make_model(log: Path, workload: Workload, cluster: Cluster, home: Path) -> Path:
+    """A model with random weights, as `queuewise train` would store it."""
+    settings = TrainSettings(workload=str(log), cluster=CLUSTER, net="kernel", task=TaskChoices(window=WINDOW))
+    made = Made(settings, workload, cluster)
+    card = make_card(settings, made.shape, 0, frames=0, score=settings.score, progress={}, decision="likely")
+    write_model(home / "best.safetensors", made, card)  # type: ignore[arg-type]
+    return home
+
+
+def begun(model: Path, workload: Workload, cluster: Cluster) -> tuple[EnvBatch, TrainedNetwork]:
+    """An env at the beginning of the replay, and the network."""
+    setup, network = load_player(model, workload, cluster)
+    known = estimate(workload, setup.settings.estimates, 0).values
+    batch = setup.batch(1, threads=1)
+    batch.begin([0], [make_template(lay_out_episode(workload, setup.cluster, setup.settings, setup.layout, known))])
+    return batch, network
+
+
+def measure_replay(model: Path, workload: Workload, cluster: Cluster) -> dict[str, Any]:
+    calls, plays = [], []
+    simulate(workload.take(slice(0, 200)), cluster, f"model:{model}")  # compiles what there is to compile
+    for _ in range(REPEATS):
+        began = time.process_time()
+        simulate(workload, cluster, f"model:{model}")
+        calls.append(time.process_time() - began)
+        batch, network = begun(model, workload, cluster)
+        began = time.process_time()
+        decisions = 0
+        while batch.outcome[0] == RUNS_ON:
+            decisions += batch.play(network, STEPS_AT_ONCE)
+        plays.append(time.process_time() - began)
+        batch.close()
+    per_decision = 1e6 * min(plays) / decisions
+    note(f"{len(workload):,} jobs, {decisions:,} decisions: {min(calls):.2f} s of the processor, {per_decision:.1f} µs per decision")
+    return {"jobs": len(workload), "decisions": decisions, "call_s": min(calls), "play_s": min(plays), "decision_us": per_decision}
+
+
+def measure_agreement(model: Path, workload: Workload, cluster: Cluster) -> dict[str, Any]:
+    """The interpreter's actions and torch's, on states that the interpreter meets. Equal jobs count as one choice.
+
+    `close` counts the decisions whose two best choices have almost equal scores.
+    """
+    batch, network = begun(model, workload, cluster)
+    trained = load_model(model, TaskShape("job", batch.layout))
+    scaler = Scaler(trained.scaling, batch.layout)
+    close = differing = differing_clearly = compared = 0
+    while batch.outcome[0] == RUNS_ON and compared < COMPARED:
+        action = int(network.act(batch.observations, batch.mask)[0])
+        differs, gap = _compare(action, trained, scaler, batch)
+        compared += 1
+        close += gap <= TIE
+        differing += differs
+        differing_clearly += differs and gap > TIE
+        batch.step(np.array([action]))
+    batch.close()
+    note(f"{compared:,} decisions compared with torch: {differing} differ, {differing_clearly} of them clearly; {close} were close")
+    return {"compared": compared, "close": close, "differing": differing, "differing_clearly": differing_clearly}
+
+
+def _compare(action: int, trained: TrainedModel, scaler: Scaler, batch: EnvBatch) -> tuple[bool, float]:
+    """Whether torch chooses something else, and how much the score of what it chooses exceeds the next."""
+    rows, mask = scaler.apply(torch.from_numpy(batch.observations)), torch.from_numpy(batch.mask)
+    with torch.inference_mode():
+        scores = action_scores(trained.network, rows, mask)[0]
+    jobs, wait = scores[:-1], len(scores) - 1
+    best = int(jobs.argmax())
+    shown = batch.layout.parts(batch.observations)["jobs"][0]
+    unlike = torch.from_numpy((shown != shown[best]).any(1))
+    margin = float(scores[-1] - jobs.logsumexp(0))  # of the wait over all jobs together
+    if margin > 0:
+        return action != wait, margin
+    gaps = [-margin, *([float(jobs[best] - jobs[unlike].max())] if unlike.any() else [])]
+    return action == wait or bool(unlike[action]), min(gaps)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("log", type=Path)
+    parser.add_argument("--jobs", type=int, default=None, help="only the first jobs of the log")
+    parser.add_argument("--model", type=Path, default=None, help="a run of queuewise train; default: random weights")
+    parser.add_argument("--results", type=Path, default=RESULTS)
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    machine = bench.describe_machine()
+    loaded, cluster = Reading().load_with_cluster(str(arguments.log), CLUSTER, None, 0, note)
+    workload = loaded.workload if arguments.jobs is None else loaded.workload.take(slice(0, arguments.jobs))
+    with tempfile.TemporaryDirectory() as folder:
+        model = find_model(arguments.model or make_model(arguments.log, workload, cluster, Path(folder)))
+        found = {
+            "machine": machine,
+            "log": arguments.log.name,
+            "cluster": CLUSTER,
+            "window": WINDOW,
+            "replay": measure_replay(model, workload, cluster),
+            "agreement": measure_agreement(model, workload, cluster),
+        }
+    write_text(arguments.results / "model.json", json.dumps(found, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()
