@@ -1,8 +1,8 @@
-"""How fast a trained network replays a log: a `kernel` network with a window of 64 jobs and random weights, on one core.
+"""How fast a trained network replays a log: a `kernel` network with a window of 64 jobs, on one core.
 
-    python benchmarks/model.py LOG            HPC2N-2002-2.2-cln.swf.gz; writes benchmarks/results/model.json
-    python benchmarks/model.py LOG --jobs 20000 --results DIR    fewer jobs, to try it out
-    python benchmarks/model.py LOG --model RUN    a trained model instead
+    python benchmarks/model.py HPC2N-2002-2.2-cln.swf.gz     trains a model first, minutes; writes benchmarks/results/model.json
+    python benchmarks/model.py LOG --model RUN     a model that was trained before
+    python benchmarks/model.py LOG --jobs 20000 --results DIR     fewer jobs, to try it out
 
 `replay`: seconds of a whole call, and of the decisions in it. `agreement`: the interpreter against torch on states of the same replay.
 """
@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -19,15 +21,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from queuewise.agents.checkpoint import TrainedModel, load_model, make_card, write_model
+from queuewise.agents.checkpoint import TrainedModel, load_model
 from queuewise.agents.model_player import STEPS_AT_ONCE, load_player
-from queuewise.agents.network import build_network
-from queuewise.agents.observation_scaling import Scaler, measure_scaling
-from queuewise.agents.scenario import scenario_for
+from queuewise.agents.observation_scaling import Scaler
 from queuewise.agents.task_shape import TaskShape
-from queuewise.agents.train_settings import TaskChoices, TrainSettings
-from queuewise.agents.training_envs import TrainingEnvs, play_randomly
-from queuewise.agents.values import action_scores, scale_outputs
+from queuewise.agents.values import action_scores
 from queuewise.cli import bench
 from queuewise.cli.console import note
 from queuewise.cluster.spec import Cluster
@@ -49,29 +47,16 @@ WINDOW = 64
 COMPARED = 20_000  # decisions
 TIE = 1e-5  # scores that differ by less are a tie
 REPEATS = 3
-SPREAD = 100.0  # factor on the scores of a new network, which are almost equal
+FRAMES = 300_000  # of training
 
 
-class Made:
-    """As much of a learner as is stored."""
-
-    def __init__(self, settings: TrainSettings, workload: Workload, cluster: Cluster) -> None:
-        setup = scenario_for(settings, workload, cluster).setup
-        envs = TrainingEnvs(setup, 4, seed=0)
-        self.shape = envs.shape
-        self.network = build_network(settings.net, self.shape, settings.network, seed=0)
-        scale_outputs(self.network, SPREAD)
-        self.scaling = measure_scaling(setup.layout, play_randomly(envs, 1))
-        envs.close()
-
-
-def make_model(log: Path, workload: Workload, cluster: Cluster, home: Path) -> Path:
-    """A model with random weights, as `queuewise train` would store it."""
-    settings = TrainSettings(workload=str(log), cluster=CLUSTER, net="kernel", task=TaskChoices(window=WINDOW))
-    made = Made(settings, workload, cluster)
-    card = make_card(settings, made.shape, 0, frames=0, score=settings.score, progress={}, decision="likely")
-    write_model(home / "best.safetensors", made, card)  # type: ignore[arg-type]
-    return home
+def train_model(log: Path, home: Path) -> Path:
+    """Train a model for a minute or two: good enough to play as trained ones do."""
+    settings = ["--net", "kernel", "--task.window", str(WINDOW), "--frames", str(FRAMES), "--val-windows", "4", "--report-windows", "2"]
+    command = [sys.executable, "-m", "queuewise", "train", "--workload", str(log), "--cluster", CLUSTER, *settings]
+    note(f"training for {FRAMES:,} frames …")
+    subprocess.run([*command, "--baselines", "fcfs", "--out", str(home / "run")], check=True, capture_output=True)
+    return home / "run"
 
 
 def begun(model: Path, workload: Workload, cluster: Cluster) -> tuple[EnvBatch, TrainedNetwork]:
@@ -144,7 +129,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("log", type=Path)
     parser.add_argument("--jobs", type=int, default=None, help="only the first jobs of the log")
-    parser.add_argument("--model", type=Path, default=None, help="a run of queuewise train; default: random weights")
+    parser.add_argument("--model", type=Path, default=None, help="a run of queuewise train; default: train one")
     parser.add_argument("--results", type=Path, default=RESULTS)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
@@ -152,7 +137,7 @@ def main() -> None:
     loaded, cluster = Reading().load_with_cluster(str(arguments.log), CLUSTER, None, 0, note)
     workload = loaded.workload if arguments.jobs is None else loaded.workload.take(slice(0, arguments.jobs))
     with tempfile.TemporaryDirectory() as folder:
-        model = find_model(arguments.model or make_model(arguments.log, workload, cluster, Path(folder)))
+        model = find_model(arguments.model or train_model(arguments.log, Path(folder)))
         found = {
             "machine": machine,
             "log": arguments.log.name,

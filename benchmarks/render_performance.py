@@ -24,7 +24,7 @@ RESULTS = REPOSITORY / "benchmarks" / "results"
 PAGE = REPOSITORY / "docs" / "performance.md"
 FIGURES = REPOSITORY / "docs" / "figures"
 OTHERS = {"fcfs": "8 – 33,000", "sjf": "–", "fcfs+easy": "61 – 1,540"}  # jobs/s of other public simulators on lublin_256
-IN_PROCESSOR_SECONDS = ("reading", "drawing", "user_policy")  # parts that report the load of the machine themselves
+IN_PROCESSOR_SECONDS = ("reading", "drawing", "user_policy", "model")  # parts that report the load of the machine themselves
 GROWTH = ("first, µs per job", "last, µs per job", "growth")
 
 Row = dict[str, Any]
@@ -165,6 +165,16 @@ def environments(results: Results) -> str:
     return table(["nodes × 8 GPUs", "load", "jobs waiting", "threads", "steps/s", "KiB per env"], rows, left=0)
 
 
+def model(results: Results) -> str:
+    replay, agreement = results["model"]["replay"], results["model"]["agreement"]
+    figures = [f"{replay['jobs']:,}", f"{replay['decisions']:,}", f"{replay['call_s']:.2f}", f"{replay['decision_us']:.1f}"]
+    compared = agreement["compared"]
+    shares = [f"{100 * agreement[key] / compared:.2f} %" for key in ("close", "differing", "differing_clearly")]
+    speed = table(["jobs", "decisions", "call, s", "µs per decision"], [figures], left=0)
+    agreed = table(["decisions compared", "close", "differ", "differ, but not close"], [[f"{compared:,}", *shares]], left=0)
+    return f"{speed}\n\n{agreed}{_busy(results['model'])}"
+
+
 def ppo(results: Results) -> str:
     """One row per network, with MaskablePPO's figure where it has the same network."""
     others = {row["net"]: row["frames_per_s"] for row in results["ppo"]["cases"] if row["program"] == "MaskablePPO"}
@@ -254,6 +264,7 @@ TABLES: dict[str, Callable[[Results], str]] = {
         reading,
         drawing,
         environments,
+        model,
         ppo,
     )
 }

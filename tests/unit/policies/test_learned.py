@@ -65,7 +65,7 @@ def test_actions_are_those_of_torch(net: str, problem: str, outputs: int, decisi
     assert close.mean() < 1e-3
     found = model.act(rows, mask)
     np.testing.assert_array_equal(found[~close], wanted[~close])
-    assert len(set(found.tolist())) == shape.num_actions
+    assert len(set(found.tolist())) > shape.num_actions // 2
 
 
 def margins(scores: NDArray[np.float32], decision: str) -> NDArray[np.float64]:

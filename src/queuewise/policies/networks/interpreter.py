@@ -19,7 +19,7 @@ BLOCK = 16  # choices that are scored together: their values and the weights of 
 
 # Codes of operations. COPY serves `concat`, `stack` and `column`, TRANSPOSE prepares the keys of `attend`.
 LINEAR, WHOLE, RELU, NORM, ADD, MULTIPLY, SCALE, SHIFT, COPY, BIN, MOMENTS, PLACED, CHOOSE, TRANSPOSE, ATTEND = range(15)
-# Kinds of rows; their present number is in Network.rows
+# Kinds of rows; their present number is in Network.count
 ONE_ROW, JOB_ROWS, HOST_ROWS, BIN_ROWS, TOKEN_ROWS, CHOICE_ROWS, NUM_KINDS = range(7)
 # Words of a step: operation, kind of rows, first and second input, result (positions in memory), width of the first
 # input and of the result, positions of weights and bias (-1: none), and a number whose meaning depends on the operation
@@ -55,7 +55,7 @@ class Network(Table):
     mean: F32 = column("length", meaning="of each number of an observation")
     scale: F32 = column("length")
     memory: F32 = column(meaning="the scaled observation and all values")
-    rows: I64 = column("kinds", initial=1, meaning="number of rows of each kind")
+    count: I64 = column("kinds", initial=1, meaning="number of rows of each kind")
     chosen: I64 = column("block", initial=0, meaning="the choices of the present block")
     score: F32 = column("actions", "outputs", initial=ILLEGAL)
     means: F32 = column("actions", initial=ILLEGAL, meaning="means of distributions")
@@ -104,7 +104,7 @@ def _see(n: Network, observation: F32) -> None:
     scale_span(observation, mean, scale, hosts_at, length, memory)
     clear_unused(memory, jobs_at, used, width)
     clear_unused(memory, hosts_at, n.size.hosts, n.size.host_width)
-    n.rows[JOB_ROWS] = used
+    n.count[JOB_ROWS] = used
 
 
 # --- layers
@@ -173,7 +173,7 @@ def _whole(n: Network, at: int) -> None:
     """A linear layer over the observation, without slots that hold no job."""
     width, out, weight, bias = n.step[at + OUT_WIDTH], n.step[at + OUT], n.step[at + WEIGHT], n.step[at + BIAS]
     hosts_at = n.size.length - n.size.hosts * n.size.host_width
-    before = hosts_at - (n.size.window - n.rows[JOB_ROWS]) * n.size.job_width
+    before = hosts_at - (n.size.window - n.count[JOB_ROWS]) * n.size.job_width
     _begin_row(n, bias, out, width)
     _accumulate(n, 0, before, weight, out, width)
     _accumulate(n, hosts_at, n.size.length - hosts_at, weight + hosts_at * width, out, width)
@@ -293,7 +293,7 @@ def _attend(n: Network, at: int, rows: int) -> None:
     the weights of tokens, and NUMBER the number of heads; the tokens are of the kind OUT_WIDTH.
     """
     width, heads = n.step[at + WIDTH], n.step[at + NUMBER]
-    tokens, each = n.rows[n.step[at + OUT_WIDTH]], width // heads
+    tokens, each = n.count[n.step[at + OUT_WIDTH]], width // heads
     share, values = n.step[at + BIAS], n.step[at + Y] + width
     root = np.sqrt(np.float32(each))
     for r in range(rows):
@@ -335,7 +335,7 @@ def _softmax(n: Network, at: int, tokens: int) -> None:
 @kernel
 def _run_steps(n: Network, first: int, stop: int) -> None:
     for at in range(first * STEP_WORDS, stop * STEP_WORDS, STEP_WORDS):
-        op, rows = n.step[at + OP], n.rows[n.step[at + ROWS]]
+        op, rows = n.step[at + OP], n.count[n.step[at + ROWS]]
         if op == LINEAR:
             _linear(n, at, rows)
         elif op == WHOLE:
@@ -370,7 +370,7 @@ def _is_legal(n: Network, choices: I8, may_wait: bool, a: int) -> bool:
 def _score_block(n: Network, number: int) -> None:
     """Score the choices of the present block."""
     outputs = n.size.outputs
-    n.rows[CHOICE_ROWS] = number
+    n.count[CHOICE_ROWS] = number
     _run_steps(n, n.size.state_steps, n.size.steps)
     for r in range(number):
         for o in range(outputs):

@@ -192,7 +192,7 @@ class _Compiler:
             memory=memory,
         )
         for rows, kind in KINDS.items():
-            table.rows[kind] = self._most[rows]
+            table.count[kind] = self._most[rows]
         return table
 
     def _needed_for(self, output: str) -> set[str]:
