@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from queuewise.envs.features import NUM_GLOBAL, ObservationLayout
-from queuewise.policies.networks.interpreter import clear_unused, scale_span, used_slots
+from queuewise.policies.networks.layer_kernels import clear_unused, scale_span, used_slots
 from queuewise.sim.core.compilation import entry
 from queuewise.sim.core.tables import F32
 

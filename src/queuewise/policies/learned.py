@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 from queuewise.errors import InputError
 from queuewise.policies.model_file import Arrays
 from queuewise.policies.networks import list_layers
-from queuewise.policies.networks.interpreter import Network, decide
+from queuewise.policies.networks.interpreter import decide
 from queuewise.policies.networks.layers import LayerError, Layers, ObservationShapes, read_layers
 from queuewise.policies.networks.program import DECISIONS, compile_network
+from queuewise.policies.networks.program_table import NetworkProgram
 from queuewise.sim.core.tables import addresses_of
 
 Bools = NDArray[np.bool_]
@@ -64,7 +65,7 @@ class TrainedNetwork:
                 hint="an mlp fits only the cluster and the window it was trained with; train another network",
             )
         try:
-            self.table: Network = compile_network(self.layers, self.array, problem, layout, card["decision"])
+            self.table: NetworkProgram = compile_network(self.layers, self.array, problem, layout, card["decision"])
         except LayerError as error:
             raise InputError(str(error), where=where, hint="use the version of queuewise that wrote it, or train again") from None
 

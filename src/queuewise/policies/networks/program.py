@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from queuewise.policies.networks import interpreter as codes
+from queuewise.policies.networks import program_table as codes
 from queuewise.policies.networks.layers import (
     BINS,
     CHOICES,
@@ -60,7 +60,7 @@ Find = Callable[[str], NDArray[np.float32]]  # the weights of this name in the f
 Step = list[int]
 
 
-def compile_network(layers: Layers, find: Find, problem: str, layout: ObservationShapes, decision: str) -> codes.Network:
+def compile_network(layers: Layers, find: Find, problem: str, layout: ObservationShapes, decision: str) -> codes.NetworkProgram:
     """The table for a network that decides a problem. Its mask holds the choices, then the wait."""
     return _Compiler(layers, find, problem, layout).table(DECISIONS[decision])
 
@@ -164,7 +164,7 @@ class _Compiler:
 
     # --- the table
 
-    def table(self, decision: int) -> codes.Network:
+    def table(self, decision: int) -> codes.NetworkProgram:
         needed = self._needed_for("scores")
         sections: tuple[list[Step], list[Step], list[Step]] = ([], [], [])  # of scores, of values, of choices
         for layer in self._layers:
@@ -182,7 +182,7 @@ class _Compiler:
         }  # fmt: skip
         steps = [step for section in sections for step in section]
         memory = np.zeros(self._memory_end + 2 * int(size.outputs), np.float32)
-        table = codes.Network.allocate(
+        table = codes.NetworkProgram.allocate(
             lengths,
             size=size,
             step=np.array(steps, np.int64).reshape(-1),
@@ -203,12 +203,12 @@ class _Compiler:
                 needed.update(layer.inputs)
         return needed
 
-    def _sizes(self, last: Layer, sections: tuple[list[Step], list[Step], list[Step]]) -> codes.NetworkSizes:
+    def _sizes(self, last: Layer, sections: tuple[list[Step], list[Step], list[Step]]) -> codes.ProgramSizes:
         shapes, for_scores, for_values, of_choices = self._layout.shapes, *map(len, sections)
         choices = {"job": self._slots, "host": self._hosts, "joint": self._slots * self._hosts}[self._problem]
         by_choice = last.op == "spread"
         scores, wait = (last.inputs[0], last.inputs[-1])
-        return codes.NetworkSizes(
+        return codes.ProgramSizes(
             length=sum(math.prod(shapes[part]) for part in PARTS),
             units=shapes["lookahead"][0],
             window=self._slots,
