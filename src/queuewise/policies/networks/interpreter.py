@@ -1,9 +1,9 @@
 """The interpreter of a network: compiled code that runs its layers on one observation and picks an action.
 
-`program` translates a list of layers into a `NetworkProgram` table: steps with the positions of their values in `memory` and
-of their weights in `weight`. Steps of the state run once. Steps of choices run for blocks of legal actions, so the
-memory needed does not depend on their number. All arithmetic is in float32, without fast-math: equal inputs give equal
-scores on any machine with the same exponential function.
+`program` translates a list of layers into a `NetworkProgram` table: steps with the positions of their values in
+`memory` and of their weights in `weight`. Steps of the state run once. Steps of choices run for blocks of legal
+actions, so the memory needed does not depend on their number. All arithmetic is in float32, without fast-math: equal
+inputs give equal scores on any machine with the same exponential function.
 """
 
 from __future__ import annotations
