@@ -143,8 +143,8 @@ def _pick(scores: F32, actions: int, decision: int) -> int:
 def decide(network, observation, choices, may_wait, with_values) -> int:  # type: ignore[no-untyped-def]
     """The action for one observation [F] as the environment gives it.
 
-    `choices` says which actions but the wait are legal; a slot without a job is not. Scores, and values if wanted, stay in
-    the table.
+    `choices` says which actions but the wait are legal; a slot without a job is not. Scores, and values if wanted, stay
+    in the table.
     """
     n = as_program(network)
     distributions = n.size.outputs > 1
