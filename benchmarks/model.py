@@ -90,39 +90,50 @@ def measure_replay(model: Path, workload: Workload, cluster: Cluster) -> dict[st
 def measure_agreement(model: Path, workload: Workload, cluster: Cluster) -> dict[str, Any]:
     """The interpreter's actions and torch's, on states that the interpreter meets. Equal jobs count as one choice.
 
-    `close` counts the decisions whose two best choices have almost equal scores.
+    `close` counts the decisions whose two best choices have almost equal scores, `close_but_unlike` those of them that are not between two
+    jobs that differ in their wait alone.
     """
     batch, network = begun(model, workload, cluster)
     trained = load_model(model, TaskShape("job", batch.layout))
     scaler = Scaler(trained.scaling, batch.layout)
-    close = differing = differing_clearly = compared = 0
+    close = close_but_unlike = differing = differing_clearly = compared = 0
     while batch.outcome[0] == RUNS_ON and compared < COMPARED:
         action = int(network.act(batch.observations, batch.mask)[0])
-        differs, gap = _compare(action, trained, scaler, batch)
+        differs, gap, unlike_gap = _compare(action, trained, scaler, batch)
         compared += 1
         close += gap <= TIE
+        close_but_unlike += unlike_gap <= TIE
         differing += differs
         differing_clearly += differs and gap > TIE
         batch.step(np.array([action]))
     batch.close()
     note(f"{compared:,} decisions compared with torch: {differing} differ, {differing_clearly} of them clearly; {close} were close")
-    return {"compared": compared, "close": close, "differing": differing, "differing_clearly": differing_clearly}
+    counts = {"close": close, "close_but_unlike": close_but_unlike, "differing": differing, "differing_clearly": differing_clearly}
+    return {"compared": compared, **counts}
 
 
-def _compare(action: int, trained: TrainedModel, scaler: Scaler, batch: EnvBatch) -> tuple[bool, float]:
-    """Whether torch chooses something else, and how much the score of what it chooses exceeds the next."""
+def _compare(action: int, trained: TrainedModel, scaler: Scaler, batch: EnvBatch) -> tuple[bool, float, float]:
+    """Whether torch chooses something else, and how much the score of what it chooses exceeds the next.
+
+    The last number is the same without the jobs that differ from the best one in their wait alone.
+    """
     rows, mask = scaler.apply(torch.from_numpy(batch.observations)), torch.from_numpy(batch.mask)
     with torch.inference_mode():
         scores = action_scores(trained.network, rows, mask)[0]
     jobs, wait = scores[:-1], len(scores) - 1
     best = int(jobs.argmax())
     shown = batch.layout.parts(batch.observations)["jobs"][0]
-    unlike = torch.from_numpy((shown != shown[best]).any(1))
+    differs = shown != shown[best]
+    unlike = torch.from_numpy(differs.any(1))
+    differs[:, batch.layout.job_features.index("wait")] = False
+    unlike_but_for_wait = torch.from_numpy(differs.any(1))
     margin = float(scores[-1] - jobs.logsumexp(0))  # of the wait over all jobs together
     if margin > 0:
-        return action != wait, margin
-    gaps = [-margin, *([float(jobs[best] - jobs[unlike].max())] if unlike.any() else [])]
-    return action == wait or bool(unlike[action]), min(gaps)
+        return action != wait, margin, margin
+    gap, unlike_gap = (
+        min([-margin, *([float(jobs[best] - jobs[others].max())] if others.any() else [])]) for others in (unlike, unlike_but_for_wait)
+    )
+    return action == wait or bool(unlike[action]), gap, unlike_gap
 
 
 def main() -> None:

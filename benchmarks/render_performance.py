@@ -190,9 +190,11 @@ def model(results: Results) -> str:
     replay, agreement = results["model"]["replay"], results["model"]["agreement"]
     figures = [f"{replay['jobs']:,}", f"{replay['decisions']:,}", f"{replay['call_s']:.2f}", f"{replay['decision_us']:.1f}"]
     compared = agreement["compared"]
-    shares = [f"{100 * agreement[key] / compared:.2f} %" for key in ("close", "differing", "differing_clearly")]
+    shares = [f"{100 * agreement[key] / compared:.2f} %" for key in ("close", "close_but_unlike", "differing", "differing_clearly")]
     speed = table(["jobs", "decisions", "call, s", "µs per decision"], [figures], left=0)
-    agreed = table(["decisions compared", "close", "differ", "differ, but not close"], [[f"{compared:,}", *shares]], left=0)
+    agreed = table(
+        ["decisions compared", "close", "close, jobs unlike", "differ", "differ, but not close"], [[f"{compared:,}", *shares]], left=0
+    )
     return f"{speed}\n\n{agreed}{_busy(results['model'])}"
 
 

@@ -36,6 +36,7 @@ class Network(nn.Module):
         for layer in layers:
             if layer.weights:
                 _add_weights(self, layer)
+        self._order = [(layer, _last_used_by(layer, layers)) for layer in layers]
         self.module_of = {name: module for name, module in self.named_modules() if isinstance(module, nn.Linear | nn.LayerNorm)}
 
     def forward(self, observations: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
@@ -43,8 +44,10 @@ class Network(nn.Module):
         values.
         """
         run = Run(self, observations, mask)
-        for layer in self.layers:
+        for layer, no_longer_needed in self._order:
             run.tensors[layer.output] = OPERATIONS[layer.op](run, layer, *(run.tensors[name] for name in layer.inputs))
+            for name in no_longer_needed:
+                del run.tensors[name]
         return run.tensors["scores"], run.tensors["values"]
 
     def policy(self, observations: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
@@ -72,6 +75,13 @@ def build_network(name: str, shape: TaskShape, settings: NetworkSettings, *, see
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return Network(shape, layers)
+
+
+def _last_used_by(layer: Layer, layers: Layers) -> tuple[str, ...]:
+    """The values that no later layer reads. Their memory is free for the next ones, which are as large."""
+    written = {other.output for other in layers}
+    later = {name for other in layers[layers.index(layer) + 1 :] for name in other.inputs}
+    return tuple(name for name in dict.fromkeys(layer.inputs) if name in written and name not in later)
 
 
 # --- weights
@@ -150,7 +160,8 @@ def _whole(run: Run, layer: Layer, x: Tensor) -> Tensor:
     """A linear layer without the slots that no row of the batch uses."""
     linear, full = run.weights(layer), run.network.shape.job_columns
     left_out = run.network.shape.observation_size - x.shape[1]
-    weight, bias = linear.get_parameter("weight"), linear.get_parameter("bias")
+    weight: Tensor = linear.get_parameter("weight")
+    bias = linear.get_parameter("bias") if layer.options["bias"] else None
     if left_out:
         weight = torch.cat([weight[:, : full.stop - left_out], weight[:, full.stop :]], dim=1)
     return functional.linear(x, weight, bias)
@@ -195,16 +206,22 @@ def _choose(run: Run, layer: Layer, x: Tensor) -> Tensor:
     return x[run.rows, run.chosen(layer.inputs[0])]
 
 
+def _split(x: Tensor, *sizes: int) -> Tensor:
+    """The last axis as several."""
+    parts: Tensor = x.unflatten(-1, sizes)  # type: ignore[no-untyped-call]
+    return parts
+
+
 def _attend(run: Run, layer: Layer, query: Tensor, tokens: Tensor) -> Tensor:
     heads = layer.options["heads"]
     each = query.shape[1] // heads
-    keys, values = tokens.unflatten(2, (2, heads, each)).transpose(1, 3).unbind(2)  # [B, heads, T, each]
+    keys, values = _split(tokens, 2, heads, each).transpose(1, 3).unbind(2)  # [B, heads, T, each]
     unused = run.tensors["hosts"][:, :, 0] == 0
     if run.rows_of(layer.inputs[1]) == TOKENS:
         unused = torch.cat([unused, unused.new_zeros(len(unused), LOOKAHEAD_BINS)], dim=1)
     if run.rows_of(layer.inputs[0]) == CHOICES:
         keys, values, unused = keys[run.rows], values[run.rows], unused[run.rows]
-    asked = query.unflatten(1, (heads, 1, each)) / math.sqrt(each)
+    asked = _split(query, heads, 1, each) / math.sqrt(each)
     weights = (asked @ keys.transpose(2, 3)).masked_fill(unused[:, None, None], -math.inf).softmax(-1)
     found: Tensor = (weights @ values).flatten(1)
     return found
@@ -221,7 +238,7 @@ def _spread(run: Run, layer: Layer, scores: Tensor, wait: Tensor) -> Tensor:
 
 
 def _mask(run: Run, layer: Layer, x: Tensor) -> Tensor:
-    return x.unflatten(1, (-1, layer.options["outputs"])).masked_fill(~run.mask.unsqueeze(-1), ILLEGAL)
+    return _split(x, -1, layer.options["outputs"]).masked_fill(~run.mask.unsqueeze(-1), ILLEGAL)
 
 
 OPERATIONS: dict[str, Callable[..., Tensor]] = {

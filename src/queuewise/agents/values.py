@@ -13,7 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from queuewise.agents.network import ILLEGAL, Network
+from queuewise.agents.network import Network
+from queuewise.policies.networks.layers import ILLEGAL
 from queuewise.sim.core.tables import F64
 
 LEAST_WEIGHT = 0.05  # of the newest update in the running moments

@@ -14,10 +14,10 @@ from torch import Tensor
 from agents_setup import small_settings, small_setup
 from queuewise.agents.d3qn import D3qn
 from queuewise.agents.learner import DivergedError
-from queuewise.agents.network import ILLEGAL
 from queuewise.agents.training_envs import Step
 from queuewise.agents.values import action_scores, dueling, expectation, project
 from queuewise.errors import InputError
+from queuewise.policies.networks.layers import ILLEGAL
 
 SMALL = {"num_envs": 4, "steps": 8, "replay": 96, "first_frames": 64, "batch": 16, "n_step": 3}
 VARIANTS: dict[str, dict[str, Any]] = {"plain": {}, "noisy": {"noisy": True}, "distributions": {"atoms": 11}}

@@ -7,13 +7,14 @@ import torch
 from torch import Tensor
 
 from agents_setup import small_setup
-from queuewise.agents.network import ILLEGAL, Network, build_network
+from queuewise.agents.network import Network, build_network
 from queuewise.agents.task_shape import TaskShape
 from queuewise.agents.train_settings import NetworkSettings
 from queuewise.agents.training_envs import TrainingEnvs, play_randomly
 from queuewise.envs.features import GLOBAL, NUM_GLOBAL, ObservationLayout
 from queuewise.errors import InputError
 from queuewise.policies.networks import NETWORKS, problems_of
+from queuewise.policies.networks.layers import ILLEGAL
 
 PAIRS = [(name, problem) for name in NETWORKS for problem in sorted(problems_of(name))]
 TOKEN_PAIRS = [pair for pair in PAIRS if pair[0] != "mlp"]

@@ -12,12 +12,12 @@ import torch
 from torch import Tensor
 
 from agents_setup import small_setup
-from queuewise.agents.network import ILLEGAL
 from queuewise.agents.ppo import LOSSES, Ppo, draw
 from queuewise.agents.train_settings import PpoSettings
 from queuewise.agents.training_envs import Step, TrainingEnvs
 from queuewise.agents.values import ReturnScale, advantages
 from queuewise.agents.workers import Rollout, WorkerPool, shared_zeros
+from queuewise.policies.networks.layers import ILLEGAL
 
 LEARNT = {"value_weight": 0.5, "clip": 0.2, "normalise_values": False, "normalise_advantages": False}
 

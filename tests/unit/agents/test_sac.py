@@ -11,8 +11,8 @@ from torch import Tensor
 
 from agents_setup import small_settings, small_setup
 from queuewise.agents.learner import DivergedError
-from queuewise.agents.network import ILLEGAL
 from queuewise.agents.sac import Sac, choices, entropy_of, entropy_targets
+from queuewise.policies.networks.layers import ILLEGAL
 
 SMALL = {"num_envs": 4, "steps": 8, "replay": 96, "first_frames": 64, "batch": 16, "n_step": 3}
 

@@ -11,7 +11,7 @@ import torch
 from agents_setup import small_setup
 from queuewise.agents.imitation import find_expert, imitate, record_demonstrations
 from queuewise.agents.learner import pick_best, pick_likely
-from queuewise.agents.network import ILLEGAL, build_network
+from queuewise.agents.network import build_network
 from queuewise.agents.observation_scaling import Scaler, identity, measure_scaling
 from queuewise.agents.ppo import draw
 from queuewise.agents.task_shape import TaskShape, split_actions
@@ -22,6 +22,7 @@ from queuewise.errors import InputError
 from queuewise.evaluation.measure import measure
 from queuewise.evaluation.scores import score_values
 from queuewise.policies import simulate
+from queuewise.policies.networks.layers import ILLEGAL
 
 
 def play_on(envs: TrainingEnvs, steps: int, seed: int) -> list[torch.Tensor]:

@@ -23,8 +23,9 @@ from queuewise.agents.values import action_scores
 from queuewise.envs.features import ObservationLayout
 from queuewise.errors import InputError
 from queuewise.evaluation.experiment import run_experiment
-from queuewise.policies.learned import DECISIONS, TrainedNetwork
+from queuewise.policies.learned import TrainedNetwork
 from queuewise.policies.networks.layers import ILLEGAL
+from queuewise.policies.networks.program import DECISIONS
 from queuewise.sim.core.schedule import DONE, Schedule
 from queuewise.workload.models import generate
 
@@ -70,14 +71,14 @@ def test_actions_are_those_of_torch(net: str, problem: str, outputs: int, decisi
 
 def margins(scores: NDArray[np.float32], decision: str) -> NDArray[np.float64]:
     """[B] by how much the chosen action is preferred to the next."""
-    scores = scores.astype(np.float64)
-    if decision == "best":
-        best = np.sort(scores, axis=1)
-        return best[:, -1] - best[:, -2]
-    best = np.sort(scores[:, :-1], axis=1)
-    together = np.logaddexp.reduce(scores[:, :-1], axis=1)
-    wait = np.abs(scores[:, -1] - together)
-    return np.where(scores[:, -1] > together, wait, np.minimum(wait, best[:, -1] - best[:, -2]))
+    exact: NDArray[np.float64] = scores.astype(np.float64)
+    best = np.sort(exact if decision == "best" else exact[:, :-1], axis=1)
+    found: NDArray[np.float64] = best[:, -1] - best[:, -2]
+    if decision == "likely":
+        together = np.logaddexp.reduce(exact[:, :-1], axis=1)
+        wait = np.abs(exact[:, -1] - together)
+        found = np.where(exact[:, -1] > together, wait, np.minimum(wait, found))
+    return found
 
 
 def test_decisions_have_the_names_of_torch() -> None:

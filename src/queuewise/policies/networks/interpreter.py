@@ -1,9 +1,9 @@
 """The interpreter of a network: compiled code that runs its layers on one observation and picks an action.
 
-`program` translates a list of layers into a `NetworkProgram` table: steps with the positions of their values in `memory` and
-of their weights in `weight`. Steps of the state run once. Steps of choices run for blocks of legal actions, so the
-memory needed does not depend on their number. All arithmetic is in float32, without fast-math: equal inputs give equal
-scores on any machine with the same exponential function.
+`program` translates a list of layers into a `NetworkProgram` table: steps with the positions of their values in
+`memory` and of their weights in `weight`. Steps of the state run once. Steps of choices run for blocks of legal
+actions, so the memory needed does not depend on their number. All arithmetic is in float32, without fast-math: equal
+inputs give equal scores on any machine with the same exponential function.
 """
 
 from __future__ import annotations
@@ -143,8 +143,8 @@ def _pick(scores: F32, actions: int, decision: int) -> int:
 def decide(network, observation, choices, may_wait, with_values) -> int:  # type: ignore[no-untyped-def]
     """The action for one observation [F] as the environment gives it.
 
-    `choices` says which actions but the wait are legal; a slot without a job is not. Scores, and values if wanted, stay in
-    the table.
+    `choices` says which actions but the wait are legal; a slot without a job is not. Scores, and values if wanted, stay
+    in the table.
     """
     n = as_program(network)
     distributions = n.size.outputs > 1
