@@ -43,7 +43,7 @@ class Deciding:
 
     make: Callable[[], Any]
     name: str  # for errors
-    where: str | None = None
+    where: str = ""
 
     @classmethod
     def of_class(cls, own: UserCode) -> Deciding:

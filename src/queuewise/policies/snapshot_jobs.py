@@ -13,7 +13,8 @@ from queuewise.workload.jobs import ANY_PARTITION, UNKNOWN, Floats, Workload
 
 def jobs_of(snapshot: Snapshot) -> tuple[Workload, Floats]:
     """The jobs that wait or run, by submission and then by id, and their estimates. Runtimes are not known: estimates stand for them."""
-    jobs = sorted((one.job for one in (*snapshot.queue, *snapshot.running)), key=lambda job: (job.submit, job.job_id))
+    unfinished = [one.job for one in snapshot.queue] + [one.job for one in snapshot.running]
+    jobs = sorted(unfinished, key=lambda job: (job.submit, job.job_id))
     estimate = np.array([job.estimate for job in jobs])
     kind_sets = ((), *dict.fromkeys(job.kinds for job in jobs if job.kinds))
     partitions, partition = _coded([job.partition for job in jobs], ANY_PARTITION)
