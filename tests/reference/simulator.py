@@ -29,6 +29,7 @@ from reference.state import Job, Machine, Piece, Run, make_jobs, nodes_of
 QUEUED, DONE, REJECTED, KILLED, CANCELLED, FAILED = 1, 3, 4, 5, 6, 7  # the numbers of queuewise.sim.schedule, which this must not import
 # Events of one time, in this order.
 BEFORE_COMPLETIONS, COMPLETION, REPAIR, FAILURE, LIFT, TIMER, RELEASE, ARRIVAL, OVERDUE, WAKE, DECISION = range(11)
+DEFAULT_REQUEST = 86400.0  # of jobs without a request that no job with one precedes
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 Floats = NDArray[np.float64]
@@ -89,7 +90,7 @@ class Policy:
         match = re.fullmatch(r"([\w:.]+)(?:\+([a-z0-9-]+)(?:/(\d+))?(?::([\w:.]+))?)?", rule)
         assert match, f"the reference cannot read the name {name!r}"
         order, fill, depth, second = match.groups()
-        default_rule = "greedy" if order == "random" else "none"
+        default_rule = "greedy" if order.partition(":")[0] == "random" else "none"
         return cls(order, fill or default_rule, int(depth) if depth else None, second or order, placement, option or None)
 
 
@@ -133,7 +134,7 @@ class Simulator:
         self.reserved = conditions.held_on(cluster)
         reservations.bar(self.jobs, workload, conditions, self.reserved)
         self.facts = {"": Facts(workload, self.jobs, predicted, seed)}
-        for name, values in own_estimates.items():
+        for name, values in (known_estimates(workload) | dict(own_estimates)).items():
             self.facts[name] = Facts(workload, self.jobs, predicted, seed, values)
         self.own = own
         self.held_until: dict[int, float] = {}
@@ -445,10 +446,14 @@ class Simulator:
         return None
 
     def backfill(self, q: int, head: Job) -> None:
-        rule = backfill.RULES[self.policy.backfill]
-        order = self.in_order(self.policy.second_order, self.free_to_start(q) - {head.index})
-        if self.is_overdue(head.index) and self.policy.backfill in ("none", "greedy", "defrag"):
-            rule = backfill.none_beside_a_reservation if self.policy.backfill == "none" else backfill.easy
+        others = self.free_to_start(q) - {head.index}
+        if self.is_overdue(head.index) and self.policy.backfill == "none":
+            in_order = [self.jobs[j] for j in self.in_order(self.policy.order, others)]
+            backfill.none_beside_a_reservation(self, head, in_order)
+            return
+        reserves = self.is_overdue(head.index) and self.policy.backfill in ("greedy", "defrag")
+        rule = backfill.easy if reserves else backfill.RULES[self.policy.backfill]
+        order = self.in_order(self.policy.second_order, others)
         rule(self, head, [self.jobs[j] for j in order[: self.policy.depth]])
 
     def lifts(self) -> list[float]:
@@ -474,6 +479,16 @@ class Simulator:
     def candidates_again(self, candidates: list[Job]) -> list[Job]:
         again = self.in_order_again(self.policy.second_order, [job.index for job in candidates])
         return [self.jobs[j] for j in again]
+
+
+def known_estimates(workload: Workload) -> dict[str, Floats]:
+    """Estimates that an order may name and that need nobody to learn."""
+    requested, seen = [], -math.inf
+    for value in workload.requested.tolist():
+        seen = seen if math.isnan(value) else max(seen, value)
+        largest = seen if seen > -math.inf else DEFAULT_REQUEST
+        requested.append(largest if math.isnan(value) else value)
+    return {"oracle": workload.runtime, "requested": np.array(requested, dtype=np.float64)}
 
 
 def worst(outages: Iterable[Outage]) -> str | None:

@@ -126,7 +126,7 @@ def jobs() -> Workload:
 
 BY_NAME = [
     ("misspelt", "job has no field 'estimat'", "did you mean 'estimate'", "job.estimat\n"),
-    ("greedy", "a parameter 'cores'", "cluster, job, now, queue, state", "def greedy"),
+    ("greedy", "a parameter 'cores'", "cluster, job, now, params, queue, state, user", "def greedy"),
     ("anything", "a parameter", "take any of them", "def anything"),
     ("meddles", "modifies job.priority", "read-only", "    job.priority = now"),
     ("meddles_by_alias", "modifies other.priority", "read-only", "    other.priority = now"),

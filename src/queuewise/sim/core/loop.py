@@ -293,6 +293,8 @@ def next_instant(w: World, m: Machine, s: State) -> bool:
         arrive(w, s, arrived)
         arrived += 1
     s.count.arrived = arrived
+    while is_next(s, time, RELEASE):  # of jobs that waited for one that was rejected just now
+        release(w, s, pop_event(s))
     note_overdue(w, s)
     return True
 
