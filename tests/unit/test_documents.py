@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 HOMES = (ROOT, ROOT / "src", ROOT / "src" / "queuewise", ROOT / "src" / "queuewise" / "sim")
-EXAMPLES = {"src/queuewise/agents/networks/plain_network.py", "src/queuewise/workload/readers/cardlist.py"}  # to be added by the reader
+EXAMPLES = {"src/queuewise/policies/networks/plain_network.py", "src/queuewise/workload/readers/cardlist.py"}  # to be added by the reader
 
 
 @pytest.mark.parametrize("page", ["CONTRIBUTING.md", "docs/architecture.md"])

@@ -183,7 +183,7 @@ def _progress(total: int) -> Iterator[Callable[[Cell], None]]:
 
 def print_result(result: Result, title: str) -> None:
     """The table that evaluate and compare print."""
-    from queuewise.cli.console import figure, note, print_table
+    from queuewise.cli.console import duration, figure, note, print_table
 
     digits = 4 if max(abs(s.mean) for s in result.standings) < 10 else 2
 
@@ -194,9 +194,13 @@ def print_result(result: Result, title: str) -> None:
     for s in result.standings:
         versus = s.vs_best_baseline if s.best_baseline != s.policy else None
         difference = [figure(versus.diff, digits), interval(versus.ci95), f"{versus.win_rate:.0%}"] if versus else ["–", "–", "–"]
-        rows.append([s.policy, str(s.rank), figure(s.mean, digits), interval(s.ci95), *difference])
+        longest = result.max_wait_s[s.policy]
+        waited = "–" if longest is None else duration(longest)
+        rows.append([s.policy, str(s.rank), figure(s.mean, digits), interval(s.ci95), *difference, waited])
     best = next((s.best_baseline for s in result.standings), None)
-    print_table(["policy", "rank", result.score.name, "95 % interval", f"minus {best}", "95 % interval", "wins"], rows, title=title)
+    print_table(
+        ["policy", "rank", result.score.name, "95 % interval", f"minus {best}", "95 % interval", "wins", "max wait"], rows, title=title
+    )
     if result.lower_bound is not None:
         note(f"lower bound for any policy: {figure(result.lower_bound, digits)} (see docs/evaluation.md)")
     if any(s.ci95 is None for s in result.standings):

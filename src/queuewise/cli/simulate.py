@@ -152,6 +152,7 @@ def _print(loaded: Loaded, cluster: Cluster, summaries: list[dict[str, Any]]) ->
         "mean wait": lambda row: duration(row["wait_s"]["mean"]),
         "p50": lambda row: duration(row["wait_s"]["p50"]),
         "p99": lambda row: duration(row["wait_s"]["p99"]),
+        "max wait": lambda row: duration(row["wait_s"]["max"]),
         "mean JCT": lambda row: duration(row["jct_s"]["mean"]),
         "bounded slowdown": lambda row: figure(row["bounded_slowdown"]["mean"], 2),
         "makespan": lambda row: duration(row["makespan_s"]),

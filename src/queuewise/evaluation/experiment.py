@@ -229,6 +229,7 @@ class Result:
     per_window: Mapping[str, Sequence[float]]  # policy -> [windows]
     standings: Sequence[Standing]  # best first
     lower_bound: float | None  # mean over windows
+    max_wait_s: Mapping[str, float | None]  # policy -> longest wait in any window
 
     def as_json(self) -> list[dict[str, Any]]:
         return [
@@ -245,6 +246,7 @@ class Result:
                     "baseline": s.best_baseline,
                 },
                 "rank": s.rank,
+                "max_wait_s": self.max_wait_s[s.policy],
                 "lower_bound": self.lower_bound,
             }
             for s in self.standings
@@ -262,7 +264,13 @@ def judge(cells: Sequence[Cell], score: Score) -> Result:
     }
     baselines = [policy for policy in policies if is_baseline(policy)]
     standings = ranking(per_window, higher_is_better=score.higher_is_better, baselines=baselines)
-    return Result(score, per_window, standings, _mean_bound([cell for cell in ordered if cell.policy == policies[0]], score))
+    bound = _mean_bound([cell for cell in ordered if cell.policy == policies[0]], score)
+    return Result(score, per_window, standings, bound, {policy: _longest_wait(cells, policy) for policy in policies})
+
+
+def _longest_wait(cells: Sequence[Cell], policy: str) -> float | None:
+    waits = [(cell.metrics.get("wait_s") or {}).get("max") for cell in cells if cell.policy == policy]
+    return max((wait for wait in waits if wait is not None), default=None)
 
 
 def is_baseline(policy: str) -> bool:

@@ -18,7 +18,7 @@ from queuewise.evaluation.scores import machine_utilisation
 from queuewise.players import is_played
 from queuewise.policies import parse_policy, simulate
 from queuewise.policies.snapshot import Snapshot
-from queuewise.policies.window_replays import Candidate, ReplayOptions, Window, can_share_a_call, replay_windows
+from queuewise.policies.window_replays import Candidate, ReplayOptions, WindowRows, can_share_a_call, replay_windows
 from queuewise.sim.core.schedule import Schedule
 from queuewise.workload.jobs import Workload
 
@@ -81,7 +81,7 @@ def simulate_many(
 
 
 class _Results:
-    def __init__(self, candidates: int, windows: Sequence[Window], per_job: bool) -> None:
+    def __init__(self, candidates: int, windows: Sequence[WindowRows], per_job: bool) -> None:
         self._windows = windows
         self._figures = {name: np.full((candidates, len(windows)), np.nan) for name in FIGURES}
         self._starts: list[list[Any]] | None = [[None] * len(windows) for _ in range(candidates)] if per_job else None
@@ -109,7 +109,7 @@ def _figures(schedule: Schedule, counted: slice) -> dict[str, float | None]:
     }
 
 
-def _windows(workload: Workload, windows: Sequence[tuple[int, int]], start: str | Sequence[Snapshot]) -> list[Window]:
+def _windows(workload: Workload, windows: Sequence[tuple[int, int]], start: str | Sequence[Snapshot]) -> list[WindowRows]:
     for first, number in windows:
         if number < 1 or first < 0 or first + number > len(workload):
             raise InputError(
@@ -119,12 +119,13 @@ def _windows(workload: Workload, windows: Sequence[tuple[int, int]], start: str 
     if isinstance(start, str):
         if start != "empty":
             raise InputError(f"start is {start!r}", hint="give 'empty', or a list with one snapshot per window")
-        return [Window(slice(first, first + number), slice(0, number)) for first, number in windows]
+        return [WindowRows(slice(first, first + number), slice(0, number)) for first, number in windows]
     if len(start) != len(windows):
         raise InputError(f"there are {len(start)} snapshots for {len(windows)} windows", hint="give one snapshot per window")
     rows = [one.select(workload, *window) for one, window in zip(start, windows, strict=True)]
     return [
-        Window(chosen, slice(len(chosen) - number, len(chosen)), one) for chosen, one, (_, number) in zip(rows, start, windows, strict=True)
+        WindowRows(chosen, slice(len(chosen) - number, len(chosen)), one)
+        for chosen, one, (_, number) in zip(rows, start, windows, strict=True)
     ]
 
 

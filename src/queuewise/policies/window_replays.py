@@ -48,7 +48,7 @@ class Candidate(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Window:
+class WindowRows:
     """Jobs that are replayed together."""
 
     rows: NDArray[np.int64] | slice  # of the workload
@@ -68,7 +68,7 @@ class ReplayOptions:
     max_wait: str | None = None
     start: Snapshot | None = None
 
-    def of_window(self, window: Window) -> dict[str, Any]:
+    def of_window(self, window: WindowRows) -> dict[str, Any]:
         """The arguments for a part of the workload."""
         estimates = self.estimates if isinstance(self.estimates, str) else self.estimates[window.rows]
         return {**vars(self), "estimates": estimates, "start": window.start}
@@ -83,7 +83,7 @@ def replay_windows(
     workload: Workload,
     cluster: Cluster,
     candidates: Sequence[Candidate],
-    windows: Sequence[Window],
+    windows: Sequence[WindowRows],
     options: ReplayOptions,
     threads: int,
     note: Callable[[Candidate, int, Schedule], None],

@@ -13,6 +13,7 @@ COLUMNS: tuple[tuple[str, str, int], ...] = (
     ("mean wait [s]", "wait_s.mean", 1),
     ("median wait [s]", "wait_s.p50", 1),
     ("p99 wait [s]", "wait_s.p99", 0),
+    ("max wait [s]", "wait_s.max", 0),
     ("mean JCT [s]", "jct_s.mean", 1),
     ("bounded slowdown", "bounded_slowdown.mean", 2),
     ("makespan [h]", "makespan_s", 1),

@@ -88,11 +88,19 @@ def test_json_has_one_object_a_policy_with_the_documented_keys(calls: list[Any],
 
 
 def test_options_reach_the_engine(calls: list[Any], log: str) -> None:
-    options = ["--dispatch", "commit", "--estimates", "noisy:0.5", "--kill-at-limit", "--seed", "7", "--json"]
+    options = ["--dispatch", "commit", "--estimates", "noisy:0.5", "--kill-at-limit", "--max-wait", "2d", "--seed", "7", "--json"]
     assert main(["simulate", "--workload", log, "--cluster", "2x4:T4", "--policy", "fcfs", *options]) == 0
     assert calls[0].pop("conditions") == Conditions()
     assert calls == [
-        {"cluster": "2x4:T4", "policy": "fcfs", "dispatch": "commit", "estimates": "noisy:0.5", "seed": 7, "kill_at_limit": True}
+        {
+            "cluster": "2x4:T4",
+            "policy": "fcfs",
+            "dispatch": "commit",
+            "estimates": "noisy:0.5",
+            "seed": 7,
+            "kill_at_limit": True,
+            "max_wait": "2d",
+        }
     ]
 
 

@@ -43,7 +43,7 @@ ON_TIME = 8  # one early end in so many, or more: plans seldom last
 
 
 @kernel
-def _somebodycould_start(w: World, m: Machine, s: State, q: int, latest) -> bool:  # type: ignore[no-untyped-def]
+def _somebody_could_start(w: World, m: Machine, s: State, q: int, latest) -> bool:  # type: ignore[no-untyped-def]
     """Whether any job that is not planned yet has room on the machine as it is now, and is short enough for it."""
     if w.policy.scans_queue:
         for i in range(s.count.pending_jobs):
@@ -221,7 +221,7 @@ def plan_queue(w: World, m: Machine, z: Machine, s: State, q: int) -> None:
         return
     latest = np.full(w.sizes.num_classes, np.inf)  # by class: jobs that would run beyond it cannot start now
     all_of_them = w.policy.plans_all != 0 or state != UNSETTLED or (_plans_last(w) and _ends_are_mostly_on_time(s))
-    if not all_of_them and not _somebodycould_start(w, m, s, q, latest):
+    if not all_of_them and not _somebody_could_start(w, m, s, q, latest):
         s.plan_state[q] = UNSETTLED
         return
     memory = profile_memory(w, s.count.running_jobs + 2 * s.count.pending_jobs + 3 + w.sizes.num_reservation_ends)
@@ -268,7 +268,7 @@ def _plan(  # type: ignore[no-untyped-def]
                 line[deferrals] = j
                 deferrals += 1
         if picks:
-            j = first_in_order(w, s, q, SECONDARY, False) if left > 0 and (all_of_them or _somebodycould_start(w, m, s, q, latest)) else -1
+            j = first_in_order(w, s, q, SECONDARY, False) if left > 0 and (all_of_them or _somebody_could_start(w, m, s, q, latest)) else -1
             left -= 1
         else:
             if not all_of_them:
