@@ -207,7 +207,7 @@ def lublin(jobs: int) -> Figures:
 def conservative(jobs: int) -> Figures:
     """Conservative backfill, which plans all waiting jobs: long queues, estimates that are exact (plans last) and that are not."""
     folder = Path(os.environ.get("QUEUEWISE_TRACES") or REPOSITORY.parent / "shared" / "traces")
-    mixed = build("124 GPUs on nodes of 4, 6 and 8", [NodeGroup(count, gpus=gpus, kind="V100-16") for count, gpus in MIXED_NODES])
+    mixed = build("116 GPUs on nodes of 4, 6 and 8", [NodeGroup(count, gpus=gpus, kind="V100-16") for count, gpus in MIXED_NODES])
     small = load_cluster("4x8:V100-16")
     sacct = build("8 nodes of 64 cores and 2 GPUs", [NodeGroup(8, gpus=2, kind="V100-16", cpus=64.0)])
     venus, philly = (load_workload(folder / file).workload.take(slice(0, min(jobs, BACKLOG))) for file in GPU_LOGS.values())
