@@ -7,6 +7,10 @@ window as it is.
 from __future__ import annotations
 
 import dataclasses
+import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -15,7 +19,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import assume, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 import reference
@@ -24,29 +28,18 @@ from effort import tries
 from model_setup import make_model
 from queuewise.agents.checkpoint import write_model
 from queuewise.agents.model_player import load_player
-from queuewise.cluster.conditions import Conditions
+from queuewise.cluster import load_cluster
+from queuewise.cluster.conditions import Conditions, Outage, Power
 from queuewise.envs.circumstances import Circumstances, Ordering
 from queuewise.envs.env_memory import make_template
 from queuewise.envs.episodes import lay_out_episode
 from queuewise.envs.stepping import RUNS_ON
 from queuewise.policies.model_file import find_model, read_card
 from queuewise.sim.core.schedule import Schedule
+from queuewise.workload.models import generate
 from reference.scripted import GIVEN, GivenOrders, Moment, Script, Start
 from reference.state import Piece
-from strategies import (
-    BACKFILLS,
-    BOUNDS,
-    DISPATCHES,
-    Case,
-    caps,
-    cases,
-    linked_cases,
-    outages,
-    powers,
-    reserved_cases,
-    shared_cases,
-    troubled_cases,
-)
+from strategies import BACKFILLS, BOUNDS, DISPATCHES, Case, worlds
 
 quick = tries(100)
 PLACEMENTS = ("", "@first", "@spread", "@pack:0", "@tier", "@fgd", "@fastest")
@@ -72,28 +65,6 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
     return find
 
 
-@st.composite
-def worlds(draw: st.DrawFn) -> tuple[Case, Conditions]:
-    """A case and one of the conditions that there are, or several."""
-    kind = draw(st.sampled_from(("none", "troubles", "reservations", "quotas", "dependencies", "sleep", "cap")))
-    if kind == "troubles":
-        return draw(troubled_cases(max_jobs=12))
-    if kind == "reservations":
-        return draw(reserved_cases(max_jobs=12))
-    if kind == "quotas":
-        return draw(shared_cases()), Conditions(quotas=True)
-    if kind == "dependencies":
-        case = draw(linked_cases())
-        found = draw(outages(case.cluster.num_nodes, float(case.workload.submit[0]))) if draw(st.booleans()) else ()
-        return case, Conditions(dependencies=True, outages=tuple(found), requeue=draw(st.booleans()))
-    case = draw(cases(max_jobs=12))
-    if kind == "none":
-        return case, Conditions()
-    if kind == "cap":
-        assume(case.cluster.num_gpus or case.cluster.node_core_watts.any())
-    return case, Conditions(power=draw(powers() if kind == "sleep" else caps(case.cluster)))
-
-
 def starts_of(schedule: Schedule, *, with_places: bool) -> list[Start]:
     """The starts of a schedule in the order in which they happened, with the places that the network chose."""
     starts: list[Start] = []
@@ -107,10 +78,17 @@ def starts_of(schedule: Schedule, *, with_places: bool) -> list[Start]:
     return starts if with_places else [dataclasses.replace(start, pieces=None) for start in starts]
 
 
+def lasting(case: Case) -> Case:
+    """The same without jobs of length zero."""
+    w = case.workload
+    return dataclasses.replace(case, workload=w.replace(runtime=np.maximum(w.runtime, 0.1), requested=np.maximum(w.requested, 0.1)))
+
+
 def assert_driven_alike(
     case: Case, conditions: Conditions, policy: str, twin: str, *, places: bool = False, dispatch: str = "reorder"
 ) -> None:
     """The reference, told which job starts when, makes the schedule of the model."""
+    case = lasting(case)
     found = replay(case, policy, conditions, dispatch)
     options: dict[str, Any] = {"estimate": case.estimate, "seed": case.seed, "kill_at_limit": case.kill_at_limit}
     script = Script(starts_of(found, with_places=places))
@@ -203,3 +181,40 @@ def test_a_network_as_the_order(
     name = f"{GIVEN}+{rule}{bound}"
     expected = reference.simulate(case.workload, case.cluster, name, conditions=conditions, script=given_orders, **options)
     assert_equal(found, expected, f"{net} {seed} {rule}{bound} {conditions}")
+
+
+PLAIN = """
+import json, sys
+import numpy as np
+from test_models import WORKLOAD, CLUSTER, WORLDS
+from queuewise import simulate
+
+told = {}
+for name in json.loads(sys.argv[1]):
+    for number, conditions in enumerate(WORLDS):
+        found = simulate(WORKLOAD, CLUSTER, name, estimates="noisy:0.5", conditions=conditions, kill_at_limit=True)
+        told[f"{name} {number}"] = [found.start.tolist(), found.end.tolist(), found.piece_gpus.tolist()]
+print(json.dumps(told))
+"""
+WORKLOAD, CLUSTER = generate("bursty", 20, seed=3, max_gpus=4), load_cluster("2x4:V100-16")
+FIRST = float(WORKLOAD.submit[0])
+WORLDS = (
+    Conditions(),
+    Conditions(outages=(Outage(node=0, start=FIRST + 100, end=FIRST + 4000), Outage(node=1, start=FIRST + 5000, end=FIRST + 9000))),
+    Conditions(power=Power(sleep_after_s=10, wake_s=30, cap_watts=float(CLUSTER.idle_draw.sum()) + 700)),
+)
+
+
+def test_compiled_and_plain_play_are_one(models: Any) -> None:
+    runs = {net: models(net, window=8) for net in ("kernel", "hosts", "joint")}
+    names = [f"model:{run}{bound}" for run in runs.values() for bound in ("", "~1h")]
+    names += [f"model:{runs['kernel']}+{rest}" for rest in ("easy", "conservative~1h", "greedy/3@spread")]
+    told = []
+    for disabled in ("0", "1"):
+        environment = os.environ | {"NUMBA_DISABLE_JIT": disabled, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
+        command = [sys.executable, "-W", "ignore", "-c", PLAIN, json.dumps(names)]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        told.append(json.loads(done.stdout))
+    assert len(told[0]) == len(names) * len(WORLDS)
+    assert told[0] == told[1]

@@ -27,7 +27,11 @@ class Start:
 
 
 class Script:
-    """Starts in the order in which they happen."""
+    """Starts in the order in which they happen.
+
+    There may be several decisions at one time. A start that is not possible at the first of them may be meant for the next. No job may
+    have length zero, or a start that is possible may be meant for the next, too, when something has been freed.
+    """
 
     def __init__(self, starts: Iterable[Start]) -> None:
         self.starts = deque(starts)
@@ -39,22 +43,24 @@ class Script:
                 start = self.starts.popleft()
                 assert (start.time, start.job) == (sim.now, j), f"the overdue job {j} goes before {start}"
                 sim.start(sim.jobs[j], pieces)
-        while self.starts and self.starts[0].time <= sim.now:
-            self.follow(sim, self.starts.popleft())
+        assert not self.starts or self.starts[0].time >= sim.now, f"impossible: {self.starts[0]}"
+        while self.starts and self.starts[0].time == sim.now and self.follow(sim, self.starts[0]):
+            self.starts.popleft()
         return True
 
-    def follow(self, sim: Any, start: Start) -> None:
-        """What starts waits, fits, is within its quota and delays no overdue job."""
+    def follow(self, sim: Any, start: Start) -> bool:
+        """Start the job if it waits, fits, is within its quota and delays no overdue job."""
         job, queue = sim.jobs[start.job], sim.queues[sim.queue_of(sim.jobs[start.job])]
-        assert start.time == sim.now, f"nothing happens at {start.time}"
-        assert start.job in queue, f"job {start.job} does not wait at {sim.now}"
-        assert sim.quotas is None or start.job in sim.quotas.in_order([start.job])
+        if start.job not in queue or (sim.quotas is not None and start.job not in sim.quotas.in_order([start.job])):
+            return False
         pieces = sim.placer.place(job, sim.state) if start.pieces is None else start.pieces
-        assert pieces is not None, f"job {start.job} does not fit at {sim.now}"
-        assert start.pieces is None or backfill.can_stand(sim, job, pieces, sim.state)
+        if pieces is None or (start.pieces is not None and not backfill.can_stand(sim, job, pieces, sim.state)):
+            return False
         head = sim.oldest_overdue(queue)
-        assert head is None or leaves_reservation(sim, sim.jobs[head], job, pieces), f"job {start.job} delays {head}"
+        if head is not None and not leaves_reservation(sim, sim.jobs[head], job, pieces):
+            return False
         sim.start(job, pieces)
+        return True
 
 
 def leaves_reservation(sim: Any, head: Job, job: Job, pieces: list[Piece]) -> bool:

@@ -6,7 +6,7 @@ Shared by single and vector env.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -82,10 +82,13 @@ def build_setup(
     block: str | None = "train",
     pool: int | None = None,
     model_args: dict[str, Any] | None = None,
-    conditions: Conditions = PERFECT,
+    conditions: Conditions | Mapping[str, Any] = PERFECT,
     **settings: Any,
 ) -> EnvSetup:
-    """Check the arguments and set up the env. `settings` override those of the preset, `problem` overrides both."""
+    """Check the arguments and set up the env. `settings` override those of the preset, `problem` overrides both.
+
+    `conditions` (outages, reservations, quotas, …) hold in every window, at times of the window's own clock.
+    """
     chosen = preset_settings(preset) if preset else {}
     chosen |= settings
     if problem is not None:
@@ -125,4 +128,5 @@ def build_setup(
             f"{layout.hosts} host slots are too few for {machine.num_nodes} nodes",
             hint=f"give host_slots=None, or at least {machine.num_nodes}",
         )
-    return EnvSetup(machine, checked, source, layout, conditions)
+    world = conditions if isinstance(conditions, Conditions) else validate(Conditions, conditions, source="conditions")
+    return EnvSetup(machine, checked, source, layout, world)

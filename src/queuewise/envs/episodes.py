@@ -278,6 +278,8 @@ def _amounts(workload: Workload, cluster: Cluster) -> tuple[F64, F64]:
 
 def _horizon(workload: Workload, cluster: Cluster, settings: TaskSettings, runtime: F64, can_run: Any = True) -> float:
     """Last submission + factor × the longer of: the time all work takes at full utilisation, the longest runtime."""
+    if settings.horizon_factor == np.inf:
+        return np.inf
     can_run = np.full(len(workload), True) & can_run
     if not can_run.any():
         return float(workload.submit[-1]) if len(workload) else 0.0

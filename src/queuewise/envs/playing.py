@@ -25,7 +25,7 @@ from queuewise.policies.networks.interpreter import decide
 from queuewise.policies.networks.program_table import NetworkProgram, as_program
 from queuewise.sim import backfill, queue
 from queuewise.sim.backfill.easy import some_class_fits
-from queuewise.sim.core.compilation import address_of, caller_by_address, entry, inline, kernel
+from queuewise.sim.core.compilation import JIT_DISABLED, address_of, caller_by_address, entry, inline, kernel
 from queuewise.sim.core.loop import schedule_queue
 from queuewise.sim.core.state import Machine, State, World, as_machine, as_state, as_world
 from queuewise.sim.core.stepwise import start_overdue
@@ -75,7 +75,8 @@ def play(network: TrainedNetwork, frame: Any, most: int) -> int:
 
 def _compile_decisions(network: TrainedNetwork) -> None:
     size = network.table.size
-    decide(network.call, np.zeros(size.length, np.float32), np.zeros(size.actions, np.int8), True, False)
+    if not JIT_DISABLED:
+        decide(network.call, np.zeros(size.length, np.float32), np.zeros(size.actions, np.int8), True, False)
 
 
 # --- the network as an order

@@ -194,6 +194,15 @@ def split_estimates(text: str) -> tuple[str, str]:
 
 def parse_policy(name: str) -> Policy:
     """Check a name and take it apart."""
+    try:
+        return _parse(name)
+    except InputError as error:
+        if not name.strip().startswith(MODEL) or error.hint == RUN_NAMES:
+            raise
+        raise InputError(error.message, hint=f"{error.hint}; {RUN_NAMES}") from None
+
+
+def _parse(name: str) -> Policy:
     scheduling, at, placement = name.strip().partition("@")
     if at and not placement:
         raise InputError(f"policy {name!r} has nothing after @", hint=f"placements: {', '.join(PLACEMENTS)}")
