@@ -118,6 +118,7 @@ def _is_committed(w: World, s: State) -> bool:
 @kernel
 def _schedule(w: World, m: Machine, z: Machine, s: State, k: Task, p: EpisodeState, waits: bool) -> None:
     """Start jobs in the order of State.score, or none but overdue ones if the network prefers to wait."""
+    before = s.count.starts
     if waits:
         if has_bound(w) and not _is_committed(w, s):
             start_overdue(w, m, z, s)
@@ -125,7 +126,8 @@ def _schedule(w: World, m: Machine, z: Machine, s: State, k: Task, p: EpisodeSta
         for q in range(w.sizes.num_queues):
             if s.queue_active[q] > 0:
                 schedule_queue(w, m, z, s, q)
-    note_starts(w, m, s, k, p)
+    if s.count.starts > before:
+        note_starts(w, m, s, k, p)
 
 
 @entry

@@ -201,7 +201,8 @@ def test_an_episode_whose_nodes_are_gone_ends_with_its_jobs_unfinished() -> None
     for skip_forced in (False, True):
         env = env_with(Term(name="unfinished"), conditions=gone, skip_forced=skip_forced)
         env.reset()
-        rewards, over = [], False
+        rewards: list[float] = []
+        over = False
         while not over:
             _, reward, over, truncated, _ = env.step(0 if not rewards else WAIT)
             rewards.append(reward)
