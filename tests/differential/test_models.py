@@ -110,9 +110,9 @@ def test_as_trained(
 
 
 @quick
-@given(worlds(), st.integers(0, 3), st.sampled_from(BOUNDS))
-def test_as_trained_to_commit(models: Any, world: tuple[Case, Conditions], seed: int, bound: str) -> None:
-    run = models("kernel", seed, dispatch="commit")
+@given(worlds(), st.integers(0, 3), st.sampled_from(BOUNDS), st.sampled_from(("none", "greedy", "easy")))
+def test_as_trained_to_commit(models: Any, world: tuple[Case, Conditions], seed: int, bound: str, rule: str) -> None:
+    run = models("kernel", seed, dispatch="commit", backfill=rule)
     assert_driven_alike(*world, f"model:{run}{bound}", "fcfs", dispatch="commit")
 
 

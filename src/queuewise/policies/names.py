@@ -81,6 +81,8 @@ class Policy:
 
     def rules(self, jobs: Jobs, dispatch: str, params: Sequence[float] | None = None) -> Rules:
         """The policy in numbers. `params` are for its own functions, instead of the PARAMS of their file."""
+        if self.model:
+            raise InputError(f"{self.order} is a trained network, which only whole replays know", hint="use queuewise.simulate")
         if params is not None and not any(own.takes_params for own in self.own):
             raise InputError("none of the policy's functions takes params", hint="add a parameter params, and PARAMS to the file")
         rule, option, node_scorer = placement_rule(self.placement)
