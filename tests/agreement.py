@@ -37,7 +37,10 @@ def assert_same_schedule(
     known: dict[str, Any] = {"estimate": case.estimate, "predicted": predicted, "own_estimates": others, "own": own}
     expected = reference.simulate(case.workload, case.cluster, twin or policy, **known, **options)
     found = simulate(case.workload, case.cluster, policy, estimates=case.estimate, params=params, **options)
-    label = f"{policy} {dispatch} {conditions}"
+    assert_equal(found, expected, f"{policy} {dispatch} {conditions}")
+
+
+def assert_equal(found: Schedule, expected: reference.Result, label: str) -> None:
     expected_pieces = [(job, start, end, *piece) for job, start, end, pieces in expected.runs for piece in pieces]
     found_pieces = [(s.job, s.start, s.end, s.node, s.tasks, s.gpus) for s in stays(found)]
     assert sorted(found_pieces) == sorted(expected_pieces), label

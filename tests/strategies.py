@@ -342,3 +342,25 @@ def linked_cases(draw: st.DrawFn) -> Case:
     kinds, delays = st.sampled_from(sorted(DEPENDENCY_KINDS.values())), st.sampled_from((0.0, 0.0, 0.5, 3.0))
     edges = [(job, on, draw(kinds), draw(delays)) for job, on in pairs if rank[on] < rank[job]]
     return dataclasses.replace(case, workload=case.workload.replace(dependencies=Dependencies.of(edges)))
+
+
+@st.composite
+def worlds(draw: st.DrawFn) -> tuple[Case, Conditions]:
+    """A case and one of the conditions that there are, or several."""
+    kind = draw(st.sampled_from(("none", "troubles", "reservations", "quotas", "dependencies", "sleep", "cap")))
+    if kind == "troubles":
+        return draw(troubled_cases(max_jobs=12))
+    if kind == "reservations":
+        return draw(reserved_cases(max_jobs=12))
+    if kind == "quotas":
+        return draw(shared_cases()), Conditions(quotas=True)
+    if kind == "dependencies":
+        case = draw(linked_cases())
+        found = draw(outages(case.cluster.num_nodes, float(case.workload.submit[0]))) if draw(st.booleans()) else ()
+        return case, Conditions(dependencies=True, outages=tuple(found), requeue=draw(st.booleans()))
+    case = draw(cases(max_jobs=12))
+    if kind == "none":
+        return case, Conditions()
+    if kind == "cap":
+        assume(case.cluster.num_gpus or case.cluster.node_core_watts.any())
+    return case, Conditions(power=draw(powers() if kind == "sleep" else caps(case.cluster)))

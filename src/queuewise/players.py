@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
+    from queuewise.cluster.conditions import Conditions
     from queuewise.cluster.spec import Cluster
     from queuewise.sim.core.schedule import Schedule
     from queuewise.workload.jobs import Floats, Workload
@@ -26,11 +27,14 @@ class PlayRequest(NamedTuple):
     estimate: Floats  # [J] seconds: what is known of the runtimes
     estimates: str  # how that was made
     seed: int
+    kill_at_limit: bool
+    conditions: Conditions
+    max_wait: str | None  # for a name without a bound on waiting
 
 
 class Player(Protocol):
-    def describe(self, reference: str) -> str:
-        """Return one line about what `prefix:reference` names; raise an InputError if it cannot be played."""
+    def describe(self, policy: str) -> str:
+        """Return one line about what the name stands for; raise an InputError if it cannot be played."""
 
     def play(self, request: PlayRequest) -> Schedule: ...
 
@@ -48,8 +52,7 @@ def is_played(policy: str) -> bool:
 
 
 def describe_played(policy: str) -> str:
-    prefix, _, reference = policy.partition(":")
-    return _FACTORIES[prefix]().describe(reference)
+    return _FACTORIES[policy.partition(":")[0]]().describe(policy)
 
 
 def play(request: PlayRequest) -> Schedule:

@@ -20,7 +20,7 @@ from queuewise.sim.core.schedule import DONE, REJECTED
 from queuewise.workload.jobs import Workload
 from reference.check import violations
 from stand_in import busy_days, small_cluster
-from strategies import BACKFILLS, Case, cases, stopping_costs
+from strategies import BACKFILLS, Case, cases, stopping_costs, worlds
 
 quick = tries(100)
 FIXED_ORDERS = ("fcfs", "lcfs", "sjf", "ljf", "smallest", "largest", "saf", "priority", "edf")
@@ -30,7 +30,7 @@ LOOKAHEADS = ("off", "per_gpu", "sorted", "cdf")
 def env_of(case: Case, problem: str = "job", **arguments: Any) -> QueuewiseEnv:
     """An env that plays the case, with its estimates as requests."""
     workload = case.workload.replace(requested=case.estimate)
-    return QueuewiseEnv(problem, workload=[workload], cluster=case.cluster, window=20, horizon_factor=1e9, **arguments)
+    return QueuewiseEnv(problem, workload=[workload], cluster=case.cluster, window=20, horizon_factor=float("inf"), **arguments)
 
 
 def assert_same_times(env: QueuewiseEnv, case: Case, policy: str, dispatch: str = "reorder") -> None:
@@ -87,6 +87,34 @@ def test_episodes_end_with_every_job_done_or_rejected(case: Case, problem: str, 
     assert set(schedule.status.tolist()) <= {DONE, REJECTED}
     assert info["metrics"]["completed"] == (schedule.status == DONE).sum()
     assert env.batch.state(0).piece_end[: env.batch.state(0).count[4]].max(initial=-np.inf) < np.inf
+
+
+@quick
+@given(worlds(), st.sampled_from(("job", "host", "joint")), st.sampled_from(LOOKAHEADS), st.integers(0, 99), st.booleans())
+def test_episodes_end_under_every_condition(world: tuple[Case, Conditions], problem: str, lookahead: str, seed: int, skip: bool) -> None:
+    """Whatever befalls nodes and jobs: observations are in bounds, and the schedule keeps the rules of docs/simulator.md.
+
+    `violations` knows neither quotas nor dependencies; tests/differential/test_models.py compares them with the reference.
+    """
+    case, conditions = world
+    arguments: dict[str, Any] = {"stops": 3, "most_stops": 20} if problem == "job" and conditions.preemption == Preemption() else {}
+    if conditions.quotas or conditions.power.is_capped:
+        arguments = {}
+    env = env_of(case, problem, lookahead=lookahead, skip_forced=skip, observation="flat", conditions=conditions, **arguments)
+    env.reset(seed=seed)
+    choose, terminated = random_legal(seed), False
+    for _ in range(10_000):
+        observation, reward, terminated, truncated, info = env.step(choose(env))
+        assert np.isfinite(reward)
+        assert env.observation_space.contains(observation)
+        assert info["action_mask"].any()
+        if terminated or truncated:
+            break
+    assert terminated
+    s = env.schedule()
+    if not conditions.quotas and not conditions.dependencies:
+        rules: dict[str, Any] = {"kill_at_limit": False, "policy": "preempting" if arguments else "fcfs", "conditions": conditions}
+        assert violations(case.workload, case.cluster, s.start, s.end, s.status, s.preemptions, stays(s), **rules) == []
 
 
 def windows() -> list[Workload]:

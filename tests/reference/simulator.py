@@ -23,6 +23,7 @@ from reference.own import Own
 from reference.placement import Placer, task_types
 from reference.powercap import budget, greatest_draw
 from reference.quotas import Quotas
+from reference.scripted import GIVEN, GivenOrders, Script
 from reference.sleeping import Sleepers
 from reference.state import Job, Machine, Piece, Run, make_jobs, nodes_of
 
@@ -120,6 +121,7 @@ class Simulator:
         conditions: Conditions,
         own_estimates: Mapping[str, Floats],
         own: Own | None,
+        script: Script | GivenOrders | None,
     ) -> None:
         self.clock = Clock()
         self.policy = Policy.parse(policy)
@@ -137,6 +139,7 @@ class Simulator:
         for name, values in (known_estimates(workload) | dict(own_estimates)).items():
             self.facts[name] = Facts(workload, self.jobs, predicted, seed, values)
         self.own = own
+        self.script = script
         self.held_until: dict[int, float] = {}
         types = task_types(workload, machine) if self.policy.placement == "fgd" else []
         self.sleepers = Sleepers(conditions.power, cluster.num_nodes, float(workload.submit[0]) if len(workload) else 0.0)
@@ -368,6 +371,8 @@ class Simulator:
     def decide(self) -> None:
         self.decision_due = False
         self.state.time = self.now
+        if self.script is not None and self.script.decide(self):
+            return
         if self.own is not None:
             self.scores = {j: self.own.ask(self, self.own.score, j) for queue in self.queues for j in sorted(queue)}
         if self.preemptive:
@@ -466,6 +471,8 @@ class Simulator:
         name, _, estimates = order.partition(":")
         if name in FAIR_ORDERS:
             found = [rows[i] for i in np.argsort(self.owners.scores(name, rows, self.now), kind="stable")]
+        elif isinstance(self.script, GivenOrders) and name == GIVEN:
+            found = self.script.in_order(rows)
         elif self.own is not None and name == self.own.name:
             found = sorted(rows, key=lambda j: (self.scores[j], j))
         else:
@@ -510,12 +517,13 @@ def simulate(
     conditions: Conditions | None = None,
     own_estimates: Mapping[str, Floats] | None = None,
     own: Own | None = None,
+    script: Script | GivenOrders | None = None,
 ) -> Result:
     """Replay the workload on the cluster under the named policy.
 
     `predicted` is what `qssf` goes by (the estimate by default), `own_estimates` those of orders that name them, `own` an order
-    that is a user's function.
+    that is a user's function, `script` decisions or orders that were made elsewhere.
     """
     conditions = conditions if conditions is not None else Conditions()
     others = own_estimates or {}
-    return Simulator(workload, cluster, policy, dispatch, estimate, seed, kill_at_limit, predicted, conditions, others, own).run()
+    return Simulator(workload, cluster, policy, dispatch, estimate, seed, kill_at_limit, predicted, conditions, others, own, script).run()

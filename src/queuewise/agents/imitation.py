@@ -107,9 +107,8 @@ class Expert:
     def setup(self, setup: EnvSetup) -> EnvSetup:
         """The same task, with the score of the order as one more feature of each job, the last."""
         scores = (*setup.layout.scores, self.order)
-        return EnvSetup(
-            setup.cluster, setup.settings.model_copy(update={"scores": scores}), setup.source, replace(setup.layout, scores=scores)
-        )
+        settings = setup.settings.model_copy(update={"scores": scores})
+        return EnvSetup(setup.cluster, settings, setup.source, replace(setup.layout, scores=scores), setup.conditions)
 
     def choose(self, observations: F32, mask: Bools, shape: TaskShape) -> I64:
         """[E] flat actions for [E, F] unscaled observations of `setup` and [E, A] flat masks."""

@@ -1,14 +1,15 @@
 """`model:RUN` as a policy: a trained network plays a workload in the environment it was trained in. Needs no torch.
 
-The settings of its training determine what it sees and may do. What it knows about runtimes is what the replay lets
-every policy know, so all compared policies know the same. This module is the `Player` that `queuewise` registers for
-`model:`.
+With a backfill in its name, it only gives the order of the queue. The settings of its training determine what it sees
+and may do. What it knows about runtimes is what the replay lets every policy know, so all compared policies know the
+same. This module is the `Player` that `queuewise` registers for `model:`.
 """
 
 from __future__ import annotations
 
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ from queuewise.agents.task_shape import TaskShape, read_shape
 from queuewise.agents.train_settings import TrainSettings
 from queuewise.cluster.spec import Cluster
 from queuewise.config import validate
+from queuewise.envs.batch import EnvBatch
+from queuewise.envs.circumstances import Circumstances, Ordering
 from queuewise.envs.env_memory import make_template
 from queuewise.envs.env_setup import EnvSetup
 from queuewise.envs.episodes import lay_out_episode
@@ -25,17 +28,22 @@ from queuewise.errors import InputError
 from queuewise.players import PlayRequest
 from queuewise.policies.learned import TrainedNetwork
 from queuewise.policies.model_file import find_model, read_card, read_model
+from queuewise.policies.names import AS_TRAINED, Policy, parse_policy
+from queuewise.policies.user_code import explained
 from queuewise.sim.core.schedule import Schedule
+from queuewise.sim.core.watch import run_watched
 from queuewise.workload.jobs import Workload
 
 STEPS_AT_ONCE = 4096  # of one compiled call, which does not see Ctrl-C
 
 
-def describe(reference: str) -> str:
+def describe(policy: str) -> str:
     """One line about the model: its network, problem, algorithm and training workload."""
-    path = find_model(_named(reference))
+    parsed = parse_policy(policy)
+    path = find_model(parsed.model)
     card = read_card(path)
     settings, shape = settings_of(card, path)
+    _check_problem(policy, parsed, shape.problem)
     estimates = settings.task.estimates or "its workload's"
     return (
         f"{settings.net} for the {shape.problem} problem, trained by {card['algo']} for {card['frames']:,} frames "
@@ -44,22 +52,46 @@ def describe(reference: str) -> str:
 
 
 def play(request: PlayRequest) -> Schedule:
-    """Play the best action of the network at every step and return the schedule."""
+    """Play the workload: as the network was trained, or with the network as the order of the queue. Returns the schedule."""
     began = time.perf_counter()
-    path = find_model(_named(request.policy.partition(":")[2]))
-    setup, model = load_player(path, request.workload, request.cluster)
-    if request.dispatch == "commit" and setup.settings.dispatch != "commit":
+    policy = parse_policy(request.policy).bounded(request.max_wait)
+    setup, model = load_player(find_model(policy.model), request.workload, request.cluster)
+    _check_problem(request.policy, policy, setup.settings.problem)
+    if request.dispatch == "commit" and setup.settings.dispatch != "commit" and policy.backfill == AS_TRAINED:
         raise InputError(
             f"{request.policy} was not trained to commit to jobs, which this replay requires",
-            hint="use --dispatch reorder, or train with --task.dispatch commit",
+            hint="use --dispatch reorder, train with --task.dispatch commit, or let it order the queue: +none, +easy, …",
         )
+    circumstances = Circumstances(
+        request.conditions,
+        request.kill_at_limit,
+        policy.max_wait_s,
+        policy.placement,
+        Ordering(policy.backfill, policy.depth, request.dispatch) if policy.backfill != AS_TRAINED else None,
+        request.seed,
+    )
+    episode = lay_out_episode(request.workload, setup.cluster, setup.settings, setup.layout, request.estimate, circumstances)
     batch = setup.batch(1, threads=1)
-    batch.begin([0], [make_template(lay_out_episode(request.workload, setup.cluster, setup.settings, setup.layout, request.estimate))])
-    while batch.outcome[0] == RUNS_ON:
-        batch.play(model, STEPS_AT_ONCE)
+    limit = min((own.time_limit_s for own in policy.own), default=float("inf"))
+    with explained(policy.own):
+        batch.begin([0], [make_template(episode)])
+        run_watched(partial(_play_to_end, batch, model), batch.state(0).count, limit)
     schedule = batch.schedule(0, request.policy)
     batch.close()
     return replace(schedule, estimates=request.estimates, seed=request.seed, engine_s=time.perf_counter() - began)
+
+
+def _play_to_end(batch: EnvBatch, model: TrainedNetwork) -> None:
+    while batch.outcome[0] == RUNS_ON:
+        batch.play(model, STEPS_AT_ONCE)
+
+
+def _check_problem(name: str, policy: Policy, problem: str) -> None:
+    if problem != "job" and (policy.backfill, policy.placement) != (AS_TRAINED, AS_TRAINED):
+        raise InputError(
+            f"{name}: the model was trained for the {problem} problem and chooses nodes itself",
+            hint=f"write model:{policy.model}, or use a model that was trained with --env job",
+        )
 
 
 def load_player(path: Path, workload: Workload, cluster: Cluster) -> tuple[EnvSetup, TrainedNetwork]:
@@ -99,9 +131,3 @@ def _fitting(settings: TrainSettings, trained: TaskShape, cluster: Cluster, path
             hint="an mlp fits only the cluster it was trained with; train another network",
         )
     return settings
-
-
-def _named(reference: str) -> str:
-    if not reference:
-        raise InputError("model: names no run", hint="write model:RUN with a folder that queuewise train wrote, e.g. model:runs/a")
-    return reference

@@ -31,7 +31,7 @@ MODEL_CLUSTER = "1x8:V100-16"  # for workload models, which come without a clust
 # Without a published scheme: a queue longer than the window shows its shortest jobs, and instants without a choice are
 # skipped.
 OWN_TASK: dict[str, Any] = {"window_order": "sjf", "skip_forced": True}
-NEVER_CUT = {"horizon_factor": 1e6, "max_steps": None}  # an evaluated episode continues until every job has ended
+NEVER_CUT = {"horizon_factor": float("inf"), "max_steps": None}  # an evaluated episode continues until every job has ended
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +58,7 @@ class Scenario:
 
     def _setup(self, block: str, workload: Any, **changes: Any) -> EnvSetup:
         s = self.settings
-        sizes: dict[str, Any] = {"jobs": s.jobs, "pool": s.pool, "model_args": model_args(s)}
+        sizes: dict[str, Any] = {"jobs": s.jobs, "pool": s.pool, "model_args": model_args(s), "conditions": s.conditions}
         return build_setup(s.env, workload=workload, cluster=self.cluster, block=block, **sizes, **self.task | changes)
 
     def evaluation_setup(self, windows: list[Workload]) -> EnvSetup:
@@ -71,7 +71,7 @@ class Scenario:
         number, seed = (s.val_windows, 0) if block == "val" else (s.report_windows, s.report_seed)
         windows = block_windows(self.workload, block, number, s.jobs, seed, from_model=self.from_model)
         commits = self.setup.settings.dispatch == "commit"
-        replay = ReplaySettings(dispatch="commit" if commits else "reorder", estimates=self.setup.settings.estimates)
+        replay = ReplaySettings("commit" if commits else "reorder", self.setup.settings.estimates, conditions=s.conditions)
         return Experiment(self.workload, self.cluster, Plan("blocks", windows), replay, self._drawer(block) if self.from_model else None)
 
     def _drawer(self, block: str) -> Callable[[int, int], Workload]:

@@ -10,10 +10,12 @@ from collections.abc import Mapping
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator
+import tyro
+from pydantic import Field, field_serializer, field_validator
 
+from queuewise.cluster.conditions import PERFECT, Conditions
 from queuewise.config import Config, parse_toml, validate
 from queuewise.errors import unknown_name
 from queuewise.reading import Reading
@@ -195,6 +197,9 @@ class TrainSettings(Config):
         default=None, description="a preset, flat:N, NxM:kind or a .toml file; default: what the log says, or 1x8:V100-16 for models"
     )
     reading: Reading = Field(default=Reading(), description="how a log is read, as in every command (docs/formats.md)")
+    conditions: Annotated[Conditions, tyro.conf.Fixed, tyro.conf.Suppress] = Field(
+        default=PERFECT, description="outages, reservations, quotas, … of all windows; --conditions reads them from a file"
+    )
     env: Literal["job", "host", "joint"] = Field(
         default="job", description="what a decision chooses: a job, a host for the next job, or both"
     )
@@ -226,10 +231,25 @@ class TrainSettings(Config):
     filter: FilterSettings = FilterSettings()
     stop: StopSettings = StopSettings()
 
+    @field_serializer("conditions")
+    def _only_given(self, conditions: Conditions) -> dict[str, Any]:
+        """A stored run holds what differs from the defaults."""
+        given: dict[str, Any] = _written(conditions.model_dump(exclude_defaults=True))
+        return given
+
     @property
     def outputs(self) -> int:
         """Numbers that the network returns per action."""
         return self.d3qn.atoms if self.algo == "d3qn" else 1
+
+
+def _written(value: Any) -> Any:
+    """The same with the text "inf" for infinity, which JSON does not know and settings accept."""
+    if isinstance(value, Mapping):
+        return {key: _written(inner) for key, inner in value.items()}
+    if isinstance(value, tuple | list):
+        return [_written(inner) for inner in value]
+    return "inf" if value == float("inf") else value
 
 
 def preset_names() -> tuple[str, ...]:

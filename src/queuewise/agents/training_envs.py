@@ -228,7 +228,7 @@ def window_filter(setup: EnvSetup, settings: FilterSettings, score: str) -> Draw
         if window not in known:
             workload, estimate = setup.source.window(window)
             dispatch = "commit" if setup.settings.dispatch == "commit" else "reorder"
-            schedule = simulate(workload, setup.cluster, policy, dispatch=dispatch, estimates=estimate)
+            schedule = simulate(workload, setup.cluster, policy, dispatch=dispatch, estimates=estimate, conditions=setup.conditions)
             known[window] = formula.of(score_values(measure(schedule)), f"{policy}, window {window}")
         return known[window]
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from queuewise.agents.train_settings import TrainSettings, layered
+from queuewise.cli.inputs import read_conditions
 
 if TYPE_CHECKING:
     from queuewise.agents.training import TrainOutcome
@@ -32,6 +33,9 @@ class Train:
     """Run folder to write. Default: runs/ALGO-NET-WORKLOAD-N."""
     resume: Annotated[Path | None, tyro.conf.arg(metavar="DIR")] = None
     """Continue the run in this folder with its settings; flags override them. The weights are the same as without the interruption."""
+    conditions: Annotated[str | None, tyro.conf.arg(metavar="FILE")] = None
+    """A .toml file with outages, failures, quotas, node sleep or a power cap (see docs/conditions.md), for all windows. The run keeps
+    its contents."""
     init_from: Annotated[Path | None, tyro.conf.arg(metavar="DIR|FILE")] = None
     """Start with the weights of this run or model."""
     json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
@@ -60,10 +64,13 @@ class Train:
             from queuewise.agents.display import Display
             from queuewise.agents.training import train
 
-        run = self.resume or self.out or _new_folder(self.settings)
+        settings = self.settings
+        if self.conditions is not None:
+            settings = settings.model_copy(update={"conditions": read_conditions(self.conditions)})
+        run = self.resume or self.out or _new_folder(settings)
         announce_compilation(playing=True)
-        with Display(self.settings) as display:
-            outcome = train(self.settings, self._seeds(), run, display, resume=self.resume is not None, init_from=self.init_from)
+        with Display(settings) as display:
+            outcome = train(settings, self._seeds(), run, display, resume=self.resume is not None, init_from=self.init_from)
         note(f"written to {run}")
         if self.json:
             print(json_text.dumps(outcome.as_json(), allow_nan=False))

@@ -30,7 +30,7 @@ from queuewise.envs.env_memory import (
 )
 from queuewise.envs.episodes import Episode, num_actions
 from queuewise.envs.features import NUM_RUNNING, ObservationLayout
-from queuewise.envs.playing import play
+from queuewise.envs.playing import play, play_in_order
 from queuewise.envs.published import publish
 from queuewise.envs.step_entry import begin_or_step
 from queuewise.envs.step_threads import REFUSED, StepThreads
@@ -39,7 +39,7 @@ from queuewise.errors import InputError
 from queuewise.policies.learned import TrainedNetwork
 from queuewise.sim.core.compilation import JIT_DISABLED
 from queuewise.sim.core.engine import schedule_of
-from queuewise.sim.core.schedule import NEVER, RUNNING, Schedule
+from queuewise.sim.core.schedule import DONE, KILLED, NEVER, RUNNING, Schedule
 from queuewise.sim.core.state import Machine, State
 from queuewise.sim.core.tables import F32, F64, I32, I64, addresses_of
 
@@ -192,10 +192,14 @@ class EnvBatch:
         return ended
 
     def play(self, network: TrainedNetwork, most: int) -> int:
-        """Let a network play the only env until its episode ends, for at most `most` steps. Returns how many it took."""
+        """Let a network play the only env until its episode ends, for at most `most` steps. Returns how many it took.
+
+        If the network orders the queue (`Circumstances.ordering`), a step is an instant.
+        """
         if self.size != 1:
             raise InputError(f"a network plays one env, not {self.size}", hint="make a batch of one env")
-        return play(network, self._call, most)
+        orders = self.episode(0).circumstances.ordering is not None
+        return play_in_order(network, self._call, most) if orders else play(network, self._call, most)
 
     def _let_steps_draw(self, draws: bool) -> None:
         self._draws = draws
@@ -298,7 +302,9 @@ class EnvBatch:
         num_jobs = len(episode.workload)
         state = state.replace(status=state.status[:num_jobs], start=state.start[:num_jobs], end=state.end[:num_jobs])
         state.end[state.status == RUNNING] = NEVER  # do not reveal when running jobs will end
-        return schedule_of(episode.workload, self.cluster, episode.rules, state, episode.estimate, policy, self.settings.estimates, 0.0)
+        state.status[(state.status == DONE) & episode.killed] = KILLED
+        known = episode.rules, state, episode.estimate, policy, self.settings.estimates, 0.0, episode.circumstances.conditions
+        return schedule_of(episode.workload, self.cluster, *known)
 
     def illegal_actions(self, e: int) -> int:
         """How many actions of env e's episode were illegal."""

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from queuewise.envs import rewards
+from queuewise.envs import columns, rewards
 from queuewise.envs.columns import EpisodeState, Task
 from queuewise.envs.node_occupancy import hold_piece, release_piece, update_load
 from queuewise.sim.core.compilation import inline, kernel
 from queuewise.sim.core.machine import WHOLE
+from queuewise.sim.core.schedule import RUNNING
 from queuewise.sim.core.state import Machine, State, World
 from queuewise.sim.preemption.restart import run_started
 
@@ -106,6 +107,8 @@ def _work_left(w: World, s: State, k: Task, j: int) -> float:
 
 @inline
 def _run_start(w: World, s: State, j: int) -> float:
+    if w.policy.nodes_sleep:
+        return s.begin[j]  # when its nodes were awake
     return run_started(s, j) if w.policy.can_restart else s.start[j]
 
 
@@ -117,7 +120,7 @@ def time_waited(w: World, s: State, p: EpisodeState, j: int, on_machine: bool) -
 
 
 @inline
-def rate_of(w: World, s: State, k: Task, j: int) -> float:
+def _rate_of(w: World, s: State, k: Task, j: int) -> float:
     """Work per second of running job j: the work left when the run began, spread evenly over the run."""
     lasts = s.end[j] - _run_start(w, s, j)
     return _work_left(w, s, k, j) / lasts if lasts > 0.0 else 0.0
@@ -142,13 +145,15 @@ def note_start(w: World, m: Machine, s: State, k: Task, p: EpisodeState, j: int)
     _remove_waiting(p, j)
     p.running[p.count.on_machine] = j
     p.running_end[p.count.on_machine] = s.end[j]
+    rate = _rate_of(w, s, k, j)
+    p.running_rate[p.count.on_machine] = rate
     p.count.on_machine += 1
     p.count.without_gpu += w.class_milli[c] == 0
     work = _work_left(w, s, k, j)
     x.queued_work -= work
     x.submit_sum -= w.submit[j]
     x.running_work += work
-    x.running_rate += rate_of(w, s, k, j)
+    x.running_rate += rate
     x.busy += k.job_amount[j]
     use = 0.0
     for piece in range(s.first_piece[j], s.first_piece[j] + s.num_pieces[j]):
@@ -168,6 +173,18 @@ def note_start(w: World, m: Machine, s: State, k: Task, p: EpisodeState, j: int)
         charge = k.job_size[j] * w.estimate[j] * 2.0**halvings
         p.usage[k.job_user[j]] += charge
         x.usage_sum += charge
+
+
+@kernel
+def note_starts(w: World, m: Machine, s: State, k: Task, p: EpisodeState) -> None:
+    """Note all waiting jobs that the engine has started."""
+    at = 0
+    while at < p.count.waiting:
+        j = p.waiting[at]
+        if s.status[j] == RUNNING:
+            note_start(w, m, s, k, p, j)  # removes j from the list
+        else:
+            at += 1
 
 
 @inline
@@ -201,30 +218,45 @@ def _note_release(w: World, m: Machine, s: State, k: Task, p: EpisodeState, j: i
 @inline
 def leave_running(p: EpisodeState, at: int) -> None:
     """Remove the job at position `at` of EpisodeState.running."""
+    p.value.running_rate -= p.running_rate[at]
     p.count.on_machine -= 1
     p.running[at] = p.running[p.count.on_machine]
     p.running_end[at] = p.running_end[p.count.on_machine]
+    p.running_rate[at] = p.running_rate[p.count.on_machine]
 
 
 @kernel
-def note_stop(w: World, m: Machine, s: State, k: Task, p: EpisodeState, j: int, rate: float, left: float) -> None:
-    """Job j was stopped, has left the machine and is queued again.
-
-    It did `rate` work per second and had `left` to do.
-    """
-    at = 0
-    while p.running[at] != j:
-        at += 1
+def _leave_unfinished(w: World, m: Machine, s: State, k: Task, p: EpisodeState, at: int) -> None:
+    """The run of the job at position `at` of EpisodeState.running has ended early. The engine has already freed what it held."""
+    j = p.running[at]
+    left = p.running_rate[at] * (p.running_end[at] - s.clock.now)
     leave_running(p, at)
-    x = p.value
-    x.running_rate -= rate
-    x.running_work = max(x.running_work - left, 0.0)
+    p.value.running_work = max(p.value.running_work - left, 0.0)
     _note_release(w, m, s, k, p, j)
-    p.served[j] += s.clock.now - _run_start(w, s, j)
+
+
+@kernel
+def note_stop(w: World, m: Machine, s: State, k: Task, p: EpisodeState, at: int) -> None:
+    """The job at position `at` of EpisodeState.running was stopped, has left the machine and is queued again."""
+    j = p.running[at]
+    _leave_unfinished(w, m, s, k, p, at)
+    p.served[j] += max(s.clock.now - _run_start(w, s, j), 0.0)
     _insert_waiting(w, p, j)
+    x = p.value
     x.queued_work += _work_left(w, s, k, j)
     x.submit_sum += w.submit[j]
-    p.count.stops += 1
+    for q in range(p.count.shown):
+        if p.row_job[q] == j:
+            p.row_job[q] = columns.NOBODY  # its row is written anew: less of it is left
+
+
+@kernel
+def note_failure(w: World, m: Machine, s: State, k: Task, p: EpisodeState, at: int) -> None:
+    """The job at position `at` of EpisodeState.running has failed for good. Terms for completed jobs do not count it."""
+    j = p.running[at]
+    _leave_unfinished(w, m, s, k, p, at)
+    p.value.inverse -= inverse(w.runtime[j])
+    p.value.bounded_inverse -= 1.0 / max(w.runtime[j], BOUND_S)
 
 
 @kernel
@@ -235,7 +267,6 @@ def note_end(w: World, m: Machine, s: State, k: Task, p: EpisodeState, j: int) -
     service = s.end[j] - _run_start(w, s, j)
     if w.policy.can_restart:
         service += p.served[j]
-    x.running_rate -= rate_of(w, s, k, j)
     x.inverse -= inverse(w.runtime[j])
     x.bounded_inverse -= 1.0 / max(w.runtime[j], BOUND_S)
     _note_release(w, m, s, k, p, j)

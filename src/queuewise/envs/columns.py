@@ -92,6 +92,8 @@ class EpisodeCounts(Scalars, dtype=np.int64):
     listed: int  # entries of stop_job
     legal: int  # legal actions (joint problem: legal first choices)
     free_units: int  # entries of unit_sorted that are FREE
+    instants: int  # times at which something happened, if what fits changes with time
+    stuck: int  # 1: no further event, although jobs wait
 
 
 class EpisodeValues(Scalars, dtype=np.float64):
@@ -163,7 +165,8 @@ class EpisodeState(Table):
     free: F64 = column("resources", initial=0.0, meaning="free amount of each resource")
     waiting: I32 = column("job_slots", initial=0, meaning="queued jobs in the order of the window")
     running: I32 = column("job_slots", initial=0)
-    running_end: F64 = column("job_slots", initial=0.0, unit="s", meaning="when the running jobs end")
+    running_end: F64 = column("job_slots", initial=0.0, unit="s", meaning="when the running jobs end, unless they are stopped before")
+    running_rate: F64 = column("job_slots", initial=0.0, meaning="work per second of the running jobs")
     class_stamp: I64 = column("classes", initial=0, meaning="stamp of the machine when class_live was computed")
     class_live: F32 = column("classes", "class_live", initial=0.0, meaning="features of a class: fits, ways, share_of_free")
     node_until: F64 = column("nodes", initial=FREE, unit="s", meaning="latest expected end of the jobs on the node, or FREE")

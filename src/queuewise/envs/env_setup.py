@@ -6,16 +6,18 @@ Shared by single and vector env.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from queuewise.cluster import load_cluster
+from queuewise.cluster.conditions import PERFECT, Conditions
 from queuewise.cluster.spec import Cluster
 from queuewise.config import validate
 from queuewise.envs.batch import EnvBatch
+from queuewise.envs.circumstances import Circumstances
 from queuewise.envs.env_memory import Template, make_template
 from queuewise.envs.episodes import Episode, lay_out_episode, num_units
 from queuewise.envs.features import ObservationLayout
@@ -39,6 +41,7 @@ class EnvSetup:
     settings: TaskSettings
     source: WindowSource
     layout: ObservationLayout
+    conditions: Conditions = PERFECT
 
     def __post_init__(self) -> None:
         self._kept: OrderedDict[int, Template] = OrderedDict()
@@ -63,7 +66,7 @@ class EnvSetup:
         return make_template(self._lay_out(workload, known_runtimes(workload, self.cluster, self.settings.estimates)))
 
     def _lay_out(self, workload: Workload, estimate: Any) -> Episode:
-        return lay_out_episode(workload, self.cluster, self.settings, self.layout, estimate)
+        return lay_out_episode(workload, self.cluster, self.settings, self.layout, estimate, Circumstances(self.conditions))
 
     def batch(self, size: int, threads: int | None = None) -> EnvBatch:
         return EnvBatch(size, self.cluster, self.settings, self.layout, threads)
@@ -79,9 +82,13 @@ def build_setup(
     block: str | None = "train",
     pool: int | None = None,
     model_args: dict[str, Any] | None = None,
+    conditions: Conditions | Mapping[str, Any] = PERFECT,
     **settings: Any,
 ) -> EnvSetup:
-    """Check the arguments and set up the env. `settings` override those of the preset, `problem` overrides both."""
+    """Check the arguments and set up the env. `settings` override those of the preset, `problem` overrides both.
+
+    `conditions` (outages, reservations, quotas, …) hold in every window, at times of the window's own clock.
+    """
     chosen = preset_settings(preset) if preset else {}
     chosen |= settings
     if problem is not None:
@@ -121,4 +128,5 @@ def build_setup(
             f"{layout.hosts} host slots are too few for {machine.num_nodes} nodes",
             hint=f"give host_slots=None, or at least {machine.num_nodes}",
         )
-    return EnvSetup(machine, checked, source, layout)
+    world = conditions if isinstance(conditions, Conditions) else validate(Conditions, conditions, source="conditions")
+    return EnvSetup(machine, checked, source, layout, world)

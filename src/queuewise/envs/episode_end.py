@@ -61,10 +61,10 @@ def _own_value(w: World, s: State, k: Task, p: EpisodeState) -> float:
 
 
 @kernel
-def add_final_terms(w: World, s: State, k: Task, p: EpisodeState, truncated: bool) -> None:
-    """Add the terms that are known only at the end."""
+def add_final_terms(w: World, s: State, k: Task, p: EpisodeState, unfinished: bool) -> None:
+    """Add the terms that are known only at the end. `unfinished`: it came before all jobs had ended."""
     worth = discounted(s, k, p)
-    if truncated:
+    if unfinished:
         x = p.value
         p.term[rewards.UNFINISHED] -= (x.queued_work + x.running_work) * worth
         for i in range(p.count.on_machine):

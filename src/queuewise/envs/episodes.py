@@ -6,14 +6,16 @@ The columns hold everything that is constant in an episode, and the initial valu
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from queuewise.cluster.conditions import Conditions
+from queuewise.cluster.conditions import PERFECT, Preemption
 from queuewise.cluster.spec import UNLIMITED, Cluster
 from queuewise.envs import columns, published, rewards
+from queuewise.envs.circumstances import AS_TRAINED, Circumstances, check_log_size, most_failures
 from queuewise.envs.columns import EpisodeState, Scale, Task, TaskConfig
 from queuewise.envs.features import LONGEST_S, LOOKAHEADS, NUM_CLASS_LIVE, NUM_JOB_FIXED, VIEWS, ObservationLayout
 from queuewise.envs.task_settings import TaskSettings
@@ -21,12 +23,15 @@ from queuewise.envs.windows import known_runtimes
 from queuewise.errors import InputError
 from queuewise.evaluation import energy, measure, utilisation
 from queuewise.policies.backfill import BACKFILLS
+from queuewise.policies.deciding import listed_order
 from queuewise.policies.known import Jobs
+from queuewise.policies.names import placement_rule
 from queuewise.policies.ordering import OrderRule, order_rule
-from queuewise.policies.placing import parse_placement
 from queuewise.policies.replaying import simulate
 from queuewise.sim.backfill import NO_BACKFILL
+from queuewise.sim.core.engine import limited_runtime
 from queuewise.sim.core.facts import job_facts
+from queuewise.sim.core.layout import order_jobs
 from queuewise.sim.core.rules import Rules
 from queuewise.sim.core.setup import lay_out
 from queuewise.sim.core.state import Machine, State, World
@@ -53,6 +58,8 @@ class Episode:
 
     workload: Workload
     estimate: F64
+    circumstances: Circumstances
+    killed: NDArray[np.bool_]  # [J] at their limit, if they run to the end
     rules: Rules
     world: World
     task: Task
@@ -83,43 +90,90 @@ def num_actions(settings: TaskSettings, layout: ObservationLayout) -> int:
     return layout.window + layout.stops * (2 if settings.moves else 1) + 1
 
 
-def make_rules(workload: Workload, cluster: Cluster, settings: TaskSettings, estimate: F64) -> Rules:
-    """The rules by which the engine places jobs, orders the window and backfills."""
+def make_rules(
+    workload: Workload,
+    cluster: Cluster,
+    settings: TaskSettings,
+    estimate: F64,
+    circumstances: Circumstances = AS_TRAINED,
+    failures: int = 0,
+) -> Rules:
+    """The rules by which the engine places jobs, orders the window and backfills. Up to `failures` runs may end by failures."""
     order = order_rule(settings.window_order)
     if order.fixed is None:
         raise InputError(
             f"window_order {settings.window_order!r} changes with time",
             hint="choose an order that does not change: fcfs, sjf, priority, …",
         )
-    rule, option = parse_placement(settings.placement if settings.problem == "job" else "pack")
+    placement = circumstances.placement or settings.placement
+    rule, option, node_scorer = placement_rule(placement if settings.problem == "job" else "pack")
     commits = settings.dispatch == "commit"
     return Rules(
         order=order.make(_seen_by([order], workload, cluster, estimate)),
         backfill=BACKFILLS[settings.backfill].code if commits else NO_BACKFILL,
         rule=rule,
         rule_option=option,
+        node_scorer=node_scorer,
         dispatch=COMMIT if commits else REORDER,
-        stops=settings.most_stops if settings.stops else 0,
+        max_wait_s=circumstances.max_wait_s,
+        seed=circumstances.seed,
+        stops=failures + (settings.most_stops if settings.stops else 0),
     )
 
 
-def lay_out_episode(workload: Workload, cluster: Cluster, settings: TaskSettings, layout: ObservationLayout, estimate: F64) -> Episode:
+def _lay_out_engine(
+    workload: Workload, cluster: Cluster, rules: Rules, settings: TaskSettings, estimate: F64, runtime: F64, circumstances: Circumstances
+) -> tuple[Rules, World, Machine, State]:
+    """The engine's tables. Unless a network orders its queue, EpisodeState.waiting serves as the queue where there is no backfill."""
+    conditions = circumstances.conditions
+    if conditions.preemption == Preemption():
+        conditions = conditions.model_copy(update={"preemption": settings.stopping})
+    ordering = circumstances.ordering
+    used = rules if ordering is None else replace(
+        rules, order=listed_order(), backfill=BACKFILLS[ordering.backfill].code, depth=ordering.depth,
+        dispatch=COMMIT if ordering.dispatch == "commit" else REORDER,
+    )  # fmt: skip
+    laid_out = lay_out(workload, cluster, used, runtime=runtime, estimate=estimate, conditions=conditions)
+    world, machine, state = laid_out.tables
+    if ordering is not None:
+        assert rules.order.fixed is not None
+        world = world.replace(rank=order_jobs(laid_out.classes, laid_out.trees, rules.order.fixed)[0])  # of the window
+    else:
+        world.policy.external_queue = int(rules.backfill == NO_BACKFILL)
+    world.policy.external_places = int(settings.problem != "job")
+    return used, world, machine, state
+
+
+def lay_out_episode(
+    workload: Workload,
+    cluster: Cluster,
+    settings: TaskSettings,
+    layout: ObservationLayout,
+    estimate: F64,
+    circumstances: Circumstances = AS_TRAINED,
+) -> Episode:
     if workload.is_elastic.any():
-        raise InputError("environments do not support elastic jobs", hint="omit --elastic, or min_tasks and max_tasks in the log")
+        raise InputError(
+            "environments, and models that play in them, do not support elastic jobs: a network does not see how many tasks a job may have",
+            hint="omit --elastic, or min_tasks and max_tasks in the log",
+        )
     empty = len(workload) == 0
     if empty:  # the engine needs at least one job; with num_jobs = 0 it is never read
         workload = Workload(submit=np.zeros(1), runtime=np.zeros(1), num_tasks=np.ones(1, np.int32), cpu_milli=np.ones(1, np.int32))
         estimate = np.zeros(1)
-    rules = make_rules(workload, cluster, settings, estimate)
-    conditions = Conditions(preemption=settings.stopping)
-    world, machine, state = lay_out(workload, cluster, rules, runtime=workload.runtime, estimate=estimate, conditions=conditions).tables
-    world.policy.external_queue = int(rules.backfill == NO_BACKFILL)  # EpisodeState.waiting serves as the queue
+        circumstances = replace(circumstances, conditions=PERFECT)
+    runtime, killed = limited_runtime(workload, circumstances.kill_at_limit)
+    failures = most_failures(workload, cluster, circumstances.conditions, _horizon(workload, cluster, settings, runtime))
+    check_log_size(workload, cluster, failures)
+    rules = make_rules(workload, cluster, settings, estimate, circumstances, failures)
+    rules, world, machine, state = _lay_out_engine(workload, cluster, rules, settings, estimate, runtime, circumstances)
     if empty:
         world.sizes.num_jobs = 0
-        workload, estimate = workload.take(slice(0, 0)), estimate[:0]
+        workload, estimate, runtime, killed = workload.take(slice(0, 0)), estimate[:0], runtime[:0], killed[:0]
     users = int(workload.user.max(initial=-1)) + 1
-    task = _task(workload, cluster, settings, layout, estimate, world)
-    return Episode(workload, estimate, rules, world, task, machine, state, _episode_state(world, settings, layout, users))
+    task = _task(workload, cluster, settings, layout, estimate, runtime, world, circumstances)
+    episode_state = _episode_state(world, settings, layout, users)
+    return Episode(workload, estimate, circumstances, killed, rules, world, task, machine, state, episode_state)
 
 
 def _episode_state(world: World, settings: TaskSettings, layout: ObservationLayout, users: int) -> EpisodeState:
@@ -130,21 +184,21 @@ def _episode_state(world: World, settings: TaskSettings, layout: ObservationLayo
         "units": layout.units, "sorted_units": layout.units if settings.lookahead == "sorted" else 1,
         "touched_words": num_nodes // columns.TOUCHED_BITS + 1,
         "pooled_classes": num_classes if layout.view == "rltune" else 1, "pool_values": published.POOL_VALUES,
-        "stop_slots": max(layout.stops, 1), "stopped_jobs": num_jobs + 1 if layout.stops else 1,
+        "stop_slots": max(layout.stops, 1), "stopped_jobs": num_jobs + 1 if world.policy.can_restart else 1,
     }  # fmt: skip
     return EpisodeState.allocate(lengths)
 
 
-def _task(workload: Workload, cluster: Cluster, settings: TaskSettings, layout: ObservationLayout, estimate: F64, world: World) -> Task:
+def _task(
+    workload: Workload, cluster: Cluster, settings: TaskSettings, layout: ObservationLayout, estimate: F64, runtime: F64, world: World,
+    circumstances: Circumstances,
+) -> Task:  # fmt: skip
     resource = main_resource(cluster)
-    demand = (workload.gpu_milli, workload.cpu_milli, workload.mem_mib)[resource]
-    amount = workload.num_tasks.astype(np.float64) * demand
-    held = (cluster.node_gpus * 1000, cluster.node_cpu_milli, cluster.node_mem_mib)[resource]
-    node_amount = np.where(held == UNLIMITED, 0, held).astype(np.float64)
+    amount, node_amount = _amounts(workload, cluster)
     capacity = float(node_amount.sum()) or 1.0
     can_run = world.job_class[: len(workload)] >= 0
-    work = workload.size * workload.runtime
-    horizon = _horizon(workload, settings, amount, capacity, can_run)
+    work = workload.size * runtime
+    horizon = _horizon(workload, cluster, settings, runtime, can_run)
     first = float(workload.submit[0]) if len(workload) else 0.0
     divisors = {
         "jobs": float(can_run.sum()), "work": float(work[can_run].sum()), "span": horizon - first,
@@ -166,7 +220,7 @@ def _task(workload: Workload, cluster: Cluster, settings: TaskSettings, layout: 
     return Task.allocate(
         lengths,
         config=config,
-        scale=_scale(workload, cluster, settings, horizon, first, capacity, flops, node_amount, estimate),
+        scale=_scale(workload, cluster, settings, horizon, first, capacity, flops, node_amount, estimate, circumstances),
         total=np.array(_totals(cluster)),
         weight=weight,
         weighted=np.concatenate([np.flatnonzero(weight), np.zeros(1, np.int64)]),
@@ -214,12 +268,24 @@ def _at_least_one(column: Any) -> F64:
     return np.ascontiguousarray(column, np.float64) if len(column) else np.zeros(1)
 
 
-def _horizon(workload: Workload, settings: TaskSettings, amount: F64, capacity: float, can_run: Any) -> float:
+def _amounts(workload: Workload, cluster: Cluster) -> tuple[F64, F64]:
+    """[J] what each job holds of the cluster's main resource, and [N] how much of it each node has (0: none or unlimited)."""
+    resource = main_resource(cluster)
+    demand = (workload.gpu_milli, workload.cpu_milli, workload.mem_mib)[resource]
+    held = (cluster.node_gpus * 1000, cluster.node_cpu_milli, cluster.node_mem_mib)[resource]
+    return workload.num_tasks.astype(np.float64) * demand, np.where(held == UNLIMITED, 0, held).astype(np.float64)
+
+
+def _horizon(workload: Workload, cluster: Cluster, settings: TaskSettings, runtime: F64, can_run: Any = True) -> float:
     """Last submission + factor × the longer of: the time all work takes at full utilisation, the longest runtime."""
+    if settings.horizon_factor == np.inf:
+        return np.inf
+    can_run = np.full(len(workload), True) & can_run
     if not can_run.any():
         return float(workload.submit[-1]) if len(workload) else 0.0
-    busy = float((amount * workload.runtime)[can_run].sum()) / capacity
-    longest = float(workload.runtime[can_run].max())
+    amount, node_amount = _amounts(workload, cluster)
+    busy = float((amount * runtime)[can_run].sum()) / (float(node_amount.sum()) or 1.0)
+    longest = float(runtime[can_run].max())
     return float(workload.submit[-1]) + settings.horizon_factor * max(busy, longest)
 
 
@@ -247,7 +313,7 @@ def _config(settings: TaskSettings, layout: ObservationLayout, resource: int) ->
 
 def _scale(
     workload: Workload, cluster: Cluster, settings: TaskSettings, horizon: float, first: float, capacity: float,
-    flops: F64, node_amount: F64, estimate: F64,
+    flops: F64, node_amount: F64, estimate: F64, circumstances: Circumstances,
 ) -> Scale:  # fmt: skip
     scale = Scale()
     scale.horizon = horizon
@@ -260,7 +326,10 @@ def _scale(
     scale.first_submit = first
     scale.num_loaded = float((node_amount > 0).sum())
     if settings.baseline and len(workload):
-        schedule = simulate(workload, cluster, settings.baseline.policy, dispatch=_baseline_dispatch(settings), estimates=estimate)
+        schedule = simulate(
+            workload, cluster, settings.baseline.policy, dispatch=_baseline_dispatch(settings), estimates=estimate,
+            kill_at_limit=circumstances.kill_at_limit, conditions=circumstances.conditions,
+        )  # fmt: skip
         if schedule.finished.any():
             scale.base_value = METRICS[settings.baseline.metric][1](measure.measure(schedule))
     return scale

@@ -5,24 +5,56 @@ from __future__ import annotations
 import numpy as np
 
 from queuewise.envs import columns
+from queuewise.envs.class_fit import class_fits
 from queuewise.envs.columns import EpisodeState, Task
 from queuewise.envs.features import NUM_CLASS_LIVE
 from queuewise.envs.observation import shown_jobs
 from queuewise.envs.stopping import mark_stops
-from queuewise.sim.core.compilation import inline, kernel
+from queuewise.sim.core.compilation import inline, kernel, noinline
 from queuewise.sim.core.machine import slots_on
 from queuewise.sim.core.state import Machine, State, World
+from queuewise.sim.core.stepwise import may_start
 from queuewise.sim.core.tables import I8
+from queuewise.sim.preemption.keys import estimate_left
+from queuewise.sim.queue.overdue import has_bound, next_overdue_time
 
 
 @inline
 def lies_ahead(w: World, s: State) -> bool:
-    """Whether a further event will happen."""
-    return s.count.events > 0 or s.count.arrived < w.sizes.num_jobs
+    """Whether a further event will happen while jobs wait."""
+    if s.count.events > 0 or s.count.arrived < w.sizes.num_jobs or s.count.outages_seen < w.sizes.num_outages:
+        return True
+    return next_overdue_time(w, s) < np.inf
+
+
+@inline
+def _overdue_job_waits(w: World, s: State, j: int) -> bool:
+    """Whether an overdue job of the queue of job j has a reservation, which job j must not delay."""
+    return has_bound(w) and s.head[w.class_queue[w.job_class[j]]] >= 0
+
+
+@noinline
+def _spares_overdue(w: World, m: Machine, z: Machine, s: State, j: int) -> bool:
+    """Whether job j, whose class fits, may start beside an overdue job that waits.
+
+    Where the agent chooses the nodes, only jobs may that are expected to end in time on any of them.
+    """
+    c = w.job_class[j]
+    if w.policy.external_places:
+        return s.clock.now + estimate_left(w, s, j) * w.class_worst[c] <= s.shadow_time[w.class_queue[c]]
+    return may_start(w, m, z, s, j, c)
+
+
+@inline
+def may_choose(w: World, m: Machine, z: Machine, s: State, p: EpisodeState, j: int) -> bool:
+    """Whether waiting job j may start now."""
+    if not class_fits(w, m, s, p, w.job_class[j]):
+        return False
+    return not _overdue_job_waits(w, s, j) or _spares_overdue(w, m, z, s, j)
 
 
 @kernel
-def mark_legal(w: World, m: Machine, s: State, k: Task, p: EpisodeState, mask: I8) -> None:
+def mark_legal(w: World, m: Machine, z: Machine, s: State, k: Task, p: EpisodeState, mask: I8) -> None:
     """Write which actions are legal: [Q+P+M+1] (job), [H+1] (host) or [Q+1 + Q*H] (joint: jobs, then hosts of each)."""
     if k.config.problem == columns.HOST:
         _mark_hosts(w, m, s, k, p, mask)
@@ -37,6 +69,8 @@ def mark_legal(w: World, m: Machine, s: State, k: Task, p: EpisodeState, mask: I
             legal = p.waiting[q] == gang
         elif k.config.dispatch != columns.COMMIT:
             legal = p.class_live[p.row_class[q] * NUM_CLASS_LIVE] > 0.0  # fits, as computed for the observation
+            if legal and _overdue_job_waits(w, s, p.waiting[q]):
+                legal = _spares_overdue(w, m, z, s, p.waiting[q])
         mask[q] = np.int8(legal)
         some += legal
     for q in range(shown, window):

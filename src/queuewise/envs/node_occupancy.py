@@ -30,11 +30,11 @@ def touch(p: EpisodeState, n: int) -> None:
 
 @inline
 def update_load(m: Machine, k: Task, p: EpisodeState, n: int) -> float:
-    """Update the load of the node and return it."""
+    """Update the load of the node and return it. A node that is down or drained counts as idle."""
     touch(p, n)
     if k.node_amount[n] == 0.0:
         return 0.0
-    load = 1.0 - _free_amount(m, k.config.resource, n) / k.node_amount[n]
+    load = 0.0 if m.closed[n] else 1.0 - _free_amount(m, k.config.resource, n) / k.node_amount[n]
     old = p.node_load[n]
     p.value.load_sum += load - old
     p.value.load_squares += load * load - old * old

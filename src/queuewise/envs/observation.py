@@ -8,9 +8,9 @@ from __future__ import annotations
 import numpy as np
 
 from queuewise.envs import columns
+from queuewise.envs.class_fit import class_fits, machine_stamp, stamped_fits, sum_free
 from queuewise.envs.columns import EpisodeState, Task
 from queuewise.envs.features import (
-    CLASS_AT,
     GLOBAL_AT,
     HOST_AT,
     JOB_AT,
@@ -25,78 +25,15 @@ from queuewise.envs.features import (
 from queuewise.envs.node_occupancy import touch
 from queuewise.policies.ordering import score_live
 from queuewise.sim import placement
-from queuewise.sim.core.compilation import inline, kernel, lowest_bit, noinline
-from queuewise.sim.core.machine import slots_on, slots_up_to
-from queuewise.sim.core.state import NO_LIMIT, Machine, State, World
+from queuewise.sim.core.compilation import inline, kernel, lowest_bit
+from queuewise.sim.core.machine import slots_on
+from queuewise.sim.core.state import Machine, State, World
 from queuewise.sim.core.table_types import view
 from queuewise.sim.core.tables import F32
-from queuewise.sim.placement.placement_rules import fits
 
 HALF_S = 3600.0  # a time x is shown as x / (x + HALF_S), so one hour is shown as ½
 HALF_JOBS = 32.0  # the same for numbers of jobs
-MOST_WAYS = 8
 WEEK_S = 7 * 86_400.0
-
-
-@inline
-def _demand(w: World, c: int) -> float:
-    """How much of its primary resource a gang of class c needs."""
-    if w.class_primary[c] == placement.BY_GPU:
-        return float(w.class_tasks[c] * w.class_milli[c])
-    return float(w.class_tasks[c] * (w.class_cpu[c] if w.class_primary[c] == placement.BY_CPU else w.class_mem[c]))
-
-
-@inline
-def machine_stamp(s: State, p: EpisodeState) -> int:
-    """A number that changes whenever the free resources change, except while a gang is being placed."""
-    return s.count.starts + p.count.ended + p.count.stops + 1
-
-
-@kernel
-def sum_free(w: World, m: Machine, s: State, p: EpisodeState) -> None:
-    """Update the sums of free resources."""
-    stamp = machine_stamp(s, p)
-    if p.count.free_stamp == stamp and p.count.gang == columns.NOBODY:
-        return
-    p.count.free_stamp = stamp
-    gpu = 0
-    cpu = 0
-    mem = 0
-    for n in range(w.sizes.num_nodes):
-        gpu += m.free_milli[n]
-        cpu += m.free_cpu[n]
-        mem += m.free_mem[n]
-    p.free[placement.BY_GPU] = gpu
-    p.free[placement.BY_CPU] = cpu
-    p.free[placement.BY_MEM] = mem
-
-
-@noinline
-def _compute_class(w: World, m: Machine, s: State, p: EpisodeState, c: int) -> None:
-    sum_free(w, m, s, p)
-    at = c * NUM_CLASS_LIVE
-    room = slots_up_to(w, m, c, MOST_WAYS * w.class_tasks[c])
-    demand = _demand(w, c)
-    free = p.free[w.class_primary[c]]
-    plain = w.policy.placement != placement.TIER and w.policy.placement_option == NO_LIMIT
-    fitting = room >= w.class_tasks[c] if plain else fits(w, m, s, c)
-    p.class_live[at + CLASS_AT.fits] = np.float32(fitting)
-    p.class_live[at + CLASS_AT.ways] = np.float32(min(room // w.class_tasks[c], MOST_WAYS) / MOST_WAYS)
-    p.class_live[at + CLASS_AT.share_of_free] = np.float32(demand / free if demand < free else 1.0)
-
-
-@inline
-def _stamped_fits(w: World, m: Machine, s: State, p: EpisodeState, c: int, stamp: int, in_gang: bool) -> bool:
-    if p.class_stamp[c] != stamp or in_gang:
-        _compute_class(w, m, s, p, c)
-        p.class_stamp[c] = stamp
-    return p.class_live[c * NUM_CLASS_LIVE + CLASS_AT.fits] > 0.0
-
-
-@inline
-def class_fits(w: World, m: Machine, s: State, p: EpisodeState, c: int) -> bool:
-    """Whether class c fits now. This updates class_live, at most once per state of the machine."""
-    return _stamped_fits(w, m, s, p, c, machine_stamp(s, p), p.count.gang != columns.NOBODY)
 
 
 @inline
@@ -154,7 +91,7 @@ def _observe_jobs(w: World, m: Machine, s: State, k: Task, p: EpisodeState, out:
         if q >= known or p.row_job[q] != j:
             _open_row(w, s, k, p, out, base, q, j)
         c = p.row_class[q]
-        fitting += _stamped_fits(w, m, s, p, c, stamp, in_gang)
+        fitting += stamped_fits(w, m, s, p, c, stamp, in_gang)
         wait = np.float32(now - p.row_submit[q])
         out[base + JOB_AT.wait] = wait / (wait + np.float32(HALF_S))
         for f in range(NUM_CLASS_LIVE):

@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 
 from queuewise.cluster.spec import UNLIMITED, Cluster
 from queuewise.envs import columns
+from queuewise.envs.class_fit import class_fits, machine_stamp, sum_free
 from queuewise.envs.columns import EpisodeState, Task, as_episode_state, as_frame, as_output, as_task
 from queuewise.envs.features import HOST_AT, JOB_AT, NUM_HOST_FIXED, NUM_JOB_FIXED, ROW_WIDTH, VIEWS
-from queuewise.envs.observation import class_fits, machine_stamp, observe_lookahead, shown_jobs, sum_free
+from queuewise.envs.observation import observe_lookahead, shown_jobs
 from queuewise.sim import placement
 from queuewise.sim.core.compilation import entry, inline, kernel
 from queuewise.sim.core.machine import WHOLE, slots

@@ -131,7 +131,7 @@ def begin_or_step(frame, envs, begins, fresh, num_envs) -> int:  # type: ignore[
         k, p, o = as_task(f.lists[at + 4]), as_episode_state(f.lists[at + 5]), as_output(f.lists[at + 6])
         outcome = RUNS_ON
         if at_beginning:
-            begin(w, m, s, k, p)
+            begin(w, m, z, s, k, p)
         else:
             outcome = _step_one(f, w, m, z, s, k, p, o, e, num_envs)
             over += outcome != RUNS_ON
@@ -141,7 +141,7 @@ def begin_or_step(frame, envs, begins, fresh, num_envs) -> int:  # type: ignore[
                 observe_running(w, m, s, k, p, o.observation, f.running_at[0])
         else:
             note_window(w, m, s, k, p)
-        mark_legal(w, m, s, k, p, o.mask)
+        mark_legal(w, m, z, s, k, p, o.mask)
         goes_on = outcome != RUNS_ON and f.next[e * columns.NEXT_SIZE + columns.NEXT_BLOCK] != 0
         if f.space.draws and (at_beginning or outcome == RUNS_ON):
             draw_legal(f, p, e)

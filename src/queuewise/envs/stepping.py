@@ -6,23 +6,37 @@ The engine advances time and starts jobs. This module translates actions into ca
 from __future__ import annotations
 
 from queuewise.envs import columns, rewards
-from queuewise.envs.bookkeeping import leave_running, note_arrival, note_end, note_start, pass_time
+from queuewise.envs.bookkeeping import (
+    leave_running,
+    note_arrival,
+    note_end,
+    note_failure,
+    note_start,
+    note_starts,
+    note_stop,
+    pass_time,
+)
+from queuewise.envs.class_fit import fit_changes_with_time
 from queuewise.envs.columns import EpisodeState, Task
 from queuewise.envs.episode_end import add_final_terms
-from queuewise.envs.node_occupancy import reset_occupancy, touch
-from queuewise.envs.observation import class_fits, shown_jobs
+from queuewise.envs.masks import may_choose
+from queuewise.envs.node_occupancy import reset_occupancy, touch, update_load
+from queuewise.envs.observation import shown_jobs
 from queuewise.envs.stopping import something_may_stop, stop_or_move
 from queuewise.sim import backfill
 from queuewise.sim.backfill.conservative import plan_queue
 from queuewise.sim.backfill.pins import place_first
+from queuewise.sim.conditions.quotas import OVER, standing
 from queuewise.sim.core.compilation import inline, kernel
 from queuewise.sim.core.lifecycle import start_placed
 from queuewise.sim.core.loop import backfill_queue, next_instant, reserve_bound
 from queuewise.sim.core.machine import slots_on
 from queuewise.sim.core.pieces import put_tasks
-from queuewise.sim.core.schedule import QUEUED, RUNNING
+from queuewise.sim.core.schedule import FAILED, QUEUED, RUNNING
 from queuewise.sim.core.state import Machine, State, World
+from queuewise.sim.core.stepwise import start_beside_overdue, start_overdue
 from queuewise.sim.placement.placement_rules import runtime_factor
+from queuewise.sim.queue.overdue import has_bound, oldest_overdue
 
 RUNS_ON, TERMINATED, TRUNCATED = range(3)  # outcome of a step
 
@@ -34,14 +48,21 @@ def advance(w: World, m: Machine, s: State, k: Task, p: EpisodeState) -> bool:
     Returns False if there is no further event.
     """
     before = s.clock.now
-    arrived = s.count.arrived
+    arrived, released, outages = s.count.arrived, s.count.released, s.count.outages_seen
     if not next_instant(w, m, s):
         return False
     if p.count.begun:
         pass_time(k, p, before, s.clock.now)
     p.count.begun = 1
+    p.count.instants += fit_changes_with_time(w)
     if s.count.running_jobs != p.count.on_machine:
         _note_ends(w, m, s, k, p)
+    for i in range(outages, s.count.outages_seen):
+        update_load(m, k, p, w.outage_node[i])
+    if w.policy.has_dependencies:
+        for i in range(released, s.count.released):
+            note_arrival(w, k, p, s.released[i])
+        return True
     for j in range(arrived, s.count.arrived):
         if s.status[j] == QUEUED:
             note_arrival(w, k, p, j)
@@ -50,23 +71,29 @@ def advance(w: World, m: Machine, s: State, k: Task, p: EpisodeState) -> bool:
 
 @kernel
 def _note_ends(w: World, m: Machine, s: State, k: Task, p: EpisodeState) -> None:
+    """Note the jobs that have ended, or that a failure has stopped."""
+    may_fail = w.sizes.num_outages > 0
     at = 0
     while at < p.count.on_machine:
         j = p.running[at]
-        if p.running_end[at] > s.clock.now or s.status[j] == RUNNING:  # a job of length zero may still be running
+        if (p.running_end[at] > s.clock.now and not may_fail) or s.status[j] == RUNNING:  # a job of length zero may still be running
             at += 1
-            continue
-        leave_running(p, at)
-        note_end(w, m, s, k, p, j)
+        elif s.status[j] == QUEUED:
+            note_stop(w, m, s, k, p, at)
+        elif s.status[j] == FAILED:
+            note_failure(w, m, s, k, p, at)
+        else:
+            leave_running(p, at)
+            note_end(w, m, s, k, p, j)
 
 
 @inline
-def _try_start(w: World, m: Machine, s: State, k: Task, p: EpisodeState, j: int) -> bool:
+def _try_start(w: World, m: Machine, z: Machine, s: State, k: Task, p: EpisodeState, j: int) -> bool:
     """Start job j where the placement rule puts it, if it fits."""
     c = w.job_class[j]
-    if not place_first(w, m, s, j):
+    if standing(w, s, c) == OVER or not place_first(w, m, s, j):
         return False
-    start_placed(w, s, j, runtime_factor(w, s, c))
+    start_beside_overdue(w, z, s, j, c)
     note_start(w, m, s, k, p, j)
     return True
 
@@ -85,23 +112,40 @@ def _backfill_behind(w: World, m: Machine, z: Machine, s: State, k: Task, p: Epi
         reserve_bound(w, m, z, s, q)
         backfill_queue(w, m, z, s, q)
     s.head[q] = columns.NOBODY
-    at = 0
-    while at < p.count.waiting:
-        j = p.waiting[at]
-        if s.status[j] == RUNNING:
-            note_start(w, m, s, k, p, j)  # removes j from the list
-        else:
-            at += 1
+    note_starts(w, m, s, k, p)
 
 
 @kernel
-def _commit(w: World, m: Machine, z: Machine, s: State, k: Task, p: EpisodeState, j: int) -> None:
-    """Advance until job j fits, then start it. Returns at the horizon with the job still waiting."""
+def _commit(w: World, m: Machine, z: Machine, s: State, k: Task, p: EpisodeState, j: int) -> bool:
+    """Advance until job j fits, then start it. Returns False at the horizon, or if it will never fit, with the job still waiting."""
     s.plan_state[w.class_queue[w.job_class[j]]] = backfill.UNSETTLED  # the last plan may have had the job behind others
-    while not _try_start(w, m, s, k, p, j):
+    while not _try_start(w, m, z, s, k, p, j):
         _backfill_behind(w, m, z, s, k, p, j)
-        if not advance(w, m, s, k, p) or s.clock.now > k.scale.horizon:
-            return
+        if not advance(w, m, s, k, p):
+            p.count.stuck = 1
+            return False
+        if s.clock.now > k.scale.horizon:
+            return False
+    return True
+
+
+@kernel
+def _serve_overdue(w: World, m: Machine, z: Machine, s: State, k: Task, p: EpisodeState) -> None:
+    """Let overdue jobs go first, whatever the agent would choose. Those that do not fit get a reservation or, with commit, are awaited."""
+    if not has_bound(w) or w.policy.scans_queue:
+        return
+    if k.config.dispatch != columns.COMMIT:
+        start_overdue(w, m, z, s)
+        note_starts(w, m, s, k, p)
+        return
+    going = True
+    while going:
+        first = columns.NOBODY
+        for q in range(w.sizes.num_queues):
+            j = oldest_overdue(w, s, q)
+            if j >= 0 and (first == columns.NOBODY or j < first):
+                first = j
+        going = first != columns.NOBODY and _commit(w, m, z, s, k, p, first)
 
 
 @kernel
@@ -123,9 +167,9 @@ def _put_on_host(w: World, m: Machine, s: State, k: Task, p: EpisodeState, j: in
 
 
 @kernel
-def _something_fits(w: World, m: Machine, s: State, k: Task, p: EpisodeState) -> bool:
+def _something_fits(w: World, m: Machine, z: Machine, s: State, k: Task, p: EpisodeState) -> bool:
     for q in range(shown_jobs(k, p)):  # noqa: SIM110 (no generators in kernels)
-        if class_fits(w, m, s, p, w.job_class[p.waiting[q]]):
+        if may_choose(w, m, z, s, p, p.waiting[q]):
             return True
     return False
 
@@ -138,12 +182,12 @@ def _wait(w: World, m: Machine, s: State, k: Task, p: EpisodeState) -> None:
         idle = 1.0 - p.value.busy / k.scale.capacity
         p.term[rewards.NOOP_FEASIBLE] -= idle
         p.value.idling = 1.0
-    advance(w, m, s, k, p)
+    p.count.stuck = not advance(w, m, s, k, p)
     p.value.idling = 0.0
 
 
 @kernel
-def _choose_next_job(w: World, m: Machine, s: State, k: Task, p: EpisodeState) -> None:
+def _choose_next_job(w: World, m: Machine, z: Machine, s: State, k: Task, p: EpisodeState) -> None:
     """Host problem: choose the job to place, the first one shown that fits.
 
     If the head blocks, only the head can be chosen.
@@ -151,28 +195,32 @@ def _choose_next_job(w: World, m: Machine, s: State, k: Task, p: EpisodeState) -
     p.count.gang = columns.NOBODY
     for q in range(1 if k.config.blocking and p.count.waiting > 0 else shown_jobs(k, p)):
         j = p.waiting[q]
-        if class_fits(w, m, s, p, w.job_class[j]):
+        if may_choose(w, m, z, s, p, j):
             p.count.gang = j
             p.count.tasks_left = w.class_tasks[w.job_class[j]]
             return
 
 
 @kernel
-def _advance_to_decision(w: World, m: Machine, s: State, k: Task, p: EpisodeState) -> int:
+def _advance_to_decision(w: World, m: Machine, z: Machine, s: State, k: Task, p: EpisodeState) -> int:
     """After an action: advance to the next decision, or to the end of the episode if none is left.
 
-    Returns the outcome.
+    Returns the outcome. The episode also ends where jobs wait but nothing happens any more: their nodes are gone for good.
     """
     in_gang = k.config.problem != columns.JOB and p.count.gang != columns.NOBODY
     while not in_gang:
-        if p.count.waiting == 0 and s.count.arrived == w.sizes.num_jobs:
-            while advance(w, m, s, k, p):  # only ends are left
-                pass
+        if s.clock.now <= k.scale.horizon:
+            _serve_overdue(w, m, z, s, k, p)
+        if p.count.stuck:
             return TERMINATED
+        if p.count.waiting == 0 and s.count.arrived == w.sizes.num_jobs:  # only ends, or jobs that come back, are left
+            if not advance(w, m, s, k, p):
+                return TERMINATED
+            continue
         if s.clock.now > k.scale.horizon:
             return TRUNCATED
         if k.config.problem == columns.HOST:
-            _choose_next_job(w, m, s, k, p)
+            _choose_next_job(w, m, z, s, k, p)
         if k.config.dispatch == columns.COMMIT:
             forced = p.count.waiting == 0
         elif not k.config.skip_forced:
@@ -180,10 +228,10 @@ def _advance_to_decision(w: World, m: Machine, s: State, k: Task, p: EpisodeStat
         elif k.config.problem == columns.HOST:
             forced = p.count.gang == columns.NOBODY
         else:
-            forced = not _something_fits(w, m, s, k, p) and not (k.config.stop_slots > 0 and something_may_stop(w, m, s, k, p))
+            forced = not _something_fits(w, m, z, s, k, p) and not (k.config.stop_slots > 0 and something_may_stop(w, m, s, k, p))
         if not forced:
             break
-        advance(w, m, s, k, p)
+        p.count.stuck = not advance(w, m, s, k, p)
     if k.config.max_steps != columns.NO_CAP and p.count.steps >= k.config.max_steps:
         return TRUNCATED
     return RUNS_ON
@@ -204,23 +252,23 @@ def _act(w: World, m: Machine, z: Machine, s: State, k: Task, p: EpisodeState, a
     elif k.config.dispatch == columns.COMMIT:
         _commit(w, m, z, s, k, p, p.waiting[action])
     else:
-        _try_start(w, m, s, k, p, p.waiting[action])
+        _try_start(w, m, z, s, k, p, p.waiting[action])
 
 
 @kernel
-def begin(w: World, m: Machine, s: State, k: Task, p: EpisodeState) -> None:
+def begin(w: World, m: Machine, z: Machine, s: State, k: Task, p: EpisodeState) -> None:
     """Advance a new episode to its first decision."""
     reset_occupancy(w, k, p)
     p.count.gang = columns.NOBODY
     for t in range(rewards.NUM_TERMS):
         p.term[t] = 0.0
     while p.count.waiting == 0 and advance(w, m, s, k, p):
-        pass
+        _serve_overdue(w, m, z, s, k, p)
     p.value.step_began = s.clock.now
     p.value.elapsed = 0.0
     p.count.over = p.count.waiting == 0
     if k.config.problem == columns.HOST:
-        _choose_next_job(w, m, s, k, p)
+        _choose_next_job(w, m, z, s, k, p)
 
 
 @kernel
@@ -231,9 +279,9 @@ def step(w: World, m: Machine, z: Machine, s: State, k: Task, p: EpisodeState, a
     p.count.steps += 1
     if not p.count.over:
         _act(w, m, z, s, k, p, action, host)
-    outcome = _advance_to_decision(w, m, s, k, p)
+    outcome = _advance_to_decision(w, m, z, s, k, p)
     if outcome != RUNS_ON:
-        add_final_terms(w, s, k, p, outcome == TRUNCATED)
+        add_final_terms(w, s, k, p, outcome == TRUNCATED or p.count.waiting > 0)
         p.count.over = 1
     return outcome
 

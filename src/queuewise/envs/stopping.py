@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from queuewise.envs.bookkeeping import note_start, note_stop, rate_of
+from queuewise.envs.bookkeeping import note_start, note_stop
+from queuewise.envs.class_fit import class_fits
 from queuewise.envs.columns import EpisodeState, Task
 from queuewise.envs.features import JOB_AT, NUM_JOB_FIXED, NUM_RUNNING, RUNNING_AT
-from queuewise.envs.observation import HALF_S, class_fits
+from queuewise.envs.observation import HALF_S
 from queuewise.sim.core.compilation import inline, kernel, noinline
 from queuewise.sim.core.lifecycle import end_run, queue_again, start_placed, stop_to_move, take_off
 from queuewise.sim.core.state import Machine, State, World
@@ -118,8 +119,6 @@ def stop_or_move(w: World, m: Machine, s: State, k: Task, p: EpisodeState, choic
     moves = choice >= k.config.stop_slots
     j = p.stop_job[choice - k.config.stop_slots if moves else choice]
     c = w.job_class[j]
-    rate = rate_of(w, s, k, j)
-    left = rate * (s.end[j] - s.clock.now)
     if moves:
         place(w, m, s, c)  # before it leaves its old place
     take_off(w, m, s, j)
@@ -128,7 +127,11 @@ def stop_or_move(w: World, m: Machine, s: State, k: Task, p: EpisodeState, choic
     else:
         end_run(w, s, j, policy_saves(w))
         queue_again(w, s, j)
-    note_stop(w, m, s, k, p, j, rate, left)
+    at = 0
+    while p.running[at] != j:
+        at += 1
+    note_stop(w, m, s, k, p, at)
+    p.count.stops += 1
     if moves:
         start_placed(w, s, j, runtime_factor(w, s, c))
         note_start(w, m, s, k, p, j)

@@ -16,12 +16,11 @@ import numpy as np
 
 from queuewise.cluster.spec import Cluster
 from queuewise.policies.model_file import find_model
-from queuewise.policies.names import parse_policy
+from queuewise.policies.names import MODEL, parse_policy
 from queuewise.policies.user_code import is_reference
 from queuewise.workload.jobs import COLUMNS, Workload
 
 DIGEST_BYTES = 12
-MODEL = "model:"
 RULE = ""  # the digest of a policy that is fully defined by its name
 
 
@@ -40,12 +39,11 @@ def digest_cluster(cluster: Cluster) -> str:
 
 def digest_policy(policy: str) -> str:
     """Digest of the files behind a policy name: a trained model, or the user's file and the modules in its folder that it imports."""
-    if policy.startswith(MODEL):
-        files = [find_model(policy.removeprefix(MODEL))]
-    elif is_reference(policy):
-        files = sorted({file for own in parse_policy(policy).own for file in _with_neighbours(Path(own.path))})
-    else:
+    if not policy.startswith(MODEL) and not is_reference(policy):
         return RULE
+    parsed = parse_policy(policy)
+    files = [find_model(parsed.model)] if parsed.model else []
+    files += sorted({file for own in parsed.own for file in _with_neighbours(Path(own.path))})
     return digest(*(np.frombuffer(file.read_bytes(), np.uint8) for file in files))
 
 

@@ -15,7 +15,6 @@ from queuewise.errors import InputError
 from queuewise.evaluation.measure import Floats, Measurement, bounded_slowdown, last_event, wait
 from queuewise.evaluation.metrics import makespan
 from queuewise.evaluation.scores import machine_utilisation
-from queuewise.players import is_played
 from queuewise.policies import parse_policy, simulate
 from queuewise.policies.snapshot import Snapshot
 from queuewise.policies.window_replays import Candidate, ReplayOptions, WindowRows, can_share_a_call, replay_windows
@@ -131,6 +130,5 @@ def _windows(workload: Workload, windows: Sequence[tuple[int, int]], start: str 
 
 def _candidate(number: int, one: str | tuple[str, Iterable[float]]) -> Candidate:
     policy, params = (one, None) if isinstance(one, str) else (one[0], tuple(float(number) for number in one[1]))
-    if not is_played(policy):
-        parse_policy(policy)
+    parse_policy(policy)
     return Candidate(number, policy, params)

@@ -27,7 +27,7 @@ def find_model(reference: str | Path) -> Path:
 
     A reference is a file, a run folder or the folder of a seed (its best model), or a folder of checkpoints (the last).
     """
-    home = Path(reference)
+    home = Path(reference).expanduser()
     if home.is_file():
         return home
     if not home.is_dir():

@@ -1,14 +1,15 @@
 """Policy names: `order[+backfill[/depth][:order]][~bound][@placement[:option]]`, parsed here and nowhere else.
 
 `FILE.py:NAME` may stand for an order or a placement: a function of the user's own (`user_code`). `model:RUN` may stand for an order
-too. An order may be followed by estimates of its own, as in `saf:predicted`.
+too: a trained network, which without a backfill plays as it was trained. An order may be followed by estimates of its own, as in
+`saf:predicted`.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -35,6 +36,12 @@ GRAMMAR = (
 )
 SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 BOUND = re.compile(r"~(?!/)")  # ~/ begins a path
+MODEL = "model:"
+AS_TRAINED = ""  # backfill and placement of a model whose name has none
+RUN_NAMES = (
+    "write model:RUN[+backfill[/depth]][~bound][@placement] with the folder of a run or a model file; its path has no +, ~ or @, "
+    "but for a leading ~/"
+)
 
 
 @dataclass(frozen=True)
@@ -50,6 +57,11 @@ class Policy:
     estimates: str = ""  # of the order; empty: those of the replay
     backfill_estimates: str = ""  # of the backfill order, if it is named; empty: those of the replay
     max_wait_s: float = np.inf
+
+    @property
+    def model(self) -> str:
+        """The run or model file whose network gives the order; empty if it is no model."""
+        return self.order.removeprefix(MODEL) if self.order.startswith(MODEL) else ""
 
     @property
     def decides_in_python(self) -> bool:
@@ -69,11 +81,11 @@ class Policy:
 
     def rules(self, jobs: Jobs, dispatch: str, params: Sequence[float] | None = None) -> Rules:
         """The policy in numbers. `params` are for its own functions, instead of the PARAMS of their file."""
+        if self.model:
+            raise InputError(f"{self.order} is a trained network, which only whole replays know", hint="use queuewise.simulate")
         if params is not None and not any(own.takes_params for own in self.own):
             raise InputError("none of the policy's functions takes params", hint="add a parameter params, and PARAMS to the file")
-        own_placement = is_reference(self.placement)
-        rule, option = (BY_SCORE, NO_LIMIT) if own_placement else parse_placement(self.placement)
-        node_scorer = node_score(self.placement).scorer if own_placement else None
+        rule, option, node_scorer = placement_rule(self.placement)
         limit = min((own.time_limit_s for own in self.own), default=np.inf)
         if self.backfill_order not in ("", self.order) and is_reference(self.backfill_order) and job_score(self.backfill_order).hold:
             raise InputError(f"{self.backfill_order} holds jobs, but it is only the backfill order", hint="let the first order hold them")
@@ -123,6 +135,13 @@ class Policy:
         named = () if self.decides_in_python else (self.order, self.backfill_order)
         orders = [job_score(part) for part in named if is_reference(part)]
         return orders + ([node_score(self.placement)] if is_reference(self.placement) else [])
+
+
+def placement_rule(text: str) -> tuple[int, int, Callable[..., None] | None]:
+    """The rule of a placement, its option, and the function that scores nodes if it is the user's own."""
+    if is_reference(text):
+        return BY_SCORE, NO_LIMIT, node_score(text).scorer
+    return *parse_placement(text), None
 
 
 def _make_order(name: str, estimates: str, jobs: Jobs, params: Sequence[float] | None) -> Order:
@@ -177,6 +196,15 @@ def split_estimates(text: str) -> tuple[str, str]:
 
 def parse_policy(name: str) -> Policy:
     """Check a name and take it apart."""
+    try:
+        return _parse(name)
+    except InputError as error:
+        if not name.strip().startswith(MODEL) or error.hint == RUN_NAMES:
+            raise
+        raise InputError(error.message, hint=f"{error.hint}; {RUN_NAMES}") from None
+
+
+def _parse(name: str) -> Policy:
     scheduling, at, placement = name.strip().partition("@")
     if at and not placement:
         raise InputError(f"policy {name!r} has nothing after @", hint=f"placements: {', '.join(PLACEMENTS)}")
@@ -185,10 +213,29 @@ def parse_policy(name: str) -> Policy:
         raise InputError(f"policy {name!r} has two bounds on waiting", hint=GRAMMAR)
     if not scheduling:
         raise InputError(f"policy {name!r} names no order", hint=GRAMMAR)
-    _check_placement(placement or "pack")
-    policy = _parse_scheduling(name, scheduling)
+    policy = _parse_model(name, scheduling) if scheduling.startswith(MODEL) else _parse_scheduling(name, scheduling)
+    if placement:
+        _check_placement(placement)
+        policy = dataclasses.replace(policy, placement=placement)
     max_wait_s = parse_bound(bounds[0], f"policy {name!r}") if bounds else np.inf
-    return dataclasses.replace(policy, placement=placement or "pack", max_wait_s=max_wait_s)
+    return dataclasses.replace(policy, max_wait_s=max_wait_s)
+
+
+def _parse_model(name: str, scheduling: str) -> Policy:
+    """`model:RUN[+backfill[/depth]]`."""
+    run, plus, filling = scheduling.removeprefix(MODEL).partition("+")
+    if not run:
+        raise InputError(f"policy {name!r} names no run", hint=RUN_NAMES)
+    if "~" in run.removeprefix("~/"):
+        raise InputError(f"policy {name!r}: {run!r} has a ~ in it", hint=RUN_NAMES)
+    policy = Policy(f"{MODEL}{run}", AS_TRAINED, placement=AS_TRAINED)
+    if not plus:
+        return policy
+    rule = re.split("[/:]", filling)[0]
+    if rule not in BACKFILLS or rule == "defrag" or ":" in filling:
+        known = ", ".join(other for other in BACKFILLS if other != "defrag")
+        raise InputError(f"policy {name!r}: {filling!r} is no backfill of a model, which are {known}", hint=RUN_NAMES)
+    return _parse_backfill(name, filling, policy)
 
 
 def _parse_scheduling(name: str, scheduling: str) -> Policy:

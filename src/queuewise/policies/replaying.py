@@ -55,12 +55,9 @@ def simulate(
         parse_dispatch(dispatch)
         if start is not None:
             raise InputError(f"{policy} can only start on an empty cluster", hint="leave start out, or use another policy")
-        if kill_at_limit or conditions != PERFECT:
-            raise InputError(
-                f"{policy} can only be replayed on a faultless machine without limits and shares",
-                hint="remove --kill-at-limit and conditions",
-            )
-        return play(PlayRequest(workload, cluster, policy, dispatch, known, name, seed))
+        if params is not None:
+            raise InputError(f"{policy} takes no params", hint="leave params out")
+        return play(PlayRequest(workload, cluster, policy, dispatch, known, name, seed, kill_at_limit, conditions, max_wait))
     parsed = (parse_policy(policy) if isinstance(policy, str) else Policy("fcfs")).bounded(max_wait)
     deciding = _deciding(policy, parsed)
     if deciding is not None and conditions.resize != "none":

@@ -17,8 +17,9 @@ from torch import Tensor
 
 from agents_setup import small_settings
 from queuewise.agents.checkpoint import read_file
-from queuewise.agents.recording import read_rows
-from queuewise.agents.train_settings import TrainSettings
+from queuewise.agents.recording import read_rows, read_run_config
+from queuewise.agents.scenario import load_scenario
+from queuewise.agents.train_settings import TrainSettings, layered
 from queuewise.agents.training import TrainOutcome, train
 from queuewise.cli import main
 from queuewise.errors import InputError
@@ -127,6 +128,35 @@ def test_a_killed_run_resumes_to_the_same_weights(tmp_path: Path) -> None:
     plain = [[{k: v for k, v in row.items() if not k.startswith(KEPT_OUT_OF_COMPARISONS)} for row in each] for each in rows]
     assert plain[0] == plain[1]
     assert json.loads(straight.stdout)["frames"] == 2560
+
+
+def test_a_run_is_trained_and_resumed_under_its_conditions(tmp_path: Path) -> None:
+    conditions = {"failures": {"mtbf_h": 3.0, "mttr_h": 0.5}, "outages": [{"node": 1, "start": 0.0, "end": "inf", "kind": "drain"}]}
+    listener = Silent()
+    run_small(tmp_path / "run", conditions=conditions, listener=listener)
+    assert read_card(tmp_path / "run" / "best.safetensors")["settings"]["conditions"] == conditions
+    given = small_settings(**QUICK, conditions=conditions)
+    scenario = load_scenario(given)
+    assert scenario.setup.conditions == scenario.experiment("val").settings.conditions == given.conditions
+    assert given.conditions.failures is not None
+    (resumed, seeds) = read_run_config(tmp_path / "run")
+    assert (layered(**resumed), seeds) == (given, [0])
+    plain = Silent()
+    run_small(tmp_path / "plain", listener=plain)
+    assert [row["val/fcfs"] for row in listener.rows if "val/fcfs" in row] != [row["val/fcfs"] for row in plain.rows if "val/fcfs" in row]
+
+
+def test_conditions_are_read_from_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[TrainSettings] = []
+
+    def note_settings(settings: TrainSettings, *arguments: Any, **options: Any) -> Any:
+        seen.append(settings)
+        raise InputError("seen", hint="this is enough")
+
+    monkeypatch.setattr("queuewise.agents.training.train", note_settings)
+    (tmp_path / "conditions.toml").write_text("quotas = true\n[power]\ncap_watts = 900\n")
+    assert main(["train", "--conditions", str(tmp_path / "conditions.toml"), "--out", str(tmp_path / "run")]) == 2
+    assert (seen[0].conditions.quotas, seen[0].conditions.power.cap_watts) == (True, 900)
 
 
 def test_a_run_does_not_go_on_with_another_log(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -9,17 +10,20 @@ import numpy as np
 import pytest
 
 from players import greedy, play_episode, random_legal
-from queuewise.cluster.conditions import Preemption
+from queuewise.cluster.conditions import Conditions, Failures, Outage, Power, Preemption
 from queuewise.cluster.spec import NodeGroup, build
 from queuewise.envs import Baseline, QueuewiseEnv, Term
 from queuewise.envs.rewards import TERMS
 from queuewise.errors import InputError
 from queuewise.evaluation import energy, fairness, measure, utilisation
 from queuewise.policies import simulate
+from queuewise.sim.core.schedule import FAILED, QUEUED
 from queuewise.workload.jobs import Workload
 from stand_in import busy_days, small_cluster
 
 WAIT = 4  # the wait of a window of 4
+FAILING = Conditions(preemption=Preemption(checkpoint_every_s=120.0, restart_s=60.0), failures=Failures(mtbf_h=0.5, mttr_h=0.1, seed=1))
+FAILING_FOR_GOOD = FAILING.model_copy(update={"requeue": False})
 
 
 def two_jobs(**columns: Any) -> Workload:
@@ -168,6 +172,43 @@ def test_sums_over_an_episode_are_the_metrics() -> None:
         total, env = played(term, stops=5, moves=True, stopping=Preemption(restart_s=60.0, transfer_per_gpu_s=10.0))
         assert env.schedule().preemptions.sum() > 10
         assert total == pytest.approx(sums(measure.measure(env.schedule())), rel=1e-9), term
+        total, env = played(term, conditions=FAILING)
+        assert env.schedule().preemptions.sum() > 3
+        assert total == pytest.approx(sums(measure.measure(env.schedule())), rel=1e-9), term
+        if term in ("jct", "slowdown", "bounded_slowdown", "fairness", "elapsed"):  # the others do not know of waking nodes
+            total, env = played(term, conditions=Conditions(power=Power(sleep_after_s=60.0, wake_s=300.0)))
+            assert total == pytest.approx(sums(measure.measure(env.schedule())), rel=1e-9), term
+
+
+def test_terms_that_count_jobs_count_each_once_where_some_fail() -> None:
+    for term, conditions in itertools.product(("started", "completed_work", "priority_completion"), (FAILING, FAILING_FOR_GOOD)):
+        total, env = played(term, conditions=conditions)
+        schedule = env.schedule()
+        ran, ended = np.isfinite(schedule.start), schedule.finished
+        jobs = schedule.workload
+        work = jobs.size * jobs.runtime
+        counted = {
+            "started": ran.sum(),
+            "completed_work": work[ended].sum(),
+            "priority_completion": jobs.priority[ended].sum(),
+        }
+        assert total == pytest.approx(counted[term]), term
+        assert (schedule.status == FAILED).any() != conditions.requeue
+
+
+def test_an_episode_whose_nodes_are_gone_ends_with_its_jobs_unfinished() -> None:
+    gone = Conditions(outages=tuple(Outage(node=n, start=104.0, end=float("inf")) for n in (0, 1)))
+    for skip_forced in (False, True):
+        env = env_with(Term(name="unfinished"), conditions=gone, skip_forced=skip_forced)
+        env.reset()
+        rewards: list[float] = []
+        over = False
+        while not over:
+            _, reward, over, truncated, _ = env.step(0 if not rewards else WAIT)
+            rewards.append(reward)
+            assert not truncated
+        assert rewards == pytest.approx([0.0] * (len(rewards) - 1) + [-40.0])
+        assert env.schedule().status.tolist() == [QUEUED, QUEUED]
 
 
 def test_the_tally_is_that_of_the_metrics_where_jobs_are_stopped() -> None:

@@ -27,6 +27,11 @@ from queuewise.workload.jobs import Workload
             "saf:predicted+easy:sjf:predicted:gb~3d",
             Policy("saf", "easy", NO_LIMIT, "sjf", "pack", 0.0, "predicted", "predicted:gb", 259_200.0),
         ),
+        ("model:runs/a", Policy("model:runs/a", "", placement="")),
+        ("model:~/runs/a~2h", Policy("model:~/runs/a", "", placement="", max_wait_s=7_200.0)),
+        ("model:runs/a@spread", Policy("model:runs/a", "", placement="spread")),
+        ("model:runs/a.safetensors+easy/8~3d@pack:1", Policy("model:runs/a.safetensors", "easy", 8, "", "pack:1", max_wait_s=259_200.0)),
+        ("model:~/a+conservative", Policy("model:~/a", "conservative", placement="")),
         ("fcfs+easy:sjf:noisy:0.5", Policy("fcfs", "easy", backfill_order="sjf", backfill_estimates="noisy:0.5")),
     ],
 )
@@ -61,6 +66,16 @@ def test_names_are_taken_apart(name: str, policy: Policy) -> None:
         ("sjf:noisy+easy", "needs a number"),
         ("fcfs+easy:sjf:oracle:3", "takes no argument"),
         ("", "names no order"),
+        ("model:", "names no run.*has no .*, but for a leading ~/"),
+        ("model:+easy", "names no run"),
+        ("model:a+b+easy", "'b.easy' is no backfill of a model.*its path has no"),
+        ("model:a+", "'' is no backfill of a model"),
+        ("model:a+defrag", "'defrag' is no backfill of a model"),
+        ("model:a+easy:sjf", "'easy:sjf' is no backfill of a model"),
+        ("model:a+easy/0", "no positive number"),
+        ("model:runs~/a", "has a ~ in it.*but for a leading ~/"),
+        ("model:runs~a", "'a' is not a time.*its path has no"),
+        ("model:a@b", "unknown placement.*its path has no"),
     ],
 )
 def test_bad_names_say_what_is_wrong(name: str, message: str) -> None:

@@ -115,7 +115,7 @@ def test_quotas_know_none() -> None:
 
 
 def test_environments_know_none() -> None:
-    with pytest.raises(InputError, match="environments do not support elastic jobs"):
+    with pytest.raises(InputError, match="do not support elastic jobs"):
         lay_out_episode(elastic(1, 4), CLUSTER, None, None, np.zeros(1))  # type: ignore[arg-type]
 
 

@@ -203,7 +203,7 @@ def reserve_head(w: World, m: Machine, z: Machine, s: State, q: int, head: int) 
 
 
 @kernel
-def _some_class_fits(w: World, m: Machine, s: State, q: int) -> bool:
+def some_class_fits(w: World, m: Machine, s: State, q: int) -> bool:
     slot = s.queue_first[q]
     last = slot + s.queue_active[q]
     while slot < last and not fits(w, m, s, s.active[slot]):
@@ -217,7 +217,7 @@ def reserve_to_backfill(w: World, m: Machine, z: Machine, s: State, q: int, head
 
     If none of them fits, none can start, whenever the head may: then the shadow time is left at inf.
     """
-    if w.policy.tracks_free_times or _some_class_fits(w, m, s, q):
+    if w.policy.tracks_free_times or some_class_fits(w, m, s, q):
         reserve_head(w, m, z, s, q, head)
     else:
         s.shadow_time[q] = np.inf

@@ -55,5 +55,6 @@ class ConditionsState(Table):
     ready: F64 = column("dependent_jobs", initial=-np.inf, unit="s", meaning="when all conditions met so far take effect")
     awaits_others: I8 = column("dependent_jobs", initial=0, meaning="1: the job has arrived and waits for other jobs")
     never_ready: I8 = column("dependent_jobs", initial=0, meaning="1: the conditions can no longer be met")
+    released: I32 = column("dependent_jobs", initial=0, meaning="jobs in the order in which they first joined their queues")
     cancelling: I64 = column("dependent_jobs", initial=0, meaning="jobs being cancelled")
     tenant_used: I64 = column("tenants", initial=0, unit="GPU milli", meaning="GPU milli held by running jobs, if there are quotas")

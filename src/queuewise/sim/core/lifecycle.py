@@ -37,6 +37,9 @@ def arrive(w: World, s: State, j: int) -> None:
 def release(w: World, s: State, j: int) -> None:
     """Job j, which waits for no other job, joins its queue."""
     s.status[j] = QUEUED
+    if w.policy.has_dependencies:
+        s.released[s.count.released] = j
+        s.count.released += 1
     enqueue(w, s, j)
     note_arrival(w, s, j)
 

@@ -97,6 +97,7 @@ class PolicyFlags(Scalars, dtype=np.int64):
     lines_up: int  # State.line holds the waiting jobs in the order of backfill
     levels_by_time: int  # levels count seconds of running, not GPU-seconds
     external_queue: int  # the caller keeps the queue; the engine only counts its jobs
+    external_places: int  # the caller chooses the nodes
 
 
 class Counts(Scalars, dtype=np.int64):
@@ -117,6 +118,7 @@ class Counts(Scalars, dtype=np.int64):
     num_victims: int
     num_stale: int
     num_spared: int  # running jobs that are no victims in this pass only because they started at this very time
+    released: int  # entries of State.released
     next_overdue: int  # no queued job with a lesser index is still to become overdue
     services: int  # known ones, in State.service
     learn_at: int = 1 << 62  # how many it takes until keys of levels are computed again

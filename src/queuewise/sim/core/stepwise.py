@@ -8,7 +8,7 @@ from __future__ import annotations
 from queuewise.sim import backfill
 from queuewise.sim.backfill.easy import head_keeps_place, note_outliving, reserve_head
 from queuewise.sim.conditions.power_cap import is_over_cap
-from queuewise.sim.core.compilation import entry, kernel
+from queuewise.sim.core.compilation import entry, inline, kernel
 from queuewise.sim.core.lifecycle import end_run, put_back, queue_again, start_placed, stop_to_move, take_off
 from queuewise.sim.core.loop import next_instant
 from queuewise.sim.core.machine import give, piece_is_free, slots_on, take_exactly
@@ -62,7 +62,7 @@ def _place_for_action(w: World, m: Machine, s: State, c: int, action: int, nodes
 
 
 @kernel
-def _start_overdue(w: World, m: Machine, z: Machine, s: State) -> None:
+def start_overdue(w: World, m: Machine, z: Machine, s: State) -> None:
     """Start overdue jobs, the oldest of each queue first; the first that does not fit becomes the head and gets a reservation."""
     for q in range(w.sizes.num_queues):
         while True:
@@ -74,6 +74,13 @@ def _start_overdue(w: World, m: Machine, z: Machine, s: State) -> None:
             start_placed(w, s, j, runtime_factor(w, s, w.job_class[j]))
         if s.head[q] >= 0:
             reserve_head(w, m, z, s, q, s.head[q])
+
+
+@inline
+def _look_at_queue(w: World, m: Machine, z: Machine, s: State, q: int) -> None:
+    """Have the spare machine show the reservation of the overdue head of queue q; with several queues, it may show that of another."""
+    if w.sizes.num_queues > 1 and has_bound(w) and s.head[q] >= 0:
+        reserve_head(w, m, z, s, q, s.head[q])
 
 
 @kernel
@@ -90,10 +97,11 @@ def _delays_overdue(w: World, z: Machine, s: State, j: int, c: int) -> bool:
 
 
 @kernel
-def _may_start(w: World, m: Machine, z: Machine, s: State, j: int, c: int) -> bool:
+def may_start(w: World, m: Machine, z: Machine, s: State, j: int, c: int) -> bool:
     """Whether the placement rule finds a place for job j that delays no overdue job."""
     if not has_bound(w):
         return fits(w, m, s, c)
+    _look_at_queue(w, m, z, s, w.class_queue[c])
     if not place(w, m, s, c):
         return False
     delays = _delays_overdue(w, z, s, j, c)
@@ -102,7 +110,7 @@ def _may_start(w: World, m: Machine, z: Machine, s: State, j: int, c: int) -> bo
 
 
 @kernel
-def _start(w: World, z: Machine, s: State, j: int, c: int) -> None:
+def start_beside_overdue(w: World, z: Machine, s: State, j: int, c: int) -> None:
     """Start job j as placed in State.place_*."""
     factor = runtime_factor(w, s, c)
     q = w.class_queue[c]
@@ -140,11 +148,11 @@ def act(world, machine, spare, state, action: int, j: int, nodes, tasks) -> bool
         s.count.decisions += going
         return going
     if action == START_OVERDUE:
-        _start_overdue(w, m, z, s)
+        start_overdue(w, m, z, s)
         return True
     c = w.job_class[j]
     if action == ASK_FIT:
-        return _may_start(w, m, z, s, j, c)
+        return may_start(w, m, z, s, j, c)
     if action == ASK_SLOTS:
         for n in range(w.sizes.num_nodes):
             tasks[n] = slots_on(w, m, c, n)
@@ -155,6 +163,7 @@ def act(world, machine, spare, state, action: int, j: int, nodes, tasks) -> bool
     if action == STOP:
         _stop(w, m, s, j)
         return True
+    _look_at_queue(w, m, z, s, w.class_queue[c])
     if moves:
         take_off(w, m, s, j)
     placed = _place_for_action(w, m, s, c, action, nodes, tasks)
@@ -166,5 +175,5 @@ def act(world, machine, spare, state, action: int, j: int, nodes, tasks) -> bool
     elif moves:
         stop_to_move(w, s, j)
     if placed:
-        _start(w, z, s, j, c)
+        start_beside_overdue(w, z, s, j, c)
     return placed

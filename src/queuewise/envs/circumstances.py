@@ -1,0 +1,70 @@
+"""Under what an episode is played, beside its task: conditions, limits of jobs, a bound on waiting, and who orders the queue."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from queuewise.cluster.conditions import PERFECT, Conditions, node_changes
+from queuewise.cluster.spec import UNLIMITED, Cluster
+from queuewise.errors import InputError
+from queuewise.sim.core.state import NO_LIMIT
+from queuewise.sim.core.tables import F64
+from queuewise.workload.jobs import Workload
+
+MOST_PIECES = 50_000_000  # of the log of an env, 36 bytes each
+
+
+@dataclass(frozen=True)
+class Ordering:
+    """How the engine schedules a queue whose order a network gives."""
+
+    backfill: str
+    depth: int = NO_LIMIT
+    dispatch: str = "reorder"
+
+
+@dataclass(frozen=True)
+class Circumstances:
+    conditions: Conditions = PERFECT
+    kill_at_limit: bool = False
+    max_wait_s: float = np.inf
+    placement: str = ""  # empty: that of the task
+    ordering: Ordering | None = None  # None: the agent starts jobs itself
+    seed: int = 0  # of the placement rule
+
+
+AS_TRAINED = Circumstances()
+
+
+def most_failures(workload: Workload, cluster: Cluster, conditions: Conditions, until: float) -> int:
+    """A number of runs that failures can end at most, up to a time: for each failure, as many as can stand on the node."""
+    outages = conditions.outages_on(cluster, float(workload.submit[0]), float(workload.submit[-1]))
+    failing = [change.node for change in node_changes(outages) if change.kind == "fail" and change.time <= until]
+    return int(np.minimum(_most_jobs(workload, cluster), len(workload))[failing].sum())
+
+
+def _most_jobs(workload: Workload, cluster: Cluster) -> F64:
+    """[N] a number of jobs that can stand on each node at most.
+
+    Every job needs some resource, of which there is so much that so many of the jobs that need the least of it fit.
+    """
+    number = np.zeros(cluster.num_nodes)
+    asked = (workload.gpu_milli, workload.cpu_milli, workload.mem_mib)
+    held = (cluster.node_gpus * 1000, cluster.node_cpu_milli, cluster.node_mem_mib)
+    for demand, amount in zip(asked, held, strict=True):
+        some = demand[demand > 0]
+        if len(some):
+            number += np.where(amount == UNLIMITED, np.inf, amount // int(some.min()))
+    return number
+
+
+def check_log_size(workload: Workload, cluster: Cluster, failures: int) -> None:
+    """Refuse failures whose restarts may need more memory than there is."""
+    pieces = failures * min(int(workload.num_tasks.max(initial=1)), cluster.num_nodes)
+    if pieces > MOST_PIECES:
+        raise InputError(
+            f"failures may stop {failures:,} runs, which an environment has no room for (at most {MOST_PIECES:,} pieces)",
+            hint="give a greater mtbf_h, fewer outages, or a shorter workload",
+        )

@@ -1,0 +1,98 @@
+"""Decisions that were made elsewhere, by a network: which job starts when, or in which order the jobs go at each decision.
+
+Everything else, what fits and where, ends, failures, jobs that come back and the bound on waiting, is the reference's own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from reference import backfill
+from reference.state import Job, Piece
+
+GIVEN = "given"  # the order of a policy whose orders a `GivenOrders` has
+
+
+@dataclass(frozen=True)
+class Start:
+    """A start, and the place if whoever decides chooses that too."""
+
+    time: float
+    job: int
+    pieces: list[Piece] | None = None
+
+
+class Script:
+    """Starts in the order in which they happen.
+
+    There may be several decisions at one time. A start that is not possible at the first of them may be meant for the next. No job may
+    have length zero, or a start that is possible may be meant for the next, too, when something has been freed.
+    """
+
+    def __init__(self, starts: Iterable[Start]) -> None:
+        self.starts = deque(starts)
+
+    def decide(self, sim: Any) -> bool:
+        for queue in sim.queues:
+            while (j := sim.oldest_overdue(queue)) is not None and (pieces := sim.placer.place(sim.jobs[j], sim.state)) is not None:
+                assert self.starts, f"the overdue job {j} could start at {sim.now}"
+                start = self.starts.popleft()
+                assert (start.time, start.job) == (sim.now, j), f"the overdue job {j} goes before {start}"
+                sim.start(sim.jobs[j], pieces)
+        assert not self.starts or self.starts[0].time >= sim.now, f"impossible: {self.starts[0]}"
+        while self.starts and self.starts[0].time == sim.now and self.follow(sim, self.starts[0]):
+            self.starts.popleft()
+        return True
+
+    def follow(self, sim: Any, start: Start) -> bool:
+        """Start the job if it waits, fits, is within its quota and delays no overdue job."""
+        job, queue = sim.jobs[start.job], sim.queues[sim.queue_of(sim.jobs[start.job])]
+        if start.job not in queue or (sim.quotas is not None and start.job not in sim.quotas.in_order([start.job])):
+            return False
+        pieces = sim.placer.place(job, sim.state) if start.pieces is None else start.pieces
+        if pieces is None or (start.pieces is not None and not backfill.can_stand(sim, job, pieces, sim.state)):
+            return False
+        head = sim.oldest_overdue(queue)
+        if head is not None and not leaves_reservation(sim, sim.jobs[head], job, pieces):
+            return False
+        sim.start(job, pieces)
+        return True
+
+
+def leaves_reservation(sim: Any, head: Job, job: Job, pieces: list[Piece]) -> bool:
+    shadow = backfill.shadow_time(sim, head)
+    return shadow == math.inf or backfill.leaves_place(sim, head, shadow, job, pieces)
+
+
+Moment = tuple[float, frozenset[int], frozenset[int]]  # a time, who waits and who runs: there may be several decisions at one time
+
+
+class GivenOrders:
+    """The order of the waiting jobs at each decision, None where nothing but overdue jobs may start."""
+
+    def __init__(self, orders: dict[Moment, list[int] | None]) -> None:
+        self.orders = orders
+        self.order: list[int] = []
+
+    def decide(self, sim: Any) -> bool:
+        moment = sim.now, frozenset().union(*sim.queues), frozenset(sim.running)
+        found = self.orders.get(moment, [])  # where the network was not asked, nothing can start, in whatever order
+        if found is None:
+            start_overdue(sim)
+            return True
+        self.order = found
+        return False
+
+    def in_order(self, rows: list[int]) -> list[int]:
+        place = {j: at for at, j in enumerate(self.order)}
+        return sorted(rows, key=lambda j: place.get(j, j))
+
+
+def start_overdue(sim: Any) -> None:
+    for queue in sim.queues:
+        while (j := sim.oldest_overdue(queue)) is not None and (pieces := sim.placer.place(sim.jobs[j], sim.state)) is not None:
+            sim.start(sim.jobs[j], pieces)
