@@ -17,11 +17,6 @@ class Job(NamedTuple):
     submit: float = 0.0  # seconds on the log's clock
     estimate: float = 0.0  # seconds: what is known about the runtime (--estimates)
     predicted: float = 0.0  # seconds: predicted from jobs that had finished before
-    predicted_low: float = 0.0  # seconds: one job in ten is shorter
-    predicted_high: float = 0.0  # seconds: one job in ten is longer
-    user_mean: float = 0.0  # seconds: of the user's last five runs that were known at submission
-    user_spread: float = 0.0  # seconds: standard deviation of these
-    user_gap: float = INF  # seconds since the user's last submission
     width: float = 1.0  # GPUs, or cores of a job without GPUs
     num_tasks: float = 1.0  # equal tasks that start together
     gpus: float = 0.0  # of the whole job
@@ -33,6 +28,11 @@ class Job(NamedTuple):
     user: int = -1  # number of the user, −1 unknown
     group: int = -1  # number of the account or virtual cluster, −1 unknown
     index: int = 0  # type: ignore[assignment]  # position in the log, by submission; hides tuple.index
+    predicted_low: float = 0.0  # seconds: one job in ten is shorter
+    predicted_high: float = 0.0  # seconds: one job in ten is longer
+    user_mean: float = 0.0  # seconds: of the user's last five runs that were known at submission
+    user_spread: float = 0.0  # seconds: standard deviation of these
+    user_gap: float = INF  # seconds since the user's last submission
 
 
 class Queue(NamedTuple):

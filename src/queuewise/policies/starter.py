@@ -28,8 +28,8 @@ STATE_SIZE = 2  # how many numbers `state` holds; they are 0 when a replay begin
 # 1. A score per job. The lowest score goes first; ties are broken by submission. It is compiled, so it is as fast as a
 #    built-in order.
 #    Take any of these parameters, in any order:
-#      job      submit estimate predicted predicted_low predicted_high user_mean user_spread user_gap width
-#               num_tasks gpus cpus mem_mib priority deadline watts user group index
+#      job      submit estimate predicted width num_tasks gpus cpus mem_mib priority deadline watts user group index
+#               predicted_low predicted_high user_mean user_spread user_gap
 #      now      seconds
 #      queue    length width work oldest_submit
 #      cluster  nodes gpus free_gpus cores free_cores mem_mib free_mem_mib running_jobs utilisation

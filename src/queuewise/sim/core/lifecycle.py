@@ -104,7 +104,8 @@ def start_placed(w: World, s: State, j: int, factor: float) -> None:
     if first_run:
         tell_successors(w, s, j, STARTED)
     charge(w, s, j, +1)
-    charge_user(w, s, j, +1)
+    if w.policy.reads_users:
+        charge_user(w, s, j, +1)
     use_quota(w, s, c, +1)
 
 
@@ -136,7 +137,8 @@ def finish(w: World, m: Machine, s: State, j: int) -> None:
 @inline
 def _leave_running(w: World, s: State, j: int) -> None:
     charge(w, s, j, -1)
-    charge_user(w, s, j, -1)
+    if w.policy.reads_users:
+        charge_user(w, s, j, -1)
     use_quota(w, s, w.job_class[j], -1)
     if w.policy.nodes_sleep:
         leave_nodes(w, s, j)

@@ -379,6 +379,7 @@ def _policy(rules: Rules, conditions: Conditions, all_by_pool: bool, restarts: b
     policy.reads_cluster = int(any(order.looks_around for order in rules.orders))
     policy.reads_users = int(any(order.looks_at_users for order in rules.orders))
     policy.second_facts = int(rules.backfill_order is not None and rules.backfill_order.estimate is not rules.order.estimate)
+    policy.bounds_waits = int(rules.max_wait_s < np.inf)
     policy.holds = int(rules.order.hold is not None)
     policy.node_scorer = 0 if rules.node_scorer is None else address_of(rules.node_scorer)
     return policy

@@ -77,6 +77,7 @@ class PolicyFlags(Scalars, dtype=np.int64):
     reads_cluster: int  # a scoring function reads State.outlook
     reads_users: int  # a scoring function reads State.users
     second_facts: int  # the second order has other estimates than the first
+    bounds_waits: int  # jobs become overdue (overdue.py)
     holds: int  # a function may keep jobs from starting (holds.py)
     node_scorer: int  # address of the function behind the rule BY_SCORE
     has_quotas: int

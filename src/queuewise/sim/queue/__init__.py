@@ -35,11 +35,6 @@ FACTS = np.dtype(
         ("submit", np.float64),  # seconds
         ("estimate", np.float64),  # seconds
         ("predicted", np.float64),  # seconds, from the history of finished jobs
-        ("predicted_low", np.float64),  # seconds: one job in ten is shorter
-        ("predicted_high", np.float64),  # seconds: one job in ten is longer
-        ("user_mean", np.float64),  # seconds: of the user's last runs that were known when the job was submitted
-        ("user_spread", np.float64),  # seconds: standard deviation of these
-        ("user_gap", np.float64),  # seconds since the user's last submission, inf for the first
         ("width", np.float64),  # GPUs, or cores of a job without GPUs (n in the literature)
         ("num_tasks", np.float64),
         ("gpus", np.float64),
@@ -51,6 +46,11 @@ FACTS = np.dtype(
         ("user", np.int64),
         ("group", np.int64),
         ("index", np.int64),
+        ("predicted_low", np.float64),  # seconds: one job in ten is shorter
+        ("predicted_high", np.float64),  # seconds: one job in ten is longer
+        ("user_mean", np.float64),  # seconds: of the user's last runs that were known when the job was submitted
+        ("user_spread", np.float64),  # seconds: standard deviation of these
+        ("user_gap", np.float64),  # seconds since the user's last submission, inf for the first
     ],
     align=True,
 )

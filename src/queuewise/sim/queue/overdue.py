@@ -17,12 +17,12 @@ from queuewise.sim.core.state import State, World
 
 @inline
 def has_bound(w: World) -> bool:
-    return w.wait_bound[0] < np.inf
+    return w.policy.bounds_waits != 0
 
 
 @inline
 def is_overdue(w: World, s: State, j: int) -> bool:
-    return w.submit[j] + w.wait_bound[0] <= s.clock.now
+    return w.policy.bounds_waits != 0 and w.submit[j] + w.wait_bound[0] <= s.clock.now
 
 
 @inline
@@ -30,11 +30,14 @@ def _waits_in(w: World, s: State, j: int, q: int) -> bool:
     return s.status[j] == QUEUED and w.class_queue[w.job_class[j]] == q
 
 
-@kernel
+@inline
 def oldest_overdue(w: World, s: State, q: int) -> int:
     """The oldest job of queue q that is overdue and not kept from starting by its quota, -1 if there is none."""
-    if not has_bound(w):
-        return -1
+    return _find_oldest(w, s, q) if has_bound(w) else -1
+
+
+@kernel
+def _find_oldest(w: World, s: State, q: int) -> int:
     j = s.oldest[q]
     while j < s.count.arrived and not _waits_in(w, s, j, q):
         j += 1
@@ -49,8 +52,12 @@ def oldest_overdue(w: World, s: State, q: int) -> int:
 @inline
 def note_waiting(w: World, s: State, j: int) -> None:
     """Job j has joined its queue, for the first time or again."""
-    if not has_bound(w):
-        return
+    if has_bound(w):
+        _note_waiting(w, s, j)
+
+
+@kernel
+def _note_waiting(w: World, s: State, j: int) -> None:
     q = w.class_queue[w.job_class[j]]
     s.oldest[q] = min(s.oldest[q], j)
     if is_overdue(w, s, j):
@@ -59,11 +66,14 @@ def note_waiting(w: World, s: State, j: int) -> None:
         s.count.next_overdue = min(s.count.next_overdue, j)
 
 
-@kernel
+@inline
 def next_overdue_time(w: World, s: State) -> float:
     """When the next queued job becomes overdue, inf if none will."""
-    if not has_bound(w):
-        return np.inf
+    return _find_next_time(w, s) if has_bound(w) else np.inf
+
+
+@kernel
+def _find_next_time(w: World, s: State) -> float:
     j = s.count.next_overdue
     while j < s.count.arrived and s.status[j] != QUEUED:
         j += 1
@@ -71,11 +81,15 @@ def next_overdue_time(w: World, s: State) -> float:
     return w.submit[j] + w.wait_bound[0] if j < s.count.arrived else np.inf
 
 
-@kernel
+@inline
 def note_overdue(w: World, s: State) -> None:
     """Have the queues of jobs that have become overdue looked at."""
-    if not has_bound(w):
-        return
+    if has_bound(w):
+        _look_at_overdue(w, s)
+
+
+@kernel
+def _look_at_overdue(w: World, s: State) -> None:
     j = s.count.next_overdue
     while j < s.count.arrived and is_overdue(w, s, j):
         if s.status[j] == QUEUED:

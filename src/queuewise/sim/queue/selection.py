@@ -232,13 +232,14 @@ def _sooner(score: float, j: int, other_score: float, other: int) -> bool:
 @kernel
 def _first_by_scan(w: World, s: State, q: int, order: int, limited: bool) -> int:
     shallow = limited and w.policy.depth != NO_LIMIT
+    holds = w.policy.holds != 0
     best = -1
     best_score = np.inf
     best_standing = OVER
     for slot in range(s.count.pending_jobs):
         j = s.pending[slot]
         c = w.job_class[j]
-        if w.class_queue[c] != q or is_held(w, s, j):
+        if w.class_queue[c] != q or (holds and is_held(w, s, j)):
             continue
         if limited and (s.stretch[c] == FORBIDDEN or s.clock.now + estimate_left(w, s, j) * s.stretch[c] > s.clock.bound):
             continue

@@ -27,8 +27,6 @@ def work_at(work: float, rate: float, passed: float) -> float:
 @kernel
 def charge_user(w: World, s: State, j: int, sign: int) -> None:
     """Job j has started (sign = 1) or stopped (sign = -1)."""
-    if not w.policy.reads_users:
-        return
     user = view(w.facts, w.sizes.num_jobs)[j].user
     if user < 0:
         return
