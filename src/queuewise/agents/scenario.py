@@ -58,7 +58,7 @@ class Scenario:
 
     def _setup(self, block: str, workload: Any, **changes: Any) -> EnvSetup:
         s = self.settings
-        sizes: dict[str, Any] = {"jobs": s.jobs, "pool": s.pool, "model_args": model_args(s), "conditions": s.conditions}
+        sizes: dict[str, Any] = {"jobs": s.jobs, "pool": s.pool, "model_args": model_args(s), "conditions": s.world}
         return build_setup(s.env, workload=workload, cluster=self.cluster, block=block, **sizes, **self.task | changes)
 
     def evaluation_setup(self, windows: list[Workload]) -> EnvSetup:
@@ -71,7 +71,7 @@ class Scenario:
         number, seed = (s.val_windows, 0) if block == "val" else (s.report_windows, s.report_seed)
         windows = block_windows(self.workload, block, number, s.jobs, seed, from_model=self.from_model)
         commits = self.setup.settings.dispatch == "commit"
-        replay = ReplaySettings("commit" if commits else "reorder", self.setup.settings.estimates, conditions=s.conditions)
+        replay = ReplaySettings("commit" if commits else "reorder", self.setup.settings.estimates, conditions=s.world)
         return Experiment(self.workload, self.cluster, Plan("blocks", windows), replay, self._drawer(block) if self.from_model else None)
 
     def _drawer(self, block: str) -> Callable[[int, int], Workload]:

@@ -10,15 +10,17 @@ from collections.abc import Mapping
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 from pydantic import Field, field_serializer, field_validator
 
-from queuewise.cluster.conditions import PERFECT, Conditions
 from queuewise.config import Config, parse_toml, validate
 from queuewise.errors import unknown_name
 from queuewise.reading import Reading
+
+if TYPE_CHECKING:
+    from queuewise.cluster.conditions import Conditions
 
 ScheduleName = Literal["constant", "linear", "exponential", "cosine", "warmup_cosine"]
 
@@ -197,8 +199,8 @@ class TrainSettings(Config):
         default=None, description="a preset, flat:N, NxM:kind or a .toml file; default: what the log says, or 1x8:V100-16 for models"
     )
     reading: Reading = Field(default=Reading(), description="how a log is read, as in every command (docs/formats.md)")
-    conditions: Annotated[Conditions, tyro.conf.Fixed, tyro.conf.Suppress] = Field(
-        default=PERFECT, description="outages, reservations, quotas, … of all windows; --conditions reads them from a file"
+    conditions: Annotated[Any, tyro.conf.Fixed, tyro.conf.Suppress] = Field(
+        default=None, description="outages, reservations, quotas, … of all windows; --conditions reads them from a file"
     )
     env: Literal["job", "host", "joint"] = Field(
         default="job", description="what a decision chooses: a job, a host for the next job, or both"
@@ -231,11 +233,28 @@ class TrainSettings(Config):
     filter: FilterSettings = FilterSettings()
     stop: StopSettings = StopSettings()
 
+    @field_validator("conditions", mode="before")
+    @classmethod
+    def _read_conditions(cls, value: Any) -> Conditions | None:
+        """Conditions are imported where there are some: they need NumPy, which --help does without."""
+        if not value:
+            return None
+        from queuewise.cluster.conditions import Conditions
+
+        return value if isinstance(value, Conditions) else Conditions.model_validate(value)
+
     @field_serializer("conditions")
-    def _only_given(self, conditions: Conditions) -> dict[str, Any]:
+    def _only_given(self, conditions: Conditions | None) -> dict[str, Any]:
         """A stored run holds what differs from the defaults."""
-        given: dict[str, Any] = _written(conditions.model_dump(exclude_defaults=True))
+        given: dict[str, Any] = {} if conditions is None else _written(conditions.model_dump(exclude_defaults=True))
         return given
+
+    @property
+    def world(self) -> Conditions:
+        """The conditions of all windows."""
+        from queuewise.cluster.conditions import PERFECT
+
+        return PERFECT if self.conditions is None else self.conditions
 
     @property
     def outputs(self) -> int:

@@ -131,7 +131,7 @@ def test_a_killed_run_resumes_to_the_same_weights(tmp_path: Path) -> None:
 
 
 def test_a_run_is_trained_and_resumed_under_its_conditions(tmp_path: Path) -> None:
-    conditions = {"failures": {"mtbf_h": 3.0, "mttr_h": 0.5}, "outages": [{"node": 1, "start": 0.0, "end": "inf", "kind": "drain"}]}
+    conditions = {"failures": {"mtbf_h": 3.0, "mttr_h": 0.5}, "outages": [{"node": 1, "start": 0.0, "end": 36000.0, "kind": "drain"}]}
     listener = Silent()
     run_small(tmp_path / "run", conditions=conditions, listener=listener)
     assert read_card(tmp_path / "run" / "best.safetensors")["settings"]["conditions"] == conditions

@@ -62,7 +62,8 @@ def _resume_run(w: World, m: Machine, s: State, j: int, begin: float) -> None:
         rank_running(w, s, j)
         seat_job(w, s, j)
     charge(w, s, j, +1)
-    charge_user(w, s, j, +1)
+    if w.policy.reads_users:
+        charge_user(w, s, j, +1)
     use_quota(w, s, c, +1)
 
 
