@@ -247,7 +247,7 @@ def note_stop(w: World, m: Machine, s: State, k: Task, p: EpisodeState, at: int)
     x.submit_sum += w.submit[j]
     for q in range(p.count.shown):
         if p.row_job[q] == j:
-            p.row_job[q] = columns.NOBODY  # its row is written anew: less of it is left
+            p.row_job[q] = columns.NOBODY  # its row is written again, because less work is left
 
 
 @kernel

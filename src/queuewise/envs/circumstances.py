@@ -48,7 +48,7 @@ def most_failures(workload: Workload, cluster: Cluster, conditions: Conditions, 
 def _most_jobs(workload: Workload, cluster: Cluster) -> F64:
     """[N] a number of jobs that can stand on each node at most.
 
-    Every job needs some resource, of which there is so much that so many of the jobs that need the least of it fit.
+    Every job needs some resource. As many jobs fit at once as the whole amount of it holds of the least demand.
     """
     number = np.zeros(cluster.num_nodes)
     asked = (workload.gpu_milli, workload.cpu_milli, workload.mem_mib)

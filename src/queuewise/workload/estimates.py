@@ -16,7 +16,7 @@ from queuewise.workload.jobs import Floats, Workload
 
 DEFAULT_REQUEST_S = 86_400.0  # of jobs without a request that no job with one precedes
 KINDS = ("oracle", "requested", "noisy", "predicted")
-PREDICTORS = ("", "recent", "gb")
+PREDICTORS = ("recent", "gb")
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +61,7 @@ def check_estimate(how: str) -> tuple[str, str]:
         raise unknown_name("estimate", how, (*KINDS, "predicted:gb"))
     if kind == "noisy" and not _is_deviation(argument):
         raise InputError(f"estimate {how!r} needs a number σ ≥ 0 after the colon", hint="for example noisy:0.5")
-    if kind == "predicted" and argument not in PREDICTORS:
+    if kind == "predicted" and argument not in ("", *PREDICTORS):
         raise unknown_name("predictor", argument, PREDICTORS)
     if kind in ("oracle", "requested") and argument:
         raise InputError(f"estimate {how!r}: {kind} takes no argument", hint=f"write {kind!r}")

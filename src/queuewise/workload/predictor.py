@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from queuewise.errors import optional_imports, unknown_name
+from queuewise.workload.estimates import PREDICTORS
 from queuewise.workload.jobs import UNKNOWN, Floats, Workload
 
 # Two runs of a user, as in Tsafrir, Etsion & Feitelson (IEEE TPDS 18(6), 2007), had the least error of 2, 3, 5 and 10 on KTH-SP2 and on the
@@ -30,7 +31,6 @@ CROWD_RUNS = 20  # the same for levels that mix users
 PRIOR_RUNS = 0.3  # weight of the coarser levels, in runs
 RATIO = "ratio"  # first part of levels that remember runtime ÷ request
 CROWD = ("all", "size")
-METHODS = ("recent", "gb")
 FIRST_TRAINING = 200  # jobs; before that `gb` predicts as `recent`
 RETRAIN_GROWTH = 1.5
 MOST_TRAINING_JOBS = 20_000  # the latest ones
@@ -38,8 +38,8 @@ MOST_TRAINING_JOBS = 20_000  # the latest ones
 
 def predict(workload: Workload, method: str = "recent", seed: int = 0) -> Floats:
     """[J] predicted seconds, NaN while no job has finished; never above the job's request."""
-    if method not in METHODS:
-        raise unknown_name("predictor", method, METHODS)
+    if method not in PREDICTORS:
+        raise unknown_name("predictor", method, PREDICTORS)
     prediction = _predict_recent(workload)
     if method == "gb":
         prediction = _predict_boosted(workload, prediction, seed)

@@ -60,7 +60,7 @@ def _somebody_could_start(w: World, m: Machine, s: State, q: int, latest) -> boo
 
 
 @kernel
-def _last_thatcould_start(w: World, m: Machine, s: State, line, first: int, last: int, latest) -> int:  # type: ignore[no-untyped-def]
+def _last_that_could_start(w: World, m: Machine, s: State, line, first: int, last: int, latest) -> int:  # type: ignore[no-untyped-def]
     """The last place in line, from `first` to `last`, of a job that has room now and is short enough for it; first - 1 if nobody has."""
     while last >= first:
         j = line[last]
@@ -272,7 +272,7 @@ def _plan(  # type: ignore[no-untyped-def]
             left -= 1
         else:
             if not all_of_them:
-                last = _last_thatcould_start(w, m, s, line, at, last, latest)
+                last = _last_that_could_start(w, m, s, line, at, last, latest)
             j = line[at] if at <= last else -1
             at += 1
     for i in range(deferrals):
