@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import assume, given
@@ -59,6 +61,13 @@ def test_orders_and_backfills(backfill: str, case: Case, order: str, placement: 
 @given(case=cases(max_jobs=12), costs=stopping_costs())
 def test_policies_that_stop_jobs(policy: str, case: Case, costs: object) -> None:
     assert_same(case, policy, "reorder", Conditions(preemption=costs))  # type: ignore[arg-type]
+
+
+def test_what_users_have_had_is_not_shown_either(tmp_path: Path) -> None:
+    path = tmp_path / "own.py"
+    path.write_text("def mine(job, user):\n    return user.recent_work\n", encoding="utf-8")
+    with pytest.raises(InputError, match="past usage, which a view does not show"):
+        CompiledDecider(f"{path}:mine+easy")
 
 
 @pytest.mark.parametrize("policy", ["qssf+easy", "saf:predicted+easy", "fairshare", "las", "tiresias:600"])

@@ -30,7 +30,7 @@ class CompiledDecider:
 
     Between two decisions it remembers what only the policy knows: the committed job, reservations, holds and the numbers that
     functions keep. Some policies need more than a view shows, and are refused: orders that look at the history of the log
-    (`predicted`) or at what accounts have used, and rules that go by levels of service. `random` orders by the position among
+    (`predicted`) or at what accounts or users have used, and rules that go by levels of service. `random` orders by the position among
     the jobs of the view.
     """
 
@@ -48,7 +48,8 @@ class CompiledDecider:
         parsed = parse_policy(policy).bounded(max_wait)
         if parsed.decides_in_python or parsed.history or any(name.startswith("predicted") for name in parsed.own_estimates):
             raise InputError(f"{policy} cannot decide from a view alone", hint="use an order that needs neither predictions nor a class")
-        if {parsed.order, parsed.backfill_order} & set(USAGE):
+        by_users = any("user" in own.used_parameters for own in parsed.own)
+        if by_users or {parsed.order, parsed.backfill_order} & set(USAGE):
             raise InputError(f"{policy} goes by past usage, which a view does not show", hint="use drf, or replay it as a whole")
         if parsed.order in LEVELS:
             raise InputError(f"{policy} goes by levels of service, which a view does not show", hint="use srtf, or replay it as a whole")
