@@ -62,6 +62,8 @@ def simulate_many(
     """
     parts = _windows(workload, windows, start)
     members = [_candidate(number, one) for number, one in enumerate(candidates)]
+    for policy in {one.policy for one in members}:
+        parse_policy(policy)
     if not parts or not members:
         raise InputError(f"no {'candidates' if parts else 'windows'} are given", hint="give at least one of each")
     known, world = "requested" if estimates is None else estimates, PERFECT if conditions is None else conditions
@@ -69,11 +71,12 @@ def simulate_many(
     results = _Results(len(members), parts, per_job)
     if threads is not None and threads < 1:
         raise InputError(f"threads is {threads}", hint="give at least 1, or leave it out to use all cores")
-    together = [one for one in members if can_share_a_call(one.policy)]
+    shares_a_call = {policy: can_share_a_call(policy) for policy in {one.policy for one in members}}
+    together = [one for one in members if shares_a_call[one.policy]]
     if together:
         replay_windows(workload, cluster, together, parts, options, threads or len(os.sched_getaffinity(0)), results.note)
     for one in members:
-        for number, part in enumerate(() if can_share_a_call(one.policy) else parts):
+        for number, part in enumerate(() if shares_a_call[one.policy] else parts):
             schedule = simulate(workload.take(part.rows), cluster, one.policy, params=one.params, **options.of_window(part))
             results.note(one, number, schedule)
     return results.complete()
@@ -130,5 +133,4 @@ def _windows(workload: Workload, windows: Sequence[tuple[int, int]], start: str 
 
 def _candidate(number: int, one: str | tuple[str, Iterable[float]]) -> Candidate:
     policy, params = (one, None) if isinstance(one, str) else (one[0], tuple(float(number) for number in one[1]))
-    parse_policy(policy)
     return Candidate(number, policy, params)

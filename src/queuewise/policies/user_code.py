@@ -17,7 +17,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from types import FrameType, FunctionType, ModuleType
 from typing import Any
@@ -64,11 +64,11 @@ class UserCode:
     def is_class(self) -> bool:
         return isinstance(self.value, type)
 
-    @property
+    @cached_property
     def parameters(self) -> tuple[str, ...]:
         return tuple(inspect.signature(self.value).parameters)
 
-    @property
+    @cached_property
     def used_parameters(self) -> set[str]:
         """The parameters that the code of the function mentions: its result can depend on no others."""
         code = self.value.__code__
@@ -126,7 +126,7 @@ class UserCode:
             raise InputError(f"PARAMS is {values!r}", where=self.path, hint=f"make it a list of at most {queue.PARAMS_SIZE} finite numbers")
         return params
 
-    @property
+    @cached_property
     def hold(self) -> UserCode | None:
         """The function beside this one that holds jobs back, if there is one."""
         if self.name.endswith(HOLD):

@@ -131,12 +131,13 @@ class _WindowReplays:
 
     def _run(self, policy: Policy, members: list[Candidate]) -> Iterator[tuple[Candidate, Schedule]]:
         options = self._options
+        self._watch.policy = members[0].policy
         jobs = known_jobs(policy, self._workload, self._cluster, self._estimate, options.seed, options.conditions)
         rules = rules_after(options.start, policy.rules(jobs, options.dispatch, members[0].params))
         with_params = _params_setter(policy, rules, jobs, options.dispatch)
         batch = self._batch(rules, jobs)
         orders = [batch.layout.order_columns(with_params(one.params)) for one in members]
-        self._watch.count, self._watch.time_limit_s, self._watch.policy = batch.count, rules.time_limit_s, members[0].policy
+        self._watch.count, self._watch.time_limit_s = batch.count, rules.time_limit_s
         if options.start is None:
             replays = batch.run(rules, orders, self._stop)
         else:

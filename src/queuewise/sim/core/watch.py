@@ -35,8 +35,12 @@ def run_watched(work: Callable[[], T], count: Counts, time_limit_s: float = np.i
 
     Raises TimeoutError if a user's function (see `Counts.user_calls`) does not return within the time limit. The
     abandoned thread ends if it runs Python code. A compiled function that loops for ever ends only with the process.
+    In a thread of `run_together`, which is watched already, `work` is called there.
     """
-    if time_limit_s == np.inf and (JIT_DISABLED or threading.current_thread() is not threading.main_thread()):
+    thread = threading.current_thread()
+    if isinstance(thread, _WatchedThread):
+        return thread.turn_to(work, count, time_limit_s)
+    if time_limit_s == np.inf and (JIT_DISABLED or thread is not threading.main_thread()):
         return work()
     results: list[T] = []
     run_together([(lambda: results.append(work()), Watch(count, time_limit_s))])
@@ -65,7 +69,7 @@ class _WatchedThread(threading.Thread):
     def __init__(self, work: Callable[[], Any], watch: Watch, failures: list[BaseException]) -> None:
         super().__init__(daemon=True)
         self._work, self._watch, self._failures = work, watch, failures
-        self._calls, self._since = -1, time.monotonic()
+        self._seen, self._calls, self._since = watch.count, -1, time.monotonic()
 
     def run(self) -> None:
         try:
@@ -73,11 +77,21 @@ class _WatchedThread(threading.Thread):
         except BaseException as failure:
             self._failures.append(failure)
 
+    def turn_to(self, work: Callable[[], T], count: Counts, time_limit_s: float) -> T:
+        """Call `work`, in this thread, with other functions to watch."""
+        watch, before = self._watch, (self._watch.count, self._watch.time_limit_s)
+        watch.count, watch.time_limit_s = count, time_limit_s
+        try:
+            return work()
+        finally:
+            watch.count, watch.time_limit_s = before
+
     def check(self) -> None:
         """Raise TimeoutError if one call of a user's function has taken too long."""
-        calls = int(self._watch.count.user_calls)
-        if calls != self._calls:
-            self._calls, self._since = calls, time.monotonic()
+        count = self._watch.count
+        calls = int(count.user_calls)
+        if count is not self._seen or calls != self._calls:
+            self._seen, self._calls, self._since = count, calls, time.monotonic()
         elif calls % 2 and time.monotonic() - self._since > self._watch.time_limit_s:
             # Raise SystemExit in the thread as soon as it runs Python code.
             ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self.ident or 0), ctypes.py_object(SystemExit))
