@@ -22,7 +22,7 @@ import numpy as np
 import torch
 
 from queuewise.agents.checkpoint import TrainedModel, load_model
-from queuewise.agents.model_player import STEPS_AT_ONCE, load_player
+from queuewise.agents.model_policies import STEPS_AT_ONCE, load_policy
 from queuewise.agents.observation_scaling import Scaler
 from queuewise.agents.task_shape import TaskShape
 from queuewise.agents.values import action_scores
@@ -61,7 +61,7 @@ def train_model(log: Path, home: Path) -> Path:
 
 def begun(model: Path, workload: Workload, cluster: Cluster) -> tuple[EnvBatch, TrainedNetwork]:
     """An env at the beginning of the replay, and the network."""
-    setup, network = load_player(model, workload, cluster)
+    setup, network = load_policy(model, workload, cluster)
     known = estimate(workload, setup.settings.estimates, 0).values
     batch = setup.batch(1, threads=1)
     batch.begin([0], [make_template(lay_out_episode(workload, setup.cluster, setup.settings, setup.layout, known))])

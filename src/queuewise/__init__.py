@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from queuewise.players import Player, register_player
+from queuewise.prefixes import register_prefix
 
 if TYPE_CHECKING:
     from queuewise.cluster import Cluster, NodeGroup, load_cluster
@@ -61,13 +61,13 @@ def __dir__() -> list[str]:
     return sorted([*__all__, "__version__"])
 
 
-def _model_player() -> Player:
-    from queuewise.agents import model_player
+def _model_policies() -> ModuleType:
+    from queuewise.agents import model_policies
 
-    return model_player
+    return model_policies
 
 
-register_player("model", _model_player)
+register_prefix("model", _model_policies)
 
 
 def _register_envs() -> None:

@@ -27,7 +27,7 @@ from agreement import assert_equal, assert_same_schedule, replay
 from effort import tries
 from model_setup import make_model
 from queuewise.agents.checkpoint import write_model
-from queuewise.agents.model_player import load_player
+from queuewise.agents.model_policies import load_policy
 from queuewise.cluster import load_cluster
 from queuewise.cluster.conditions import Conditions, Outage, Power
 from queuewise.envs.circumstances import Circumstances, Ordering
@@ -139,7 +139,7 @@ def test_a_network_without_a_preference_leaves_the_order_of_the_window(
 
 def recorded_orders(case: Case, conditions: Conditions, run: Path, ordering: Ordering, bound: float) -> tuple[dict[Moment, Any], Schedule]:
     """Play instant by instant; at each decision, the order that the scores for the observation give."""
-    setup, model = load_player(find_model(run), case.workload, case.cluster)
+    setup, model = load_policy(find_model(run), case.workload, case.cluster)
     circumstances = Circumstances(conditions, case.kill_at_limit, bound, "", ordering, case.seed)
     episode = lay_out_episode(case.workload, setup.cluster, setup.settings, setup.layout, case.estimate, circumstances)
     batch = setup.batch(1, threads=1)

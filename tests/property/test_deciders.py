@@ -10,12 +10,13 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from effort import tries
-from queuewise import Snapshot, simulate
+from queuewise import simulate
 from queuewise.cluster.conditions import Conditions
 from queuewise.errors import InputError
 from queuewise.policies.compiled_decider import CompiledDecider
 from queuewise.policies.interface import View
 from strategies import BACKFILLS, BOUNDS, DISPATCHES, ORDERS, PLACEMENTS, Case, cases, stopping_costs
+from views import Retold
 
 SEEN = tuple(name for name in ORDERS if name not in ("fairshare", "multifactor", "qssf", "random"))
 
@@ -25,17 +26,6 @@ class ThroughJson(CompiledDecider):
 
     def decide(self, view: View) -> object:  # type: ignore[override]
         return super().decide(Retold(view))  # type: ignore[arg-type]
-
-
-class Retold:
-    def __init__(self, view: View) -> None:
-        self._view = view
-
-    def snapshot(self) -> Snapshot:
-        return Snapshot.from_json(self._view.snapshot().to_json())
-
-    def index(self, job_id: int) -> int:
-        return self._view.index(job_id)
 
 
 def assert_same(case: Case, policy: str, dispatch: str, conditions: Conditions) -> None:

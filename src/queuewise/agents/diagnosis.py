@@ -18,7 +18,7 @@ from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
 from queuewise.agents.checkpoint import TrainedModel, load_model
-from queuewise.agents.model_player import settings_of
+from queuewise.agents.model_policies import settings_of
 from queuewise.agents.observation_scaling import Scaler
 from queuewise.agents.recording import read_rows
 from queuewise.agents.scenario import load_scenario

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from queuewise.agents.model_player import settings_of
+from queuewise.agents.model_policies import settings_of
 from queuewise.agents.task_shape import TaskShape
 from queuewise.errors import optional_imports
 from queuewise.policies.learned import TrainedNetwork

@@ -47,12 +47,12 @@ def figure(value: float | None, digits: int = 0) -> str:
 
 def check_policies(policies: Sequence[str]) -> None:
     """Report an invalid policy name before any work starts, and compile the user's own functions."""
-    from queuewise.players import describe_played, is_played
     from queuewise.policies import parse_policy
+    from queuewise.prefixes import has_prefix, policies_of
 
     for policy in dict.fromkeys(policies):
-        if is_played(policy):
-            note(f"{policy}: {describe_played(policy)}")
+        if has_prefix(policy):
+            note(f"{policy}: {policies_of(policy).describe(policy)}")
             continue
         parsed = parse_policy(policy)
         if ".py" in policy:

@@ -79,15 +79,15 @@ class Evaluate:
         from queuewise.evaluation.experiment import judge, run_experiment
         from queuewise.evaluation.results import write_results
         from queuewise.evaluation.scores import parse_score
-        from queuewise.players import is_played
         from queuewise.policies import simulate
+        from queuewise.prefixes import has_prefix
 
         score = parse_score(self.score or ("packed" if self.protocol == "packing" else "bsld"))
         experiment = self._experiment()
         windows = experiment.plan.windows
         note(f"{self.protocol}: {len(windows)} windows, seed {self.seed}: {', '.join(window.label for window in windows)}")
         folder = Path(self.out) if self.out else None
-        announce_compilation(playing=any(map(is_played, self.policy)))
+        announce_compilation(playing=any(map(has_prefix, self.policy)))
         with _progress(len(set(self.policy)) * len(windows)) as on_cell:
             cells = run_experiment(experiment, self.policy, simulate, folder=folder, on_cell=on_cell, threads=self.threads)
         result = judge(cells, score)

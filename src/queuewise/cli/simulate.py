@@ -85,10 +85,10 @@ class Simulate:
 
     def _replay(self, loaded: Loaded, cluster: Cluster, policy: str) -> Schedule:
         from queuewise.cli.console import announce_compilation
-        from queuewise.players import is_played
         from queuewise.policies import simulate
+        from queuewise.prefixes import has_prefix
 
-        announce_compilation(playing=is_played(policy))
+        announce_compilation(playing=has_prefix(policy))
         return simulate(
             loaded.workload,
             cluster,

@@ -15,7 +15,7 @@ from queuewise.envs.columns import EpisodeState, Task
 from queuewise.envs.node_occupancy import hold_piece, release_piece, update_load
 from queuewise.sim.core.compilation import inline, kernel
 from queuewise.sim.core.machine import WHOLE
-from queuewise.sim.core.schedule import RUNNING
+from queuewise.sim.core.schedule import QUEUED, RUNNING
 from queuewise.sim.core.state import Machine, State, World
 from queuewise.sim.preemption.restart import run_started
 
@@ -137,9 +137,9 @@ def _piece_watts(w: World, s: State, piece: int, c: int) -> float:
     return s.piece_tasks[piece] * (w.class_milli[c] / WHOLE * w.node_gpu_watts[n] + w.class_cpu[c] / 1000 * w.node_core_watts[n])
 
 
-@kernel
-def note_start(w: World, m: Machine, s: State, k: Task, p: EpisodeState, j: int) -> None:
-    """Job j was waiting and has started. Terms that count once per job are added at its first start."""
+@inline
+def _note_run(w: World, m: Machine, s: State, k: Task, p: EpisodeState, j: int) -> float:
+    """Job j, which waited, runs. Returns the mean load of its nodes."""
     c = w.job_class[j]
     x = p.value
     _remove_waiting(p, j)
@@ -161,9 +161,15 @@ def note_start(w: World, m: Machine, s: State, k: Task, p: EpisodeState, j: int)
         use += update_load(m, k, p, s.piece_node[piece])
         x.flops += _piece_flops(w, s, k, piece, c)
         x.watts += _piece_watts(w, s, piece, c)
+    return use / s.num_pieces[j]
+
+
+@kernel
+def note_start(w: World, m: Machine, s: State, k: Task, p: EpisodeState, j: int) -> None:
+    """Job j was waiting and has started. Terms that count once per job are added at its first start."""
+    use = _note_run(w, m, s, k, p, j)
     if w.policy.can_restart and s.stops[j] > 0:
         return
-    use /= s.num_pieces[j]
     worth = discounted(s, k, p)
     p.term[rewards.STARTED] += worth
     p.term[rewards.HOST_USE] += use * worth
@@ -172,7 +178,24 @@ def note_start(w: World, m: Machine, s: State, k: Task, p: EpisodeState, j: int)
         halvings = min((s.clock.now - k.scale.first_submit) / USAGE_HALF_LIFE_S, MOST_HALF_LIVES)
         charge = k.job_size[j] * w.estimate[j] * 2.0**halvings
         p.usage[k.job_user[j]] += charge
-        x.usage_sum += charge
+        p.value.usage_sum += charge
+
+
+@kernel
+def note_snapshot(w: World, m: Machine, s: State, k: Task, p: EpisodeState) -> None:
+    """Note the jobs that wait and run in the snapshot that the episode starts from. EpisodeState.usage and served are set already."""
+    x = p.value
+    for j in range(s.count.arrived):
+        if s.status[j] == QUEUED or s.status[j] == RUNNING:
+            note_arrival(w, k, p, j)
+            x.queued_work += _work_left(w, s, k, j) - k.job_work[j]
+    for i in range(s.count.running_jobs):
+        j = s.running[i]
+        _note_run(w, m, s, k, p, j)
+        x.running_work -= p.running_rate[p.count.on_machine - 1] * max(s.clock.now - _run_start(w, s, j), 0.0)
+    for user in range(k.config.num_users + 1):
+        x.usage_sum += p.usage[user]
+    p.count.begun = 1
 
 
 @kernel
@@ -264,6 +287,7 @@ def note_end(w: World, m: Machine, s: State, k: Task, p: EpisodeState, j: int) -
     """Job j has ended. It is no longer in EpisodeState.running."""
     x = p.value
     jct = s.end[j] - w.submit[j]
+    charged = s.end[j] - max(w.submit[j], k.scale.began)
     service = s.end[j] - _run_start(w, s, j)
     if w.policy.can_restart:
         service += p.served[j]
@@ -276,8 +300,8 @@ def note_end(w: World, m: Machine, s: State, k: Task, p: EpisodeState, j: int) -
     p.term[rewards.COMPLETED_WORK] += k.job_work[j] * worth
     p.term[rewards.PRIORITY_COMPLETION] += k.priority[j] * worth
     # `pass_time` charged the time in the system at a rate given by the reference runtime. Make the sum exact.
-    p.term[rewards.SLOWDOWN] += (jct * inverse(w.runtime[j]) - slowdown) * worth
-    p.term[rewards.BOUNDED_SLOWDOWN] += (jct / max(w.runtime[j], BOUND_S) - bounded) * worth
+    p.term[rewards.SLOWDOWN] += (charged * inverse(w.runtime[j]) - slowdown) * worth
+    p.term[rewards.BOUNDED_SLOWDOWN] += (charged / max(w.runtime[j], BOUND_S) - bounded) * worth
     if s.end[j] > k.deadline[j]:
         p.term[rewards.DEADLINE] -= worth
     p.count.ended += 1

@@ -1,7 +1,8 @@
-"""Under what an episode is played, beside its task: conditions, limits of jobs, a bound on waiting, and who orders the queue."""
+"""Under what an episode is played, beside its task: where it starts, conditions, limits, a bound on waiting, who orders the queue."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from queuewise.cluster.conditions import PERFECT, Conditions, node_changes
 from queuewise.cluster.spec import UNLIMITED, Cluster
 from queuewise.errors import InputError
+from queuewise.policies.snapshot import Snapshot
 from queuewise.sim.core.state import NO_LIMIT
 from queuewise.sim.core.tables import F64
 from queuewise.workload.jobs import Workload
@@ -33,6 +35,9 @@ class Circumstances:
     placement: str = ""  # empty: that of the task
     ordering: Ordering | None = None  # None: the agent starts jobs itself
     seed: int = 0  # of the placement rule
+    start: Snapshot | None = None  # None: an empty cluster
+    usage: Mapping[str, float] | None = None  # of users, by jobs that started before; None: as much as the running jobs account for
+    one_instant: bool = False  # the episode consists of the decisions at the instant of the snapshot
 
 
 AS_TRAINED = Circumstances()

@@ -56,6 +56,7 @@ class TaskConfig(Scalars, dtype=np.int64):
     stop_slots: int  # slots for running jobs
     move_slots: int  # equals stop_slots, or 0 if running jobs may not be migrated
     most_stops: int
+    one_instant: int  # 1: the episode consists of the decisions at its first instant
 
 
 class Scale(Scalars, dtype=np.float64):
@@ -70,6 +71,7 @@ class Scale(Scalars, dtype=np.float64):
     idle_watts: float
     base_value: float
     first_submit: float
+    began: float  # when the episode began, if it starts from a snapshot; otherwise -inf
     num_loaded: float
 
 

@@ -18,6 +18,7 @@ from queuewise.envs import columns, published, rewards
 from queuewise.envs.circumstances import AS_TRAINED, Circumstances, check_log_size, most_failures
 from queuewise.envs.columns import EpisodeState, Scale, Task, TaskConfig
 from queuewise.envs.features import LONGEST_S, LOOKAHEADS, NUM_CLASS_LIVE, NUM_JOB_FIXED, VIEWS, ObservationLayout
+from queuewise.envs.snapshot_start import start_episode
 from queuewise.envs.task_settings import TaskSettings
 from queuewise.envs.windows import known_runtimes
 from queuewise.errors import InputError
@@ -28,6 +29,7 @@ from queuewise.policies.known import Jobs
 from queuewise.policies.names import placement_rule
 from queuewise.policies.ordering import OrderRule, order_rule
 from queuewise.policies.replaying import simulate
+from queuewise.policies.resuming import rules_after
 from queuewise.sim.backfill import NO_BACKFILL
 from queuewise.sim.core.engine import limited_runtime
 from queuewise.sim.core.facts import job_facts
@@ -165,7 +167,7 @@ def lay_out_episode(
     runtime, killed = limited_runtime(workload, circumstances.kill_at_limit)
     failures = most_failures(workload, cluster, circumstances.conditions, _horizon(workload, cluster, settings, runtime))
     check_log_size(workload, cluster, failures)
-    rules = make_rules(workload, cluster, settings, estimate, circumstances, failures)
+    rules = rules_after(circumstances.start, make_rules(workload, cluster, settings, estimate, circumstances, failures))
     rules, world, machine, state = _lay_out_engine(workload, cluster, rules, settings, estimate, runtime, circumstances)
     if empty:
         world.sizes.num_jobs = 0
@@ -173,6 +175,8 @@ def lay_out_episode(
     users = int(workload.user.max(initial=-1)) + 1
     task = _task(workload, cluster, settings, layout, estimate, runtime, world, circumstances)
     episode_state = _episode_state(world, settings, layout, users)
+    if circumstances.start is not None:
+        state = start_episode(circumstances.start, circumstances.usage, workload, world, machine, state, task, episode_state)
     return Episode(workload, estimate, circumstances, killed, rules, world, task, machine, state, episode_state)
 
 
@@ -213,6 +217,7 @@ def _task(
     config.has_deadlines = int((workload.deadline < np.inf).any())
     config.num_weighted = int(np.count_nonzero(weight))
     config.observation_view = VIEWS.index(settings.view)
+    config.one_instant = int(circumstances.one_instant)
     lengths = {
         "resources": columns.RESOURCES, "terms": len(weight), "some_jobs": max(len(workload), 1), "nodes": cluster.num_nodes,
         "node_bounds": cluster.num_nodes + 1,
@@ -324,11 +329,12 @@ def _scale(
     scale.all_flops = float(cluster.node_gpus @ flops) or 1.0
     scale.idle_watts = energy.idle_watts(cluster)
     scale.first_submit = first
+    scale.began = -np.inf if circumstances.start is None else circumstances.start.now
     scale.num_loaded = float((node_amount > 0).sum())
     if settings.baseline and len(workload):
         schedule = simulate(
             workload, cluster, settings.baseline.policy, dispatch=_baseline_dispatch(settings), estimates=estimate,
-            kill_at_limit=circumstances.kill_at_limit, conditions=circumstances.conditions,
+            kill_at_limit=circumstances.kill_at_limit, conditions=circumstances.conditions, start=circumstances.start,
         )  # fmt: skip
         if schedule.finished.any():
             scale.base_value = METRICS[settings.baseline.metric][1](measure.measure(schedule))

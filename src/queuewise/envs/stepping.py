@@ -11,6 +11,7 @@ from queuewise.envs.bookkeeping import (
     note_arrival,
     note_end,
     note_failure,
+    note_snapshot,
     note_start,
     note_starts,
     note_stop,
@@ -45,8 +46,10 @@ RUNS_ON, TERMINATED, TRUNCATED = range(3)  # outcome of a step
 def advance(w: World, m: Machine, s: State, k: Task, p: EpisodeState) -> bool:
     """Go to the next event time and update reward terms and episode state.
 
-    Returns False if there is no further event.
+    Returns False if there is no further event, or if the episode has only one instant.
     """
+    if k.config.one_instant:
+        return False
     before = s.clock.now
     arrived, released, outages = s.count.arrived, s.count.released, s.count.outages_seen
     if not next_instant(w, m, s):
@@ -262,8 +265,15 @@ def begin(w: World, m: Machine, z: Machine, s: State, k: Task, p: EpisodeState) 
     p.count.gang = columns.NOBODY
     for t in range(rewards.NUM_TERMS):
         p.term[t] = 0.0
-    while p.count.waiting == 0 and advance(w, m, s, k, p):
+    if s.count.arrived > 0:
+        note_snapshot(w, m, s, k, p)
+    if k.config.one_instant:
         _serve_overdue(w, m, z, s, k, p)
+    else:
+        going = advance(w, m, s, k, p)  # what the snapshot shows has been decided
+        while going:
+            _serve_overdue(w, m, z, s, k, p)
+            going = p.count.waiting == 0 and advance(w, m, s, k, p)
     p.value.step_began = s.clock.now
     p.value.elapsed = 0.0
     p.count.over = p.count.waiting == 0

@@ -120,11 +120,9 @@ class DeciderReplay:
                 self._carry_out(decision)
             wake_at = float(getattr(policy, "wake_at", np.inf))
             self.state.clock.wake_at = wake_at if wake_at > self.now else np.inf
-        left = int(self.state.count.pending_jobs)
+        left = [job.index for job in self.queue if self.fits(job)]  # others wait for nodes that are gone or reserved for good
         if left:
-            raise self._illegal(
-                f"left {left:,} jobs waiting for ever, the first is job {self.queue[0].index}", "start every job eventually"
-            )
+            raise self._illegal(f"left {len(left):,} jobs waiting for ever, the first is job {left[0]}", "start every job eventually")
 
     # --- what the policy sees
 

@@ -1,8 +1,10 @@
 """The one interface of everything that decides: `Decider` gets a view of queue and machine and returns decisions.
 
+`compiled_decider.make_decider` gives the decider of every name.
+
 A class of a user's own (`mine.py:MyPolicy`) implements it directly, and may do anything that Python can. It takes tens
-of microseconds per decision. Named policies implement it by the engine (`compiled_decider`); their replays do not take
-this way, but run in the engine as a whole.
+of microseconds per decision. Named policies implement it by the engine (`compiled_decider`), trained models by their
+environment (`agents/model_policies.py`); their replays do not take this way, but run compiled as a whole.
 """
 
 from __future__ import annotations
@@ -11,9 +13,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
+from queuewise.cluster.conditions import Conditions
 from queuewise.cluster.spec import Cluster
 from queuewise.policies.records import Job, Node
 from queuewise.policies.snapshot import JobId, Snapshot
+from queuewise.sim.core.schedule import Schedule
+from queuewise.workload.jobs import Floats, Workload
 
 
 class Running(NamedTuple):
@@ -102,3 +107,32 @@ class Decider(Protocol):
 
         Decisions are carried out in order, as they are yielded.
         """
+
+
+class ReplayRequest(NamedTuple):
+    """What to replay, and under which rules."""
+
+    workload: Workload
+    cluster: Cluster
+    policy: str  # the whole name
+    dispatch: str
+    estimate: Floats  # [J] seconds: what is known of the runtimes
+    estimates: str  # how that was made
+    seed: int
+    kill_at_limit: bool
+    conditions: Conditions
+    max_wait: str | None  # for a name without a bound on waiting
+    start: Snapshot | None  # None: an empty cluster
+
+
+class PrefixedPolicies(Protocol):
+    """What stands for the names with a prefix, such as `model:RUN` (queuewise/prefixes.py)."""
+
+    def describe(self, policy: str) -> str:
+        """Return one line about what the name stands for; raise an InputError if it cannot be used."""
+
+    def decider(self, policy: str, *, dispatch: str, conditions: Conditions, max_wait: str | None) -> Decider:
+        """What decides by the policy, instant by instant."""
+
+    def replay(self, request: ReplayRequest) -> Schedule:
+        """Replay a whole workload: the same decisions as those of `decider`, but faster."""

@@ -11,17 +11,17 @@ import numpy as np
 from queuewise.cluster.conditions import PERFECT, Conditions
 from queuewise.cluster.spec import Cluster
 from queuewise.errors import InputError
-from queuewise.players import PlayRequest, is_played, play
 from queuewise.policies.account_shares import account_names
 from queuewise.policies.deciding import Deciding, driver, listed_order
 from queuewise.policies.estimating import estimate_on, history_on
-from queuewise.policies.interface import Decider
+from queuewise.policies.interface import Decider, PrefixedPolicies, ReplayRequest
 from queuewise.policies.known import Jobs
 from queuewise.policies.names import Policy, parse_dispatch, parse_policy
 from queuewise.policies.resuming import rules_after, start_from
 from queuewise.policies.snapshot import Snapshot
 from queuewise.policies.snapshot_taking import SnapshotTaker
 from queuewise.policies.user_code import explained
+from queuewise.prefixes import has_prefix, policies_of
 from queuewise.sim.core import engine
 from queuewise.sim.core.rules import Rules
 from queuewise.sim.core.schedule import Schedule
@@ -51,13 +51,13 @@ def simulate(
     jobs and nodes instead of an empty cluster.
     """
     name, known = known_estimates(workload, cluster, estimates, seed)
-    if isinstance(policy, str) and is_played(policy):
+    if isinstance(policy, str) and has_prefix(policy):
         parse_dispatch(dispatch)
-        if start is not None:
-            raise InputError(f"{policy} can only start on an empty cluster", hint="leave start out, or use another policy")
         if params is not None:
             raise InputError(f"{policy} takes no params", hint="leave params out")
-        return play(PlayRequest(workload, cluster, policy, dispatch, known, name, seed, kill_at_limit, conditions, max_wait))
+        options = dispatch, known, name, seed, kill_at_limit, conditions, max_wait, start
+        policies: PrefixedPolicies = policies_of(policy)
+        return policies.replay(ReplayRequest(workload, cluster, policy, *options))
     parsed = (parse_policy(policy) if isinstance(policy, str) else Policy("fcfs")).bounded(max_wait)
     deciding = _deciding(policy, parsed)
     if deciding is not None and conditions.resize != "none":

@@ -197,6 +197,7 @@ class Snapshot:
     running: tuple[RunningJob, ...]  # in the order of starts
     nodes: tuple[NodeRecord, ...]
     history: History = History()
+    epoch: float = 0.0  # the log's clock is at 0 at this Unix time; policies may look at the time of day
     version: int = VERSION
 
     __pydantic_config__ = STRICT

@@ -7,19 +7,26 @@ from typing import Any
 
 import numpy as np
 
+from queuewise.cluster.conditions import Conditions
+from queuewise.cluster.spec import Cluster
 from queuewise.policies.snapshot import JobRecord, Snapshot
 from queuewise.workload.jobs import ANY_PARTITION, UNKNOWN, Floats, Workload
 
 
-def jobs_of(snapshot: Snapshot) -> tuple[Workload, Floats]:
-    """The jobs that wait or run, by submission and then by id, and their estimates. Runtimes are not known: estimates stand for them."""
+def jobs_of(snapshot: Snapshot, cluster: Cluster, conditions: Conditions) -> tuple[Workload, Floats]:
+    """The jobs that wait or run, by submission and then by id, and their estimates. Runtimes are not known: estimates stand for them.
+
+    Users and accounts that the conditions or the cluster name are known to the workload, even if they have no jobs now.
+    """
     unfinished = [one.job for one in snapshot.queue] + [one.job for one in snapshot.running]
     jobs = sorted(unfinished, key=lambda job: (job.submit, job.job_id))
     estimate = np.array([job.estimate for job in jobs])
     kind_sets = ((), *dict.fromkeys(job.kinds for job in jobs if job.kinds))
     partitions, partition = _coded([job.partition for job in jobs], ANY_PARTITION)
-    users, user = _coded([job.user for job in jobs], UNKNOWN)
-    groups, group = _coded([job.account for job in jobs], UNKNOWN)
+    reservations = conditions.reservations
+    users, user = _coded([job.user for job in jobs], UNKNOWN, *(one.users for one in reservations))
+    tenants = tuple(tenant.name for tenant in cluster.virtual_clusters)
+    groups, group = _coded([job.account for job in jobs], UNKNOWN, tenants, *(one.accounts for one in reservations))
     qos_names, qos = _coded([job.qos for job in jobs], UNKNOWN)
     workload = Workload(
         submit=np.array([job.submit for job in jobs]),
@@ -33,6 +40,7 @@ def jobs_of(snapshot: Snapshot) -> tuple[Workload, Floats]:
         partition=partition, partitions=partitions, user=user, users=users, group=group, groups=groups, qos=qos, qos_names=qos_names,
         job_id=np.array([job.job_id for job in jobs]),
         name="snapshot",
+        epoch=snapshot.epoch,
     )  # fmt: skip
     return workload, estimate
 
@@ -45,6 +53,6 @@ def _floats(jobs: Sequence[JobRecord], name: str) -> Floats:
     return np.array([np.nan if (value := getattr(job, name)) is None else value for job in jobs], np.float64)
 
 
-def _coded(names: Sequence[str | None], unknown: int) -> tuple[tuple[str, ...], Any]:
-    known = tuple(sorted({name for name in names if name is not None}))
+def _coded(names: Sequence[str | None], unknown: int, *others: Sequence[str]) -> tuple[tuple[str, ...], Any]:
+    known = tuple(sorted({name for name in names if name is not None}.union(*others)))
     return known, np.array([unknown if name is None else known.index(name) for name in names], np.int32)

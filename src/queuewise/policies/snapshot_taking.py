@@ -68,6 +68,7 @@ class SnapshotTaker:
             running=tuple(self._running(j) for j in running.tolist()),
             nodes=tuple(self._node(n) for n in range(self._cluster.num_nodes)),
             history=self._history(killed, history),
+            epoch=float(self._workload.epoch),
         )
 
     @property

@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 
 from queuewise.cluster.conditions import Conditions
 from queuewise.cluster.spec import Cluster
-from queuewise.players import is_played
 from queuewise.policies.known import Jobs
 from queuewise.policies.names import Policy, parse_policy
 from queuewise.policies.replaying import known_estimates, known_jobs, named_accounts
@@ -27,6 +26,7 @@ from queuewise.policies.resuming import NodeNames, rules_after, start_from
 from queuewise.policies.snapshot import Snapshot
 from queuewise.policies.user_code import explained, is_reference
 from queuewise.policies.user_scores import job_score
+from queuewise.prefixes import has_prefix
 from queuewise.sim.core.compilation import JIT_DISABLED
 from queuewise.sim.core.engine import compiled_replay, limited_runtime, run_kernel, schedule_of
 from queuewise.sim.core.replay_batch import ReplayBatch
@@ -76,7 +76,7 @@ class ReplayOptions:
 
 def can_share_a_call(policy: str) -> bool:
     """Whether replays under the policy can be made in one compiled call. If not, each is a call of `simulate`."""
-    return not JIT_DISABLED and not is_played(policy) and not parse_policy(policy).decides_in_python
+    return not JIT_DISABLED and not has_prefix(policy) and not parse_policy(policy).decides_in_python
 
 
 def replay_windows(

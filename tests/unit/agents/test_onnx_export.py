@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from model_setup import PAIRS, make_model, random_states, torch_scores
-from queuewise.agents.model_player import training_scenario
+from queuewise.agents.model_policies import training_scenario
 from queuewise.agents.task_shape import TaskShape
 from queuewise.cli import main
 from queuewise.policies.model_file import KEY, read_card

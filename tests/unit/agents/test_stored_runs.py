@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from queuewise import load_cluster, simulate
-from queuewise.agents.model_player import settings_of
+from queuewise.agents.model_policies import settings_of
 from queuewise.agents.recording import read_rows
 from queuewise.cli import main
 from queuewise.policies.model_file import read_card

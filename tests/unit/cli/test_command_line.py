@@ -189,7 +189,7 @@ def test_durations_and_figures_for_the_eye() -> None:
 def test_python_names_of_the_package_are_lazy_and_real() -> None:
     code = "import queuewise, sys; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
-    assert {name for name in loaded if name.startswith("queuewise")} == {"queuewise", "queuewise.players"}  # the registry alone
+    assert {name for name in loaded if name.startswith("queuewise")} == {"queuewise", "queuewise.prefixes"}  # the registry alone
     assert not {"numpy", "numba", "polars", "torch", "gymnasium", "dataclasses"} & set(loaded)
     assert set(queuewise.__all__) <= set(dir(queuewise))
     with pytest.raises(AttributeError, match="no attribute 'simulat'"):

@@ -77,7 +77,7 @@ def _check(workload: Workload, cluster: Cluster) -> None:
             f"virtual clusters are guaranteed {guaranteed:g} GPUs, but cluster {cluster.name!r} has only {cluster.num_gpus}",
             hint="lower guaranteed_gpus; a virtual cluster can borrow more, up to max_gpus",
         )
-    if not {tenant.name for tenant in tenants} & {workload.groups[g] for g in np.unique(workload.group) if g >= 0}:
+    if not {tenant.name for tenant in tenants} & set(workload.groups):
         raise InputError(
             f"no job belongs to a virtual cluster of {cluster.name!r}: {', '.join(tenant.name for tenant in tenants)}",
             hint="a job belongs to the virtual cluster that has the name of the job's group",

@@ -2,11 +2,12 @@
 
 With a backfill in its name, it only gives the order of the queue. The settings of its training determine what it sees
 and may do. What it knows about runtimes is what the replay lets every policy know, so all compared policies know the
-same. This module is the `Player` that `queuewise` registers for `model:`.
+same. This module is what `queuewise` registers for `model:`.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import replace
 from functools import partial
@@ -16,19 +17,26 @@ from typing import Any
 from queuewise.agents.scenario import Scenario, load_scenario, scenario_for
 from queuewise.agents.task_shape import TaskShape, read_shape
 from queuewise.agents.train_settings import TrainSettings
+from queuewise.cluster.conditions import Conditions
 from queuewise.cluster.spec import Cluster
 from queuewise.config import validate
 from queuewise.envs.batch import EnvBatch
+from queuewise.envs.bookkeeping import USAGE_HALF_LIFE_S
 from queuewise.envs.circumstances import Circumstances, Ordering
 from queuewise.envs.env_memory import make_template
 from queuewise.envs.env_setup import EnvSetup
 from queuewise.envs.episodes import lay_out_episode
+from queuewise.envs.snapshot_start import usage_by_user
 from queuewise.envs.stepping import RUNS_ON
 from queuewise.errors import InputError
-from queuewise.players import PlayRequest
+from queuewise.policies.interface import ReplayRequest
 from queuewise.policies.learned import TrainedNetwork
 from queuewise.policies.model_file import find_model, read_card, read_model
 from queuewise.policies.names import AS_TRAINED, Policy, parse_policy
+from queuewise.policies.snapshot import Snapshot
+from queuewise.policies.snapshot_decider import SnapshotDecider
+from queuewise.policies.snapshot_jobs import jobs_of
+from queuewise.policies.snapshot_taking import SnapshotTaker
 from queuewise.policies.user_code import explained
 from queuewise.sim.core.schedule import Schedule
 from queuewise.sim.core.watch import run_watched
@@ -51,24 +59,19 @@ def describe(policy: str) -> str:
     )
 
 
-def play(request: PlayRequest) -> Schedule:
+def replay(request: ReplayRequest) -> Schedule:
     """Play the workload: as the network was trained, or with the network as the order of the queue. Returns the schedule."""
     began = time.perf_counter()
     policy = parse_policy(request.policy).bounded(request.max_wait)
-    setup, model = load_player(find_model(policy.model), request.workload, request.cluster)
+    setup, model = load_policy(find_model(policy.model), request.workload, request.cluster)
     _check_problem(request.policy, policy, setup.settings.problem)
     if request.dispatch == "commit" and setup.settings.dispatch != "commit" and policy.backfill == AS_TRAINED:
         raise InputError(
             f"{request.policy} was not trained to commit to jobs, which this replay requires",
             hint="use --dispatch reorder, train with --task.dispatch commit, or let it order the queue: +none, +easy, …",
         )
-    circumstances = Circumstances(
-        request.conditions,
-        request.kill_at_limit,
-        policy.max_wait_s,
-        policy.placement,
-        Ordering(policy.backfill, policy.depth, request.dispatch) if policy.backfill != AS_TRAINED else None,
-        request.seed,
+    circumstances = replace(
+        _circumstances(policy, request.conditions, request.kill_at_limit, request.dispatch, request.seed), start=request.start
     )
     episode = lay_out_episode(request.workload, setup.cluster, setup.settings, setup.layout, request.estimate, circumstances)
     batch = setup.batch(1, threads=1)
@@ -79,6 +82,66 @@ def play(request: PlayRequest) -> Schedule:
     schedule = batch.schedule(0, request.policy)
     batch.close()
     return replace(schedule, estimates=request.estimates, seed=request.seed, engine_s=time.perf_counter() - began)
+
+
+def decider(policy: str, *, dispatch: str, conditions: Conditions, max_wait: str | None) -> ModelDecider:
+    """What decides by the model, instant by instant."""
+    return ModelDecider(policy, dispatch=dispatch, conditions=conditions, max_wait=max_wait)
+
+
+class ModelDecider(SnapshotDecider):
+    """A trained network that decides instant by instant: an episode that starts from a snapshot of the view and consists of one instant.
+
+    It remembers what users have used by the jobs that it has started. A network that was trained to commit to jobs only plays whole
+    workloads. Waiting while nothing runs is not an option, because a view does not show that more jobs will come.
+    """
+
+    def __init__(self, policy: str, *, dispatch: str, conditions: Conditions, max_wait: str | None) -> None:
+        parsed = parse_policy(policy).bounded(max_wait)
+        self._path = find_model(parsed.model)
+        settings, shape = settings_of(read_card(self._path), self._path)
+        _check_problem(policy, parsed, shape.problem)
+        if parsed.backfill == AS_TRAINED and (settings.task.dispatch or "mask") == "commit":
+            raise InputError(f"{policy} commits to jobs, and cannot be asked again before they start", hint=f"write {policy}+easy")
+        super().__init__(parsed, moves=False)
+        self._dispatch, self._conditions = dispatch, conditions
+        self._loaded: tuple[EnvSetup, TrainedNetwork] | None = None
+        self._usage: dict[str, float] | None = None
+        self._decided_at = 0.0
+
+    def reset(self, cluster: Cluster, seed: int) -> None:
+        super().reset(cluster, seed)
+        self._usage = None
+        self._loaded = None
+
+    def _make_pass(self, start: Snapshot) -> tuple[Snapshot, float]:
+        workload, estimate = jobs_of(start, self._cluster, self._conditions)
+        if self._loaded is None:
+            self._loaded = load_policy(self._path, workload, self._cluster)
+        setup, network = self._loaded
+        circumstances = replace(
+            _circumstances(self._policy, self._conditions, False, self._dispatch, self._seed),
+            start=start, usage=self._decayed_usage(start.now), one_instant=True,
+        )  # fmt: skip
+        episode = lay_out_episode(workload, self._cluster, setup.settings, setup.layout, estimate, circumstances)
+        batch = setup.batch(1, threads=1)
+        batch.begin([0], [make_template(episode)])
+        _play_to_end(batch, network)
+        taker = SnapshotTaker(workload, self._cluster, episode.rules, (), episode.world, batch.machine(0))
+        self._usage = usage_by_user(workload, start.now, episode.task, batch.episode_state(0))
+        self._decided_at = start.now
+        return taker.take(batch.state(0), killed=episode.killed, history=False), math.inf
+
+    def _decayed_usage(self, now: float) -> dict[str, float] | None:
+        if self._usage is None:
+            return None
+        decay = 2.0 ** ((self._decided_at - now) / USAGE_HALF_LIFE_S)
+        return {name: amount * decay for name, amount in self._usage.items()}
+
+
+def _circumstances(policy: Policy, conditions: Conditions, kill_at_limit: bool, dispatch: str, seed: int) -> Circumstances:
+    ordering = Ordering(policy.backfill, policy.depth, dispatch) if policy.backfill != AS_TRAINED else None
+    return Circumstances(conditions, kill_at_limit, policy.max_wait_s, policy.placement, ordering, seed)
 
 
 def _play_to_end(batch: EnvBatch, model: TrainedNetwork) -> None:
@@ -94,7 +157,7 @@ def _check_problem(name: str, policy: Policy, problem: str) -> None:
         )
 
 
-def load_player(path: Path, workload: Workload, cluster: Cluster) -> tuple[EnvSetup, TrainedNetwork]:
+def load_policy(path: Path, workload: Workload, cluster: Cluster) -> tuple[EnvSetup, TrainedNetwork]:
     """The environment in which the model plays this workload to its end, and the model."""
     arrays, card = read_model(path)
     settings, trained = settings_of(card, path)

@@ -1,0 +1,80 @@
+"""Deciders that are asked with a snapshot of the view: they make one pass from it, and what has changed are their decisions."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from queuewise.cluster.spec import Cluster
+from queuewise.policies.interface import Decision, Migrate, Preempt, Start, View
+from queuewise.policies.names import Policy
+from queuewise.policies.snapshot import RunningJob, Snapshot, WaitingJob
+
+
+class SnapshotDecider(ABC):
+    """Between two decisions it remembers what only the policy knows: the committed job, reservations, holds, numbers of functions."""
+
+    wake_at = math.inf  # when it wants to be asked again, even if nothing happens before
+
+    def __init__(self, policy: Policy, *, moves: bool) -> None:
+        self._policy, self._moves = policy, moves
+        self._last: Snapshot | None = None
+
+    def reset(self, cluster: Cluster, seed: int) -> None:
+        self._cluster, self._seed, self._last = cluster, seed, None
+
+    def decide(self, view: View) -> Iterable[Decision]:
+        before = view.snapshot()
+        self.wake_at = math.inf
+        if not before.queue:
+            return []
+        start = before if self._last is None else _remembering(before, self._last)
+        self._last, timer = self._make_pass(start)
+        self.wake_at = min(timer, self._next_overdue(self._last))
+        return _decisions(before, self._last, view, moves=self._moves)
+
+    @abstractmethod
+    def _make_pass(self, start: Snapshot) -> tuple[Snapshot, float]:
+        """Decide once. Returns the state after it, and when the policy wants to decide next although nothing happens."""
+
+    def _next_overdue(self, snapshot: Snapshot) -> float:
+        times = (one.job.submit + self._policy.max_wait_s for one in snapshot.queue)
+        return min((time for time in times if time > snapshot.now), default=math.inf)
+
+
+def _remembering(snapshot: Snapshot, last: Snapshot) -> Snapshot:
+    """The snapshot with what the policy itself knew after its last decision."""
+    known = {one.job.job_id: one for one in last.queue}
+
+    def recall(one: WaitingJob) -> WaitingJob:
+        mine = known.get(one.job.job_id)
+        if mine is None or mine.progress.stops != one.progress.stops:
+            return one
+        held = mine.held_until if mine.held_until is not None and mine.held_until > snapshot.now else None
+        return replace(one, committed=mine.committed, held_until=held, planned_start=mine.planned_start, planned_places=mine.planned_places)
+
+    history = replace(snapshot.history, memory=last.history.memory)
+    return replace(snapshot, queue=tuple(recall(one) for one in snapshot.queue), history=history)
+
+
+def _decisions(before: Snapshot, after: Snapshot, view: View, *, moves: bool) -> list[Decision]:
+    """What turns one into the other: stops first, then starts and moves in the order in which they happened."""
+    stays = {one.job.job_id: one.progress.stops for one in before.running}
+    goes_on = {one.job.job_id for one in after.running if moves or one.progress.stops == stays.get(one.job.job_id)}
+    decisions: list[Decision] = [Preempt(view.index(job_id)) for job_id in stays if job_id not in goes_on]
+    for one in after.running:
+        job_id = one.job.job_id
+        if job_id not in stays or job_id not in goes_on:
+            decisions.append(Start(view.index(job_id), _tasks(one)))
+        elif one.progress.stops != stays[job_id]:
+            decisions.append(Migrate(view.index(job_id), _tasks(one)))
+    return decisions
+
+
+def _tasks(one: RunningJob) -> Mapping[int, int]:
+    tasks: dict[int, int] = {}
+    for place in one.places:
+        tasks[place.node] = tasks.get(place.node, 0) + place.tasks
+    return tasks
