@@ -1,6 +1,6 @@
 """The one interface of everything that decides: `Decider` gets a view of queue and machine and returns decisions.
 
-`compiled_decider.make_decider` gives the decider of every name.
+`make_decider` gives the decider of every name.
 
 A class of a user's own (`mine.py:MyPolicy`) implements it directly, and may do anything that Python can. It takes tens
 of microseconds per decision. Named policies implement it by the engine (`compiled_decider`), trained models by their
