@@ -28,7 +28,7 @@ from queuewise.agents.train_settings import TrainSettings, layered
 from queuewise.agents.training import train
 from queuewise.agents.training_envs import TrainingEnvs
 from queuewise.agents.validation import baseline_cells, evaluate_policy
-from queuewise.evaluation.experiment import judge
+from queuewise.evaluation.judging import judge
 from queuewise.evaluation.protocol import BLOCK_SEEDS
 from queuewise.evaluation.scores import parse_score
 from queuewise.policies.model_file import read_card

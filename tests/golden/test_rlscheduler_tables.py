@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from queuewise.cluster.cluster_loader import load_cluster
-from queuewise.evaluation.experiment import Experiment, ReplaySettings, judge, run_experiment
+from queuewise.evaluation.experiment import Experiment, ReplaySettings, run_experiment
+from queuewise.evaluation.judging import judge
 from queuewise.evaluation.protocol import make_plan
 from queuewise.evaluation.scores import parse_score
 from queuewise.policies import simulate

@@ -21,7 +21,7 @@ from queuewise.envs.presets import preset as preset_settings
 from queuewise.envs.rewards import Term
 from queuewise.errors import InputError
 from queuewise.evaluation.experiment import Experiment, ReplaySettings
-from queuewise.evaluation.protocol import BLOCK_SEEDS, Plan, block_windows
+from queuewise.evaluation.protocol import BLOCK_SEEDS, Plan, block_jobs, block_windows
 from queuewise.evaluation.scores import parse_score
 from queuewise.reading import Notify
 from queuewise.workload import Workload
@@ -69,7 +69,8 @@ class Scenario:
         """The windows of VAL or REPORT, the same for every policy."""
         s = self.settings
         number, seed = (s.val_windows, 0) if block == "val" else (s.report_windows, s.report_seed)
-        windows = block_windows(self.workload, block, number, s.jobs, seed, from_model=self.from_model)
+        overlap = not self.from_model and number * s.jobs > len(block_jobs(self.workload)[block])
+        windows = block_windows(self.workload, block, number, s.jobs, seed, from_model=self.from_model, overlap=overlap)
         commits = self.setup.settings.dispatch == "commit"
         replay = ReplaySettings("commit" if commits else "reorder", self.setup.settings.estimates, conditions=s.world)
         return Experiment(self.workload, self.cluster, Plan("blocks", windows), replay, self._drawer(block) if self.from_model else None)

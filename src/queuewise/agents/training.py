@@ -26,8 +26,8 @@ from queuewise.agents.train_settings import TrainSettings
 from queuewise.agents.validation import Validator, baseline_cells, evaluate_policy
 from queuewise.config import to_toml
 from queuewise.errors import InputError
-from queuewise.evaluation.experiment import Result, judge
 from queuewise.evaluation.identity import digest_cluster, digest_workload
+from queuewise.evaluation.judging import Result, judge
 from queuewise.evaluation.replay_files import to_json, write_cluster
 from queuewise.evaluation.scores import Score, parse_score
 from queuewise.policies.model_file import SUFFIX

@@ -14,7 +14,8 @@ from queuewise.agents.scenario import Scenario
 from queuewise.agents.task_shape import TaskShape, flat_mask, split_actions
 from queuewise.envs.batch import EnvBatch
 from queuewise.envs.stepping import RUNS_ON
-from queuewise.evaluation.experiment import Cell, Experiment, judge, measure_cell, run_experiment
+from queuewise.evaluation.experiment import Cell, Experiment, measure_cell, run_experiment
+from queuewise.evaluation.judging import judge
 from queuewise.evaluation.scores import Score
 from queuewise.policies import simulate
 from queuewise.sim.core.schedule import Schedule

@@ -24,7 +24,7 @@ class Compare:
     def run(self) -> None:
         from queuewise.cli.evaluate import print_result
         from queuewise.errors import InputError
-        from queuewise.evaluation.experiment import judge
+        from queuewise.evaluation.judging import judge
         from queuewise.evaluation.results import join_runs
         from queuewise.evaluation.scores import parse_score
 

@@ -16,7 +16,10 @@ from queuewise.cli.inputs import read_conditions
 from queuewise.reading import Reading
 
 if TYPE_CHECKING:
-    from queuewise.evaluation.experiment import Cell, Experiment, Result
+    from queuewise.evaluation.experiment import Cell, Experiment
+    from queuewise.evaluation.judging import Result
+    from queuewise.evaluation.protocol import Plan
+    from queuewise.evaluation.statistics import Difference
     from queuewise.workload import Workload
 
 
@@ -31,20 +34,32 @@ class Evaluate:
     Repeat to compare several. See queuewise policies."""
     cluster: Annotated[str | None, tyro.conf.arg(metavar="NAME|FILE")] = None
     """A preset (see queuewise clusters), flat:N, NxM:kind or a .toml file. Default: the cluster described in the log."""
-    protocol: Literal["windows", "blocks", "replay", "rlscheduler", "packing"] = "windows"
-    """windows: random windows. blocks: windows from a block that training never sees. replay: the whole log.
+    protocol: Literal["days", "windows", "blocks", "replay", "rlscheduler", "packing"] | None = None
+    """days (default for logs): one replay of the log, its last part counted day by day. windows (default for workload models):
+    random windows. blocks: windows from a block that training never sees. replay: the whole log.
     rlscheduler: the ten sequences of that paper. packing: jobs arrive and never leave."""
     score: Annotated[str | None, tyro.conf.arg(metavar="SCORE")] = None
     """Score to rank by: bsld, wait, jct, slowdown, util, energy, fairness, packed, or a sum such as 0.7*bsld+0.3*wait.
     Default: bsld, or packed for the packing protocol."""
-    windows: Annotated[int, tyro.conf.arg(metavar="N")] = 10
-    """Number of windows."""
-    window_jobs: Annotated[int, tyro.conf.arg(metavar="K")] = 1024
-    """Jobs per window."""
+    windows: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
+    """Number of windows, 10 by default, or as many as there are. Given without --protocol, this and the next two mean
+    --protocol windows."""
+    window_jobs: Annotated[int | None, tyro.conf.arg(metavar="K")] = None
+    """Jobs per window, 1024 by default."""
     starts: Annotated[str | None, tyro.conf.arg(metavar="I,J,…")] = None
     """Start the windows at these jobs (counted from 0) instead of at random ones."""
+    overlap: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """Let windows of a log overlap. Their scores then depend on each other, and intervals say less than they promise."""
     block: Literal["val", "report"] = "report"
-    """For the blocks protocol: val to choose between variants, report for results you publish."""
+    """For the protocols days and blocks: val to choose between variants, report for results you publish."""
+    split: Annotated[str, tyro.conf.arg(metavar="TRAIN,VAL,REPORT")] = "0.45,0.2,0.35"
+    """For the protocols days and blocks: shares of the log's time span."""
+    warm: Annotated[str | None, tyro.conf.arg(metavar="TIME")] = None
+    """For the protocol days: begin the replay so long before the counted part (e.g. 14d), not with the log's first job."""
+    shakes: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
+    """For the protocol days: average over N replays, 8 by default; all but the first have submissions moved by up to 60 s."""
+    same: Annotated[str, tyro.conf.arg(metavar="PERCENT")] = "1%"
+    """Call policies the same if they differ by less than this, whatever the interval says."""
     warmup: Annotated[float, tyro.conf.arg(metavar="SHARE")] = 0.0
     """Share of jobs at the start of each window that are replayed but not counted."""
     cooldown: Annotated[float, tyro.conf.arg(metavar="SHARE")] = 0.0
@@ -76,28 +91,31 @@ class Evaluate:
     def run(self) -> None:
         self._check()
         from queuewise.cli.console import announce_compilation, note
-        from queuewise.evaluation.experiment import judge, run_experiment
+        from queuewise.evaluation.experiment import run_experiment
+        from queuewise.evaluation.judging import judge
         from queuewise.evaluation.results import write_results
         from queuewise.evaluation.scores import parse_score
         from queuewise.policies import simulate
         from queuewise.prefixes import has_prefix
 
         score = parse_score(self.score or ("packed" if self.protocol == "packing" else "bsld"))
+        same = parse_percent(self.same)
         experiment = self._experiment()
-        windows = experiment.plan.windows
-        note(f"{self.protocol}: {len(windows)} windows, seed {self.seed}: {', '.join(window.label for window in windows)}")
+        plan = experiment.plan
+        windows = plan.windows
+        note(describe_plan(plan, experiment.workload, self.seed))
         folder = Path(self.out) if self.out else None
         announce_compilation(playing=any(map(has_prefix, self.policy)))
         with _progress(len(set(self.policy)) * len(windows)) as on_cell:
             cells = run_experiment(experiment, self.policy, simulate, folder=folder, on_cell=on_cell, threads=self.threads)
-        result = judge(cells, score)
+        result = judge(cells, score, same=same)
         if folder is not None:
             write_results(folder, cells, result)
             note(f"written to {folder}")
         if self.json:
             print(json_text.dumps(result.as_json(), indent=2, allow_nan=False))
         else:
-            print_result(result, f"{experiment.workload.name} on {experiment.cluster.name}, {self.protocol}")
+            print_result(result, f"{experiment.workload.name} on {experiment.cluster.name}, {plan.protocol}")
         if folder is not None and self.report:
             from queuewise.report.html import write_report
 
@@ -121,24 +139,30 @@ class Evaluate:
         from queuewise.cli.console import note
         from queuewise.errors import InputError
         from queuewise.evaluation.experiment import Experiment, ReplaySettings
-        from queuewise.evaluation.protocol import make_plan
+        from queuewise.evaluation.protocol import make_plan, parse_split
+        from queuewise.policies.names import parse_bound
 
         loaded, cluster = self.reading.load_with_cluster(self.workload, self.cluster, self.jobs, self.seed, note)
         from_model = loaded.format.startswith("model:")
+        split = parse_split(self.split)
         plan = make_plan(
-            self.protocol,
+            self._protocol(from_model),
             loaded.workload,
             num_windows=self.windows,
-            window_jobs=self.window_jobs,
+            overlap=self.overlap,
+            window_jobs=1024 if self.window_jobs is None else self.window_jobs,
             seed=self.seed,
             starts=self._starts(),
             block=self.block,
             from_model=from_model,
+            split=split,
+            warm_s=None if self.warm is None else parse_bound(self.warm, "--warm"),
+            shakes=8 if self.shakes is None else self.shakes,
         )
         for name, fixed, chosen in (("dispatch", plan.dispatch, self.dispatch), ("estimates", plan.estimates, self.estimates)):
             if fixed and chosen and fixed != chosen:
                 raise InputError(
-                    f"protocol {self.protocol} fixes --{name} to {fixed}, not {chosen}",
+                    f"protocol {plan.protocol} fixes --{name} to {fixed}, not {chosen}",
                     hint="use --protocol windows with --starts to evaluate the same windows with other settings",
                 )
         settings = ReplaySettings(
@@ -149,9 +173,26 @@ class Evaluate:
             seed=self.seed,
             warmup=self.warmup,
             cooldown=self.cooldown,
+            split=split,
             conditions=read_conditions(self.conditions),
         )
         return Experiment(loaded.workload, cluster, plan, settings, self._draw if from_model else None)
+
+    def _protocol(self, from_model: bool) -> str:
+        """The protocol. Options of another one are refused."""
+        from queuewise.errors import InputError
+
+        of_windows = [f"--{name.replace('_', '-')}" for name in ("windows", "window_jobs", "starts") if getattr(self, name) is not None]
+        of_days = [f"--{name}" for name in ("warm", "shakes") if getattr(self, name) is not None]
+        protocol = self.protocol or ("windows" if from_model or of_windows else "days")
+        if protocol == "days" and from_model:
+            raise InputError(f"{self.workload} is a workload model, which has no days to hold back", hint="use --protocol windows")
+        if protocol == "days" and (of_windows or self.warmup or self.cooldown):
+            refused = [*of_windows, *(f"--{name}" for name in ("warmup", "cooldown") if getattr(self, name))]
+            raise InputError(f"protocol days has no {refused[0]}", hint="use --protocol windows, or --warm and --split")
+        if protocol != "days" and of_days:
+            raise InputError(f"protocol {protocol} has no {of_days[0]}", hint="use --protocol days")
+        return protocol
 
     def _draw(self, jobs: int, seed: int) -> Workload:
         from queuewise.workload import load_workload
@@ -181,6 +222,39 @@ def _progress(total: int) -> Iterator[Callable[[Cell], None]]:
         yield lambda cell: bar.update(task, advance=1, description=cell.policy)
 
 
+def parse_percent(text: str) -> float:
+    """`1%` as a share."""
+    from queuewise.errors import InputError
+
+    try:
+        share = float(text.removesuffix("%")) / 100
+    except ValueError:
+        share = -1.0
+    if not 0 <= share < 1:
+        raise InputError(f"--same {text!r} is not a percentage", hint="for example 1%")
+    return share
+
+
+def describe_plan(plan: Plan, workload: Workload, seed: int) -> str:
+    """One line about what is compared."""
+    windows = plan.windows
+    if plan.protocol == "days":
+        first = windows[0]
+        counted = f"{first.stop - first.start - first.counted:,} of {len(workload):,} jobs"
+        unit = {None: "too short for intervals", 86_400.0: "by day"}.get(plan.unit_s, "by six hours, because there are few days")
+        return f"days: {counted} count, {unit}; {len(windows)} replays per policy, with submissions shaken in all but the first"
+    labels = ", ".join(window.label for window in windows)
+    return f"{plan.protocol}: {len(windows)} windows, {plan.distinct_jobs:,} distinct jobs, seed {seed}: {labels}"
+
+
+def _relative_interval(versus: Difference) -> str:
+    """The interval of a difference in percent of the baseline's mean."""
+    if versus.ci95 is None or not versus.relative:
+        return "–"
+    low, high = (bound * versus.relative / versus.diff for bound in versus.ci95)
+    return f"{low:+.1%} … {high:+.1%}"
+
+
 def print_result(result: Result, title: str) -> None:
     """The table that evaluate and compare print."""
     from queuewise.cli.console import duration, figure, note, print_table
@@ -193,15 +267,22 @@ def print_result(result: Result, title: str) -> None:
     rows = []
     for s in result.standings:
         versus = s.vs_best_baseline if s.best_baseline != s.policy else None
-        difference = [figure(versus.diff, digits), interval(versus.ci95), f"{versus.win_rate:.0%}"] if versus else ["–", "–", "–"]
-        longest = result.max_wait_s[s.policy]
-        waited = "–" if longest is None else duration(longest)
-        rows.append([s.policy, str(s.rank), figure(s.mean, digits), interval(s.ci95), *difference, waited])
+        difference = ["–", "–", "–"]
+        if versus:
+            change = "same" if versus.same else "–" if versus.relative is None else f"{versus.relative:+.1%}"
+            difference = [change, _relative_interval(versus), f"{versus.win_rate:.0%}"]
+        beside = result.beside[s.policy]
+        waits = [duration(wait) for wait in (beside.wait_s, beside.wait_p99_s, beside.max_wait_s)]
+        use = "–" if beside.utilisation is None else f"{beside.utilisation:.1%}"
+        mark = " *" if beside.waits_longer else ""
+        span = figure(beside.makespan_by_span, 3)
+        rows.append([s.policy + mark, str(s.rank), figure(s.mean, digits), interval(s.ci95), *difference, *waits, span, use])
     best = next((s.best_baseline for s in result.standings), None)
-    print_table(
-        ["policy", "rank", result.score.name, "95 % interval", f"minus {best}", "95 % interval", "wins", "max wait"], rows, title=title
-    )
+    columns = ["policy", "rank", result.score.name, "95 % interval", f"against {best}", "95 % interval", "wins"]
+    print_table([*columns, "mean wait", "p99", "max", "makespan ÷ span", "used"], rows, title=title)
+    if any(one.waits_longer for one in result.beside.values()):
+        note(f"* better than {best} by {result.score.name}, but jobs wait clearly longer")
     if result.lower_bound is not None:
         note(f"lower bound for any policy: {figure(result.lower_bound, digits)} (see docs/evaluation.md)")
     if any(s.ci95 is None for s in result.standings):
-        note("intervals need at least two windows; with one, no policy is called better")
+        note("intervals need at least two windows or ten units of time; without them, no policy is called better")

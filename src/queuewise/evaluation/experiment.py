@@ -1,8 +1,8 @@
 """Policies × windows: measure every policy on every window of a plan in parallel, and resume an interrupted run.
 
 A cell is one policy on one window. Each cell is written as soon as it is finished. The fingerprint of the experiment (jobs, cluster,
-windows and settings) is written first. These are refused: a folder with another fingerprint, a folder with cells of a policy whose file
-has changed since, and a comparison of cells that did not finish the same jobs.
+windows and settings) is written first. A folder with another fingerprint is refused, and one with cells of a policy whose file has
+changed since. `judging` compares the cells.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
-from dataclasses import dataclass, fields, replace
+from dataclasses import MISSING, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,16 +22,18 @@ from queuewise.config import parse_toml, to_toml
 from queuewise.errors import InputError
 from queuewise.evaluation.bounds import lower_bounds
 from queuewise.evaluation.identity import RULE, digest, digest_cluster, digest_policy, digest_workload
-from queuewise.evaluation.measure import measure
+from queuewise.evaluation.measure import Measurement, bounded_slowdown, measure
 from queuewise.evaluation.metrics import all_metrics
 from queuewise.evaluation.packing import arrive_and_stay, packing_curve
-from queuewise.evaluation.protocol import Plan, Window
+from queuewise.evaluation.protocol import DEFAULT_SPLIT, SHAKE_S, Plan, Window
 from queuewise.evaluation.replay_files import CONFIG_FILE, is_replay, read_facts, write_cluster, write_replay
-from queuewise.evaluation.scores import Score, score_values
-from queuewise.evaluation.statistics import Standing, ranking
+from queuewise.evaluation.scores import score_values
+from queuewise.evaluation.units import unit_sums
+from queuewise.policies.estimating import declare_part
 from queuewise.runs import file_name, write_text
 from queuewise.sim.core.schedule import Schedule
 from queuewise.workload.jobs import Workload
+from queuewise.workload.transform import shake
 
 Simulator = Callable[..., Schedule]  # queuewise.policies.simulate, or a stand-in with its signature
 
@@ -49,7 +51,11 @@ class ReplaySettings:
     seed: int = 0
     warmup: float = 0.0
     cooldown: float = 0.0
+    split: tuple[float, float, float] = DEFAULT_SPLIT  # of a log by time: train, val, report
     conditions: Conditions = PERFECT  # outages, costs of preemption, …
+
+
+SETTINGS = [field.name for field in fields(ReplaySettings) if field.name not in ("conditions", "split")]
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,7 +72,14 @@ class Experiment:
             return arrive_and_stay(self.workload, self.cluster, window.seed or 0)
         if window.seed is not None and self.draw is not None:
             return self.draw(window.stop, window.seed)
-        return self.workload.take(slice(window.start, window.stop))
+        rows = np.arange(window.start, window.stop)
+        part = self.workload.take(slice(window.start, window.stop))
+        if window.shake is None:
+            return part
+        if window.shake > 0:
+            part, order = shake(part, SHAKE_S, window.shake)
+            rows = rows[order]
+        return declare_part(part, self.workload, rows)
 
     def fingerprint(self) -> dict[str, Any]:
         """Everything except the policies that the results depend on. Runs with equal fingerprints are comparable.
@@ -79,8 +92,9 @@ class Experiment:
             "cluster": self.cluster.name,
             "cluster_digest": digest_cluster(self.cluster),
             "protocol": self.plan.protocol,
-            "windows": [[w.start, w.stop] if w.seed is None else [w.start, w.stop, w.seed] for w in self.plan.windows],
-            **{field.name: getattr(self.settings, field.name) for field in fields(self.settings) if field.name != "conditions"},
+            "windows": [window.as_list() for window in self.plan.windows],
+            **{name: getattr(self.settings, name) for name in SETTINGS},
+            "split": list(self.settings.split),
             WORLD: self.settings.conditions.model_dump_json(exclude_defaults=True),
         }
 
@@ -96,6 +110,9 @@ class Cell:
     metrics: Mapping[str, Any]
     finished_digest: str  # of the counted jobs that finished
     packing: Mapping[str, Any] | None = None
+    units: Mapping[str, Any] | None = None  # protocol days: `unit_sums`
+    geometric_mean: float | None = None  # of the bounded slowdown, over jobs
+    makespan_by_span: float | None = None  # time until the last end ÷ time until the last submission
 
     def renamed(self, label: str) -> Cell:
         return replace(self, policy=label)
@@ -126,7 +143,7 @@ def run_experiment(
             schedule = _replay(experiment, policy, index, simulator)
             cell = measure_cell(experiment, policy, index, schedule)
             if home is not None:
-                kept = {key: getattr(cell, key) for key in ("window", "scores", "bounds", "metrics", "finished_digest", "packing")}
+                kept = {key: getattr(cell, key) for key in [field.name for field in fields(Cell) if field.name != "policy"]}
                 write_replay(home, schedule, policy_digest=identity[policy], **kept)
         on_cell(cell)
         return cell
@@ -174,7 +191,12 @@ def _replay(experiment: Experiment, policy: str, index: int, simulator: Simulato
 
 def measure_cell(experiment: Experiment, policy: str, index: int, schedule: Schedule) -> Cell:
     """Measure the schedule of a policy in one window."""
-    m = measure(schedule, warmup=experiment.settings.warmup, cooldown=experiment.settings.cooldown)
+    window, settings = experiment.plan.windows[index], experiment.settings
+    m = measure(schedule, warmup=settings.warmup, cooldown=settings.cooldown)
+    if window.shake is not None:
+        m = Measurement(schedule, slice(window.counted, len(schedule.workload)), float(schedule.workload.submit[window.counted]), m.end)
+    slowdowns = bounded_slowdown(m)
+    span = float(schedule.workload.submit[-1]) - m.begin
     counted = np.zeros(len(schedule.workload), dtype=bool)
     counted[m.rows] = True
     bounds = lower_bounds(schedule.workload, schedule.cluster, counted)
@@ -187,6 +209,9 @@ def measure_cell(experiment: Experiment, policy: str, index: int, schedule: Sche
         metrics=all_metrics(m),
         finished_digest=digest(m.rows),
         packing=packing,
+        units=unit_sums(m, experiment.plan.unit_s) if window.shake is not None else None,
+        geometric_mean=float(np.exp(np.log(slowdowns).mean())) if slowdowns.size else None,
+        makespan_by_span=m.span / span if slowdowns.size and span > 0 else None,
     )
 
 
@@ -194,7 +219,7 @@ def read_cell(home: Path) -> Cell:
     """A finished cell from its folder."""
     facts = read_facts(home)
     try:
-        return Cell(**{field.name: facts[field.name] for field in fields(Cell)})
+        return Cell(**{one.name: facts[one.name] for one in fields(Cell) if one.default is MISSING or one.name in facts})
     except KeyError as error:
         raise InputError(
             f"replay.json has no {error}", where=str(home), hint="this folder was not written by evaluate; choose another --out"
@@ -219,84 +244,3 @@ def open_folder(folder: Path, experiment: Experiment) -> None:
         raise InputError(f"cannot be created: {error.strerror}", where=str(folder), hint="choose another --out folder") from None
     write_cluster(folder, experiment.cluster)
     write_text(config, to_toml({"command": "evaluate", "conditions": fingerprint}))
-
-
-@dataclass(frozen=True, eq=False)
-class Result:
-    """The scores of every policy on every window, with a ranking."""
-
-    score: Score
-    per_window: Mapping[str, Sequence[float]]  # policy -> [windows]
-    standings: Sequence[Standing]  # best first
-    lower_bound: float | None  # mean over windows
-    max_wait_s: Mapping[str, float | None]  # policy -> longest wait in any window
-
-    def as_json(self) -> list[dict[str, Any]]:
-        return [
-            {
-                "policy": s.policy,
-                "score": self.score.name,
-                "mean": s.mean,
-                "ci95": list(s.ci95 or (None, None)),
-                "per_window": list(self.per_window[s.policy]),
-                "vs_best_baseline": None if s.vs_best_baseline is None else {
-                    "diff": s.vs_best_baseline.diff,
-                    "ci95": list(s.vs_best_baseline.ci95 or (None, None)),
-                    "win_rate": s.vs_best_baseline.win_rate,
-                    "baseline": s.best_baseline,
-                },
-                "rank": s.rank,
-                "max_wait_s": self.max_wait_s[s.policy],
-                "lower_bound": self.lower_bound,
-            }
-            for s in self.standings
-        ]  # fmt: skip
-
-
-def judge(cells: Sequence[Cell], score: Score) -> Result:
-    """Scores, intervals and ranks. Raises an error unless all policies finished the same jobs of the same windows."""
-    check_equal_jobs(cells)
-    policies = list(dict.fromkeys(cell.policy for cell in cells))
-    ordered = sorted(cells, key=lambda cell: cell.window)
-    per_window = {
-        policy: [score.of(cell.scores, f"{policy}, window {cell.window}") for cell in ordered if cell.policy == policy]
-        for policy in policies
-    }
-    baselines = [policy for policy in policies if is_baseline(policy)]
-    standings = ranking(per_window, higher_is_better=score.higher_is_better, baselines=baselines)
-    bound = _mean_bound([cell for cell in ordered if cell.policy == policies[0]], score)
-    return Result(score, per_window, standings, bound, {policy: _longest_wait(cells, policy) for policy in policies})
-
-
-def _longest_wait(cells: Sequence[Cell], policy: str) -> float | None:
-    waits = [(cell.metrics.get("wait_s") or {}).get("max") for cell in cells if cell.policy == policy]
-    return max((wait for wait in waits if wait is not None), default=None)
-
-
-def is_baseline(policy: str) -> bool:
-    """Whether a policy is a fixed rule, not a trained model, a planner or a user's function."""
-    return not policy.startswith(("model:", "plan:")) and ".py" not in policy
-
-
-def check_equal_jobs(cells: Sequence[Cell]) -> None:
-    by_window: dict[int, Cell] = {}
-    for cell in cells:
-        other = by_window.setdefault(cell.window, cell)
-        if cell.finished_digest != other.finished_digest:
-            counts = " and ".join(f"{c.policy} {c.metrics['completed']} of {c.metrics['jobs']}" for c in (other, cell))
-            raise InputError(
-                f"window {cell.window}: policies did not finish the same jobs ({counts}), so their means are not comparable",
-                hint="omit the policy that rejects jobs, or remove these jobs from the workload",
-            )
-    windows = {policy: {c.window for c in cells if c.policy == policy} for policy in {c.policy for c in cells}}
-    if len({frozenset(w) for w in windows.values()}) > 1:
-        raise InputError("policies were not measured on the same windows", hint="run evaluate again to complete the missing windows")
-
-
-def _mean_bound(cells: Sequence[Cell], score: Score) -> float | None:
-    if len(score.terms) > 1:
-        return None
-    weight, name = score.terms[0]
-    values = [cell.bounds.get(name) for cell in cells]
-    known = [value for value in values if value is not None]
-    return weight * float(np.mean(known)) if known and len(known) == len(values) else None

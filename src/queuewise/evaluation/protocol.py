@@ -1,7 +1,7 @@
 """Protocols: the parts of a workload that every policy is measured on, and the settings that a protocol fixes.
 
-A `Plan` is made before any policy runs and depends only on the workload, so all policies see the same jobs. Every window is replayed on an
-empty cluster with the original submission times.
+A `Plan` is made before any policy runs and depends only on the workload, so all policies see the same jobs. In the protocol `days`,
+every window is a whole replay of the log, with submissions shaken a little, and the jobs of the counted part are measured day by day.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from queuewise.workload.jobs import Workload
 from queuewise.workload.transform import split_by_time
 
 PROTOCOLS = {
+    "days": "the log from its first job on, the later part counted day by day (default for logs)",
     "windows": "n random windows of k consecutive jobs",
     "blocks": "as windows, but from one block (val or report) of a log split by time; training uses the first block",
     "replay": "the whole log, once",
@@ -25,7 +26,9 @@ PROTOCOLS = {
 }
 RLSCHEDULER_STARTS = (1981, 2756, 4299, 8850, 3316, 2714, 5228, 7762, 4022, 7085)
 RLSCHEDULER_JOBS = 1024
-BLOCK_SHARES = {"train": 0.6, "val": 0.2, "report": 0.2}  # of the time span of the log
+BLOCKS = ("train", "val", "report")
+DEFAULT_SPLIT = (0.45, 0.2, 0.35)  # shares of the time span of the log
+DEFAULT_WINDOWS = 10
 BLOCK_SEEDS = {"train": range(1_000_000), "val": range(2_000_000, 3_000_000), "report": range(10_000_000, 11_000_000)}
 
 
@@ -36,10 +39,18 @@ class Window:
     start: int
     stop: int
     seed: int | None = None
+    counted: int = 0  # the first of these jobs that counts
+    shake: int | None = None  # number of the replay with shaken submissions; 0: as in the log
 
     @property
     def label(self) -> str:
         return f"{self.start}" if self.seed is None else f"seed {self.seed}"
+
+    def as_list(self) -> list[int]:
+        """What is different about it, for a fingerprint."""
+        return [self.start, self.stop, *(number for number in (self.seed,) if number is not None), *(
+            () if self.shake is None else (self.counted, self.shake)
+        )]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -48,26 +59,57 @@ class Plan:
     windows: tuple[Window, ...]
     dispatch: str | None = None  # fixed by the protocol, or None if the user chooses
     estimates: str | None = None
+    unit_s: float | None = None  # protocol days: seconds of the units of time that are compared; None: there are too few
+
+    @property
+    def distinct_jobs(self) -> int:
+        """How many jobs count in some window. Windows with a seed have jobs of their own."""
+        drawn = sum(window.stop for window in self.windows if window.seed is not None)
+        return drawn + len({job for w in self.windows if w.seed is None for job in range(w.start + w.counted, w.stop)})
+
+
+def parse_split(text: str) -> tuple[float, float, float]:
+    """`0.45,0.2,0.35`: the shares of train, val and report."""
+    try:
+        shares = tuple(float(part) for part in text.split(","))
+    except ValueError:
+        shares = ()
+    if len(shares) != 3 or min(shares) < 0 or abs(sum(shares) - 1.0) > 1e-6:
+        raise InputError(f"split {text!r} is not three shares that add up to 1", hint="for example 0.45,0.2,0.35 (train, val, report)")
+    return shares
 
 
 def make_plan(
     protocol: str,
     workload: Workload,
     *,
-    num_windows: int = 10,
+    num_windows: int | None = None,
     window_jobs: int = 1024,
     seed: int = 0,
+    overlap: bool = False,
     starts: Sequence[int] | None = None,
     block: str = "report",
     from_model: bool = False,
+    split: tuple[float, float, float] = DEFAULT_SPLIT,
+    warm_s: float | None = None,
+    shakes: int = 8,
 ) -> Plan:
-    """The windows of a protocol. `starts` are 0-based job indices to use instead of random ones."""
+    """The windows of a protocol. `starts` are 0-based job indices to use instead of random ones.
+
+    Without a number there are DEFAULT_WINDOWS, or as many as the log holds without overlapping.
+    """
     if protocol not in PROTOCOLS:
         raise unknown_name("protocol", protocol, PROTOCOLS)
     if not len(workload):
         raise InputError(f"workload {workload.name} has no jobs", hint="use a workload with at least one job")
+    jobs = block_jobs(workload, split)[block] if protocol == "blocks" and not from_model else range(len(workload))
+    if num_windows is None:
+        fits = DEFAULT_WINDOWS if from_model or overlap or protocol == "packing" else len(jobs) // max(window_jobs, 1)
+        num_windows = max(1, min(DEFAULT_WINDOWS, fits))
     if num_windows < 1 or window_jobs < 1:
         raise InputError(f"{num_windows} windows of {window_jobs} jobs leave nothing to measure", hint="use at least 1 of each")
+    if protocol == "days":
+        return _days(workload, block, split, warm_s, shakes)
     if starts is not None and protocol in ("replay", "packing", "blocks"):
         raise InputError(f"protocol {protocol} does not support --starts", hint="use --protocol windows or rlscheduler")
     if protocol == "replay":
@@ -78,23 +120,37 @@ def make_plan(
         chosen = RLSCHEDULER_STARTS if starts is None else starts
         return Plan(protocol, _windows_at(chosen, RLSCHEDULER_JOBS, len(workload)), "commit", "oracle")
     if protocol == "blocks":
-        return Plan(protocol, block_windows(workload, block, num_windows, window_jobs, seed, from_model=from_model))
+        return Plan(
+            protocol, block_windows(workload, block, num_windows, window_jobs, seed, from_model=from_model, split=split, overlap=overlap)
+        )
     if starts is None:
-        starts = draw_starts(range(len(workload)), num_windows, window_jobs, seed)
+        starts = draw_starts(jobs, num_windows, window_jobs, seed, overlap=overlap)
     return Plan(protocol, _windows_at(starts, window_jobs, len(workload)))
 
 
-def draw_starts(jobs: range, num_windows: int, window_jobs: int, seed: int) -> list[int]:
-    """First jobs of distinct random windows inside `jobs`. The windows may overlap."""
+def draw_starts(jobs: range, num_windows: int, window_jobs: int, seed: int, *, overlap: bool = False) -> list[int]:
+    """First jobs of random windows inside `jobs`, in order. They have no jobs in common, unless they may overlap."""
     room = len(jobs) - window_jobs + 1
     if room < 1:
         raise InputError(
             f"a window of {window_jobs} jobs does not fit into the {len(jobs)} jobs of this part of the log",
             hint="use smaller windows (--window-jobs, or --jobs of train), a longer log, or --protocol replay",
         )
-    if num_windows > room:
-        raise InputError(f"{len(jobs)} jobs have only {room} different windows of {window_jobs} jobs", hint=f"use --windows {room} or less")
-    return [jobs.start + int(start) for start in np.random.default_rng(seed).choice(room, num_windows, replace=False)]
+    rng = np.random.default_rng(seed)
+    if overlap:
+        if num_windows > room:
+            raise InputError(
+                f"{len(jobs)} jobs have only {room} different windows of {window_jobs} jobs", hint=f"use --windows {room} or less"
+            )
+        return sorted(jobs.start + int(start) for start in rng.choice(room, num_windows, replace=False))
+    spare = len(jobs) - num_windows * window_jobs
+    if spare < 0:
+        raise InputError(
+            f"{num_windows} windows of {window_jobs} jobs do not fit into {len(jobs)} jobs without overlapping",
+            hint=f"use --windows {len(jobs) // window_jobs} or less, smaller windows, or --overlap, with intervals that say less",
+        )
+    gaps = np.sort(rng.integers(0, spare + 1, num_windows))
+    return [jobs.start + int(gap) + number * window_jobs for number, gap in enumerate(gaps)]
 
 
 def _windows_at(starts: Sequence[int], window_jobs: int, num_jobs: int) -> tuple[Window, ...]:
@@ -110,24 +166,33 @@ def _windows_at(starts: Sequence[int], window_jobs: int, num_jobs: int) -> tuple
 
 
 def block_windows(
-    workload: Workload, block: str, num_windows: int, window_jobs: int, seed: int, *, from_model: bool = False
+    workload: Workload,
+    block: str,
+    num_windows: int,
+    window_jobs: int,
+    seed: int,
+    *,
+    from_model: bool = False,
+    split: tuple[float, float, float] = DEFAULT_SPLIT,
+    overlap: bool = False,
 ) -> tuple[Window, ...]:
     """Windows of one block. A log is split by time. A model gets a different seed per window, from the block's range of seeds."""
-    if block not in BLOCK_SHARES:
-        raise unknown_name("block", block, BLOCK_SHARES)
+    if block not in BLOCKS:
+        raise unknown_name("block", block, BLOCKS)
     if from_model:
         seeds = BLOCK_SEEDS[block]
         if not 0 <= seed * num_windows <= len(seeds) - num_windows:
             raise InputError(f"seed {seed} with {num_windows} windows exceeds the seeds of block {block}", hint="use a smaller --seed")
         first = seeds.start + seed * num_windows
         return tuple(Window(0, window_jobs, first + index) for index in range(num_windows))
-    jobs = block_jobs(workload)[block]
-    return _windows_at(draw_starts(jobs, num_windows, window_jobs, BLOCK_SEEDS[block].start + seed), window_jobs, len(workload))
+    jobs = block_jobs(workload, split)[block]
+    starts = draw_starts(jobs, num_windows, window_jobs, BLOCK_SEEDS[block].start + seed, overlap=overlap)
+    return _windows_at(starts, window_jobs, len(workload))
 
 
-def block_jobs(workload: Workload) -> dict[str, range]:
+def block_jobs(workload: Workload, split: tuple[float, float, float] = DEFAULT_SPLIT) -> dict[str, range]:
     """The jobs of each block, in time order."""
-    parts = split_by_time(workload, BLOCK_SHARES["train"], BLOCK_SHARES["val"], BLOCK_SHARES["report"])
+    parts = split_by_time(workload, *split)
     first_val = len(parts.train)
     first_report = first_val + len(parts.validation)
     ranges = {"train": range(first_val), "val": range(first_val, first_report), "report": range(first_report, len(workload))}
@@ -145,3 +210,26 @@ def check_disjoint(ranges: dict[str, range]) -> None:
                 f"splits overlap: jobs {shared[0]} to {shared[-1]} are in both {first} and {second}",
                 hint="make the ranges disjoint; a policy must not be evaluated on jobs it was trained on",
             )
+
+
+# --- days
+
+UNITS_S = (86_400.0, 21_600.0)  # a day, or six hours where there are fewer than FEWEST_UNITS days
+FEWEST_UNITS = 10
+SHAKE_S = 60.0  # submissions are moved by up to so many seconds
+
+
+def _days(workload: Workload, block: str, split: tuple[float, float, float], warm_s: float | None, shakes: int) -> Plan:
+    """One replay per shake, from the log's first job or `warm_s` before the counted part, to the end of that part."""
+    if shakes < 1:
+        raise InputError(f"{shakes} replays leave nothing to measure", hint="use --shakes 1 for the log as it is, 8 to average over noise")
+    if block not in BLOCKS:
+        raise unknown_name("block", block, BLOCKS)
+    jobs = block_jobs(workload, split)[block]
+    if not len(jobs):
+        raise InputError(f"the block {block} of the log has no jobs", hint="use a longer log, or another --split")
+    first = 0 if warm_s is None else int(np.searchsorted(workload.submit, workload.submit[jobs.start] - warm_s))
+    windows = tuple(Window(first, jobs.stop, counted=jobs.start - first, shake=number) for number in range(shakes))
+    span = float(workload.submit[jobs.stop - 1] - workload.submit[jobs.start])
+    unit = next((unit for unit in UNITS_S if span / unit >= FEWEST_UNITS), None)
+    return Plan("days", windows, unit_s=unit)

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from queuewise.errors import InputError
-from queuewise.evaluation.experiment import Cell, Result, read_cell
+from queuewise.evaluation.experiment import Cell, read_cell
+from queuewise.evaluation.judging import Result
 from queuewise.evaluation.replay_files import check_run, find_replays, to_json
 from queuewise.runs import LAST_FILE, write_text
 

@@ -2,14 +2,19 @@
 
 A runtime becomes known at `submit + wait + runtime`. The wait is the recorded one; for jobs without one it is that of one fixed replay,
 REFERENCE with exact runtimes on the faultless cluster, which is kept in memory for as long as the workload and the cluster are.
+
+Jobs of a part of a log are known as in the whole log, if `declare_part` was told so: what predictions have learned by then does not
+depend on where a replay begins.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Collection
 from weakref import WeakKeyDictionary
 
 import numpy as np
+from numpy.typing import NDArray
 
 from queuewise.cluster.spec import Cluster
 from queuewise.policies.known import Jobs
@@ -22,16 +27,40 @@ from queuewise.workload.jobs import Floats, Workload
 REFERENCE = "fcfs+easy"
 
 _waits: WeakKeyDictionary[Workload, WeakKeyDictionary[Cluster, Floats]] = WeakKeyDictionary()
+_parts: WeakKeyDictionary[Workload, tuple[Workload, NDArray[np.int64]]] = WeakKeyDictionary()
+_learned: WeakKeyDictionary[Workload, WeakKeyDictionary[Cluster, dict[tuple[str, int], Estimates]]] = WeakKeyDictionary()
+_learning = threading.RLock()  # several threads may replay parts of the same log
+
+
+def declare_part(part: Workload, whole: Workload, rows: NDArray[np.int64]) -> Workload:
+    """Note that job i of `part` is job rows[i] of `whole`, and return the part."""
+    _parts[part] = whole, rows
+    return part
 
 
 def estimate_on(workload: Workload, cluster: Cluster, how: str, seed: int = 0) -> Estimates:
     """Estimates for every job of a workload that is replayed on this cluster. `how` is as in workload.estimates."""
-    return estimate(with_waits(workload, cluster) if learns_by_waits(how) else workload, how, seed)
+    if workload in _parts:
+        whole, rows = _parts[workload]
+        found = estimate_on(whole, cluster, how, seed)
+        return Estimates(found.values[rows], found.filled, found.note)
+    if not learns_by_waits(how):
+        return estimate(workload, how, seed)
+    with _learning:
+        kept = _learned.setdefault(workload, WeakKeyDictionary()).setdefault(cluster, {})
+        if (how, seed) not in kept:
+            kept[how, seed] = estimate(with_waits(workload, cluster), how, seed)
+        return kept[how, seed]
 
 
 def history_on(workload: Workload, cluster: Cluster, columns: Collection[str], seed: int = 0) -> History:
     """These columns of the history of a workload that is replayed on this cluster."""
-    return history_of(with_waits(workload, cluster), columns, seed) if columns else NO_HISTORY
+    if not columns:
+        return NO_HISTORY
+    if workload in _parts:
+        whole, rows = _parts[workload]
+        return {name: column[rows] for name, column in history_on(whole, cluster, columns, seed).items()}
+    return history_of(with_waits(workload, cluster), columns, seed)
 
 
 def with_waits(workload: Workload, cluster: Cluster) -> Workload:

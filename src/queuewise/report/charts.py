@@ -12,7 +12,7 @@ from typing import Literal
 import numpy as np
 
 from queuewise.evaluation import breakdown, energy, measure, timeline
-from queuewise.evaluation.experiment import Result
+from queuewise.evaluation.judging import Result
 from queuewise.evaluation.measure import Floats, Measurement
 from queuewise.workload.jobs import UNKNOWN
 

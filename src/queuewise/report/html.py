@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from queuewise.errors import InputError, optional_imports
-from queuewise.evaluation.experiment import Cell, Result, judge
+from queuewise.evaluation.experiment import Cell
+from queuewise.evaluation.judging import Result, judge
 from queuewise.evaluation.measure import Measurement, measure
 from queuewise.evaluation.metrics import all_metrics
 from queuewise.evaluation.replay_files import check_run, find_replays, read_facts, read_schedule, read_summary

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from queuewise.evaluation.experiment import Result
+from queuewise.evaluation.judging import Result
 
 # Heading, key in the flattened metrics, digits. A column is shown if any policy has a value.
 COLUMNS: tuple[tuple[str, str, int], ...] = (

@@ -68,6 +68,16 @@ def thin(workload: Workload, keep: float, seed: int = 0) -> Workload:
     return workload.take(np.random.default_rng(seed).random(len(workload)) < keep)
 
 
+def shake(workload: Workload, seconds: float, seed: int) -> tuple[Workload, NDArray[np.int64]]:
+    """Move every submission by up to so many seconds, earlier or later. Returns the jobs in their new order, and which jobs they are."""
+    submit = workload.submit + np.random.default_rng(seed).uniform(-seconds, seconds, len(workload))
+    rows = np.argsort(submit, kind="stable")
+    number = np.empty(len(rows), np.int64)
+    number[rows] = np.arange(len(rows))
+    columns = {column: getattr(workload, column)[rows] for column in COLUMNS}
+    return workload.replace(**columns | {"submit": submit[rows]}, dependencies=workload.dependencies.renumbered(number)), rows
+
+
 def make_elastic(workload: Workload, share: float, least: float, most: float, curve: str, seed: int = 0) -> Workload:
     """Make a random share of the jobs elastic, with `least` to `most` times their tasks (at least one) and speeds from the curve."""
     if not 0 < share <= 1:

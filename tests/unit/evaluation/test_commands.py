@@ -35,7 +35,7 @@ def test_evaluate_prints_a_ranking_and_keeps_it(tmp_path: Path, capsys: pytest.C
     assert main(arguments) == 0
     captured = capsys.readouterr()
     assert "line-600" in captured.out
-    assert "3 windows, seed 0" in captured.err
+    assert "3 windows, 300 distinct jobs, seed 0" in captured.err
     assert "lower bound for any policy" in captured.err
 
 

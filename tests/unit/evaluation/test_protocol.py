@@ -2,21 +2,62 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from queuewise.errors import InputError
-from queuewise.evaluation.protocol import BLOCK_SEEDS, RLSCHEDULER_STARTS, block_jobs, check_disjoint, make_plan
+from queuewise.evaluation.protocol import BLOCK_SEEDS, RLSCHEDULER_STARTS, block_jobs, check_disjoint, make_plan, parse_split
 from stand_in import busy_days
 
 JOBS = busy_days(3000)
 
 
 def test_random_windows_lie_inside_the_log_and_follow_the_seed() -> None:
-    plan = make_plan("windows", JOBS, num_windows=50, window_jobs=2900, seed=4)
+    plan = make_plan("windows", JOBS, num_windows=9, window_jobs=310, seed=4)
+    assert all(w.start >= 0 and w.stop <= 3000 and w.stop - w.start == 310 for w in plan.windows)
+    assert plan == make_plan("windows", JOBS, num_windows=9, window_jobs=310, seed=4)
+    assert plan != make_plan("windows", JOBS, num_windows=9, window_jobs=310, seed=5)
+    assert plan.distinct_jobs == 9 * 310
+    with pytest.raises(InputError, match="10 windows of 310 jobs do not fit into 3000 jobs without overlapping"):
+        make_plan("windows", JOBS, num_windows=10, window_jobs=310)
+
+
+def test_windows_may_overlap_if_asked() -> None:
+    plan = make_plan("windows", JOBS, num_windows=50, window_jobs=2900, seed=4, overlap=True)
     assert all(w.start >= 0 and w.stop <= 3000 and w.stop - w.start == 2900 for w in plan.windows)
-    assert plan == make_plan("windows", JOBS, num_windows=50, window_jobs=2900, seed=4)
-    assert plan != make_plan("windows", JOBS, num_windows=50, window_jobs=2900, seed=5)
     assert len({w.start for w in plan.windows}) == 50
+    assert plan.distinct_jobs <= 3000
+
+
+def test_by_default_there_are_ten_windows_or_as_many_as_fit() -> None:
+    assert len(make_plan("windows", JOBS, window_jobs=100).windows) == 10
+    assert len(make_plan("windows", JOBS, window_jobs=700).windows) == 4
+
+
+def test_days_count_the_last_part_of_one_replay_from_the_first_job() -> None:
+    report = block_jobs(JOBS)["report"]
+    plan = make_plan("days", JOBS, shakes=3)
+    assert [(w.start, w.stop, w.counted, w.shake) for w in plan.windows] == [(0, 3000, report.start, shake) for shake in range(3)]
+    assert plan.distinct_jobs == len(report)
+    later = make_plan("days", JOBS, shakes=1, warm_s=3600.0).windows[0]
+    assert later.start + later.counted == report.start
+    assert JOBS.submit[later.start - 1] < JOBS.submit[report.start] - 3600.0 <= JOBS.submit[later.start]
+    with pytest.raises(InputError, match="0 replays leave nothing to measure"):
+        make_plan("days", JOBS, shakes=0)
+
+
+def test_the_unit_is_a_day_or_six_hours_or_nothing() -> None:
+    spans = {30 * 86_400.0: 86_400.0, 15 * 86_400.0: 21_600.0, 3600.0: None}
+    for span, unit in spans.items():
+        log = JOBS.replace(submit=np.linspace(0.0, span, len(JOBS)))
+        assert make_plan("days", log).unit_s == unit
+
+
+def test_splits_are_three_shares() -> None:
+    assert parse_split("0.5,0.2,0.3") == (0.5, 0.2, 0.3)
+    for text in ("0.5,0.5", "0.5,0.2,0.4", "a,b,c", "1.5,-0.2,-0.3"):
+        with pytest.raises(InputError, match="three shares that add up to 1"):
+            parse_split(text)
 
 
 def test_a_window_may_be_the_whole_log_but_not_longer() -> None:
@@ -24,7 +65,7 @@ def test_a_window_may_be_the_whole_log_but_not_longer() -> None:
     with pytest.raises(InputError, match="a window of 3001 jobs does not fit into the 3000 jobs"):
         make_plan("windows", JOBS, window_jobs=3001)
     with pytest.raises(InputError, match="only 2 different windows"):
-        make_plan("windows", JOBS, num_windows=3, window_jobs=2999)
+        make_plan("windows", JOBS, num_windows=3, window_jobs=2999, overlap=True)
 
 
 def test_explicit_starts() -> None:
@@ -58,7 +99,7 @@ def test_blocks_share_no_job_and_windows_stay_in_their_block() -> None:
     assert ranges["val"].stop == ranges["report"].start
     assert ranges["report"].stop == 3000
     for block in ("val", "report"):
-        for window in make_plan("blocks", JOBS, num_windows=30, window_jobs=100, block=block).windows:
+        for window in make_plan("blocks", JOBS, num_windows=6, window_jobs=100, block=block).windows:
             assert window.start in ranges[block]
             assert window.stop - 1 in ranges[block]
 

@@ -14,7 +14,8 @@ from PIL import Image
 
 from queuewise.cluster.spec import NodeGroup, build
 from queuewise.errors import InputError
-from queuewise.evaluation.experiment import Experiment, ReplaySettings, judge, run_experiment
+from queuewise.evaluation.experiment import Experiment, ReplaySettings, run_experiment
+from queuewise.evaluation.judging import judge
 from queuewise.evaluation.measure import Measurement, measure, wait
 from queuewise.evaluation.metrics import summarise
 from queuewise.evaluation.protocol import make_plan
@@ -49,7 +50,7 @@ def charts(replays: list[Measurement]) -> dict[str, Chart]:
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("run")
-    setup = Experiment(JOBS, small_cluster(), make_plan("windows", JOBS, num_windows=3, window_jobs=200), ReplaySettings())
+    setup = Experiment(JOBS, small_cluster(), make_plan("windows", JOBS, num_windows=3, window_jobs=160), ReplaySettings())
     cells = run_experiment(setup, ["line-600", "line"], line_up, folder=folder)
     write_results(folder, cells, judge(cells, parse_score("bsld")))
     write_report(folder)

@@ -1,0 +1,170 @@
+"""Judge policies by their cells: scores with intervals, paired differences, ranks, and what else a table must show.
+
+A comparison of cells that did not finish the same jobs is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from queuewise.errors import InputError
+from queuewise.evaluation.experiment import Cell
+from queuewise.evaluation.scores import Score
+from queuewise.evaluation.statistics import SAME, Series, Standing, compare, ranking
+from queuewise.evaluation.units import PER_JOB, mean_series
+
+
+@dataclass(frozen=True)
+class Beside:
+    """Figures that stand beside every score, because a score alone can be bought: an idle machine lowers slowdowns."""
+
+    wait_s: float | None  # mean
+    wait_p99_s: float | None
+    max_wait_s: float | None
+    makespan_by_span: float | None  # time until the last end ÷ time until the last submission
+    utilisation: float | None
+    geometric_mean: float | None  # of the bounded slowdown
+    worst_unit: float  # the highest (or lowest, if higher is better) mean of a day or window
+    waits_longer: bool  # better by the score than the best baseline, with clearly longer waits
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """The scores of every policy on every window or day, with a ranking."""
+
+    score: Score
+    series: Mapping[str, Series]  # policy -> by window or day
+    standings: Sequence[Standing]  # best first
+    lower_bound: float | None  # mean over windows
+    beside: Mapping[str, Beside]
+    in_days: bool  # protocol days
+
+    @property
+    def per_window(self) -> dict[str, list[float]]:
+        """Policy -> mean of every window or day."""
+        return {policy: (one.sums / one.jobs).tolist() for policy, one in self.series.items()}
+
+    def as_json(self) -> list[dict[str, Any]]:
+        return [self._row(standing) for standing in self.standings]
+
+    def _row(self, s: Standing) -> dict[str, Any]:
+        beside, versus, series = self.beside[s.policy], s.vs_best_baseline, self.series[s.policy]
+        row = {
+            "policy": s.policy,
+            "score": self.score.name,
+            "mean": s.mean,
+            "ci95": list(s.ci95 or (None, None)),
+            "per_window": self.per_window[s.policy],
+            "vs_best_baseline": None if versus is None else {
+                "diff": versus.diff,
+                "diff_percent": None if versus.relative is None else 100 * versus.relative,
+                "ci95": list(versus.ci95 or (None, None)),
+                "win_rate": versus.win_rate,
+                "baseline": s.best_baseline,
+                "better": versus.better(higher_is_better=self.score.higher_is_better),
+            },
+            "rank": s.rank,
+            "same": versus is not None and versus.same,
+            "wait_s": beside.wait_s,
+            "wait_p99_s": beside.wait_p99_s,
+            "max_wait_s": beside.max_wait_s,
+            "makespan_by_span": beside.makespan_by_span,
+            "utilisation": beside.utilisation,
+            "geometric_mean": beside.geometric_mean,
+            "waits_longer": beside.waits_longer,
+            "lower_bound": self.lower_bound,
+        }  # fmt: skip
+        if self.in_days:
+            row |= {"days": len(series.jobs), "jobs": round(float(series.jobs.sum())), "per_window_jobs": series.jobs.tolist()}
+            row |= {"worst_day": beside.worst_unit}
+        return row
+
+
+def judge(cells: Sequence[Cell], score: Score, *, same: float = SAME) -> Result:
+    """Scores, intervals and ranks. Raises an error unless all policies finished the same jobs of the same windows."""
+    check_equal_jobs(cells)
+    policies = list(dict.fromkeys(cell.policy for cell in cells))
+    ordered = {policy: sorted((c for c in cells if c.policy == policy), key=lambda c: c.window) for policy in policies}
+    series = {policy: _series(mine, score) for policy, mine in ordered.items()}
+    baselines = [policy for policy in policies if is_baseline(policy)]
+    standings = ranking(series, higher_is_better=score.higher_is_better, baselines=baselines, same=same)
+    waits = {policy: _waits(mine) for policy, mine in ordered.items()}
+    beside = {s.policy: _beside(ordered[s.policy], s, series[s.policy], waits, score) for s in standings}
+    return Result(score, series, standings, _mean_bound(ordered[policies[0]], score), beside, cells[0].units is not None)
+
+
+def _series(cells: Sequence[Cell], score: Score) -> Series:
+    if cells[0].units is None:
+        return Series.of_means([score.of(cell.scores, f"{cell.policy}, window {cell.window}") for cell in cells])
+    other = [name for _, name in score.terms if name not in PER_JOB]
+    if other:
+        raise InputError(
+            f"score {other[0]!r} is not a mean over jobs, which the protocol days compares day by day",
+            hint=f"use {', '.join(PER_JOB)} or a sum of them, or --protocol windows",
+        )
+    return mean_series([cell.units or {} for cell in cells], score.terms)
+
+
+def _waits(cells: Sequence[Cell]) -> Series | None:
+    """The mean waits by window or day, None if no job finished in some window."""
+    if cells[0].units is not None:
+        return mean_series([cell.units or {} for cell in cells], [(1.0, "wait")])
+    means = [cell.scores.get("wait") for cell in cells]
+    return None if None in means else Series.of_means([mean for mean in means if mean is not None])
+
+
+def _beside(cells: Sequence[Cell], standing: Standing, series: Series, waits: Mapping[str, Series | None], score: Score) -> Beside:
+    waited, versus = [cell.metrics.get("wait_s") or {} for cell in cells], standing.vs_best_baseline
+    mine, theirs = waits[standing.policy], waits.get(standing.best_baseline or "")
+    longer = False
+    if versus is not None and mine is not None and theirs is not None and versus.better(higher_is_better=score.higher_is_better):
+        longer = compare(theirs, mine).better()
+    means = series.sums / series.jobs
+    name = "gpu_utilisation" if cells[0].metrics.get("gpu_utilisation") is not None else "cpu_utilisation"
+    return Beside(
+        wait_s=_mean([one.get("mean") for one in waited]),
+        wait_p99_s=_mean([one.get("p99") for one in waited]),
+        max_wait_s=max((wait for one in waited if (wait := one.get("max")) is not None), default=None),
+        makespan_by_span=_mean([cell.makespan_by_span for cell in cells]),
+        utilisation=_mean([cell.metrics.get(name) for cell in cells]),
+        geometric_mean=_mean([cell.geometric_mean for cell in cells]),
+        worst_unit=float(means.min() if score.higher_is_better else means.max()),
+        waits_longer=longer,
+    )
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return float(np.mean(known)) if known and len(known) == len(values) else None
+
+
+def is_baseline(policy: str) -> bool:
+    """Whether a policy is a fixed rule, not a trained model, a planner or a user's function."""
+    return not policy.startswith(("model:", "plan:")) and ".py" not in policy
+
+
+def check_equal_jobs(cells: Sequence[Cell]) -> None:
+    by_window: dict[int, Cell] = {}
+    for cell in cells:
+        other = by_window.setdefault(cell.window, cell)
+        if cell.finished_digest != other.finished_digest:
+            counts = " and ".join(f"{c.policy} {c.metrics['completed']} of {c.metrics['jobs']}" for c in (other, cell))
+            raise InputError(
+                f"window {cell.window}: policies did not finish the same jobs ({counts}), so their means are not comparable",
+                hint="omit the policy that rejects jobs, or remove these jobs from the workload",
+            )
+    windows = {policy: {c.window for c in cells if c.policy == policy} for policy in {c.policy for c in cells}}
+    if len({frozenset(w) for w in windows.values()}) > 1:
+        raise InputError("policies were not measured on the same windows", hint="run evaluate again to complete the missing windows")
+
+
+def _mean_bound(cells: Sequence[Cell], score: Score) -> float | None:
+    if len(score.terms) > 1:
+        return None
+    weight, name = score.terms[0]
+    mean = _mean([cell.bounds.get(name) for cell in cells])
+    return None if mean is None else weight * mean
