@@ -5,7 +5,7 @@ the ratio of these sums. Two policies are compared by the ratio of their means, 
 
 Intervals are studentised block bootstraps of the logarithm of the ratio: blocks of neighbouring units are drawn with
 replacement, and the deviation of each resample is measured in its own standard errors, so a few heavy days widen the
-interval as they should. `benchmarks/coverage.py` measures how often they hold the true value. With fewer than MANY_UNITS
+interval as they should. `benchmarks/interval_coverage.py` measures how often they hold the true value. With fewer than MANY_UNITS
 units, quantiles of Student's t take the place of the bootstrap. Where a score is not positive everywhere, differences take
 the place of ratios.
 """
@@ -24,6 +24,7 @@ from queuewise.evaluation.measure import Floats
 RESAMPLES = 4_000
 CONFIDENCE = 0.95
 MANY_UNITS = 10
+WIDENING = 3.0  # intervals of U units are wider by a factor of 1 + WIDENING / U: few units hide how heavy the tails are
 SAME = 0.01  # a smaller relative difference is of no practical interest
 
 
@@ -41,7 +42,7 @@ class Interval:
             return 0.0
         if not self.deviations.size:
             return self.error * _student(self.units - 1, confidence)
-        return self.error * float(np.quantile(self.deviations, confidence))
+        return self.error * float(np.quantile(self.deviations, confidence)) * (1 + WIDENING / self.units)
 
 
 def _log_ratio(a: Floats, b: Floats, _: Floats) -> tuple[Floats, Floats]:

@@ -1,0 +1,86 @@
+"""The protocol days: the figures of one whole replay, counted by day, averaged over shaken submissions."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from queuewise import load_cluster, simulate
+from queuewise.errors import InputError
+from queuewise.evaluation.experiment import Cell, Experiment, ReplaySettings, run_experiment
+from queuewise.evaluation.judging import Result, judge
+from queuewise.evaluation.measure import Measurement, bounded_slowdown, last_event
+from queuewise.evaluation.protocol import SHAKE_S, block_jobs, make_plan
+from queuewise.evaluation.scores import parse_score
+from queuewise.policies.estimating import declare_part, estimate_on
+from queuewise.workload.models import generate
+from queuewise.workload.transform import shake
+
+JOBS = generate("lublin", 1500, seed=3)
+CLUSTER = load_cluster("flat:256")
+
+
+def result(policies: list[str], *, score: str = "bsld", shakes: int = 1, **options: object) -> Result:
+    plan = make_plan("days", JOBS, shakes=shakes, **options)  # type: ignore[arg-type]
+    return judge(run_experiment(Experiment(JOBS, CLUSTER, plan, ReplaySettings()), policies, simulate), parse_score(score))
+
+
+def test_the_score_is_that_of_the_counted_jobs_in_a_whole_replay() -> None:
+    found = result(["fcfs+easy", "sjf+easy"])
+    first = block_jobs(JOBS)["report"].start
+    for row in found.as_json():
+        schedule = simulate(JOBS, CLUSTER, row["policy"])
+        alone = bounded_slowdown(Measurement(schedule, slice(first, len(JOBS)), float(JOBS.submit[first]), last_event(schedule)))
+        assert row["mean"] == pytest.approx(alone.mean())
+        assert row["jobs"] == sum(row["per_window_jobs"]) == len(JOBS) - first
+        assert np.average(row["per_window"], weights=row["per_window_jobs"]) == pytest.approx(row["mean"])
+        assert row["geometric_mean"] == pytest.approx(np.exp(np.log(alone).mean()))
+        assert row["max_wait_s"] == pytest.approx(schedule.first_wait[first:].max())
+        assert row["worst_day"] == max(row["per_window"])
+        assert len(row["per_window"]) == row["days"]
+
+
+def test_shaken_replays_are_averaged() -> None:
+    alone = [result(["fcfs+easy"], shakes=number).standings[0].mean for number in (1, 2)]
+    second = next(cell.scores["bsld"] for cell in _cells(2) if cell.window == 1)
+    assert second is not None
+    assert alone[1] == pytest.approx((alone[0] + second) / 2, rel=0.02)  # a few jobs may cross the edge of the part
+    assert alone[1] != alone[0]
+
+
+def _cells(shakes: int) -> list[Cell]:
+    return run_experiment(Experiment(JOBS, CLUSTER, make_plan("days", JOBS, shakes=shakes), ReplaySettings()), ["fcfs+easy"], simulate)
+
+
+def test_shaking_moves_submissions_a_little_and_nothing_else() -> None:
+    shaken, rows = shake(JOBS, SHAKE_S, 1)
+    assert (np.diff(shaken.submit) >= 0).all()
+    assert np.abs(shaken.submit - JOBS.submit[rows]).max() <= SHAKE_S
+    assert sorted(rows) == list(range(len(JOBS)))
+    np.testing.assert_array_equal(shaken.runtime, JOBS.runtime[rows])
+    np.testing.assert_array_equal(shaken.job_id, JOBS.job_id[rows])
+
+
+def test_jobs_of_a_part_are_known_as_in_the_whole_log() -> None:
+    shaken, rows = shake(JOBS, SHAKE_S, 1)
+    part = declare_part(shaken, JOBS, rows)
+    for how in ("predicted", "noisy:0.5", "oracle"):
+        np.testing.assert_array_equal(estimate_on(part, CLUSTER, how).values, estimate_on(JOBS, CLUSTER, how).values[rows])
+
+
+def test_scores_that_are_no_means_over_jobs_are_refused() -> None:
+    with pytest.raises(InputError, match="'util' is not a mean over jobs"):
+        result(["fcfs+easy"], score="util")
+
+
+def test_a_policy_that_buys_its_score_with_waits_is_marked() -> None:
+    rng = np.random.default_rng(2)
+    jobs, slowdowns, waits = np.full(40, 100.0), rng.lognormal(6, 0.5, 40), rng.lognormal(9, 0.5, 40)
+
+    def cell(policy: str, slowdown: float, wait: float) -> Cell:
+        units = {"jobs": jobs, "bsld": slowdowns * slowdown, "wait": waits * wait, "jct": waits}
+        return Cell(policy, 0, {}, {}, {"completed": 1, "jobs": 1}, "", units=units)
+
+    cells = [cell("fcfs+easy", 1.0, 1.0), cell("idle.py:idle", 0.5, 1.5), cell("good.py:good", 0.6, 0.9)]
+    marked = {policy: beside.waits_longer for policy, beside in judge(cells, parse_score("bsld")).beside.items()}
+    assert marked == {"fcfs+easy": False, "idle.py:idle": True, "good.py:good": False}
