@@ -50,6 +50,8 @@ class Evaluate:
     """Start the windows at these jobs (counted from 0) instead of at random ones."""
     overlap: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Let windows of a log overlap. Their scores then depend on each other, and intervals say less than they promise."""
+    start: Literal["warm", "empty"] | None = None
+    """How windows of a log begin: warm (default), with the jobs that wait and run then in a replay of the log under fcfs+easy, or empty."""
     block: Literal["val", "report"] = "report"
     """For the protocols days and blocks: val to choose between variants, report for results you publish."""
     split: Annotated[str, tyro.conf.arg(metavar="TRAIN,VAL,REPORT")] = "0.45,0.2,0.35"
@@ -174,6 +176,7 @@ class Evaluate:
             warmup=self.warmup,
             cooldown=self.cooldown,
             split=split,
+            start=self._start(plan.protocol, from_model),
             conditions=read_conditions(self.conditions),
         )
         return Experiment(loaded.workload, cluster, plan, settings, self._draw if from_model else None)
@@ -193,6 +196,17 @@ class Evaluate:
         if protocol != "days" and of_days:
             raise InputError(f"protocol {protocol} has no {of_days[0]}", hint="use --protocol days")
         return protocol
+
+    def _start(self, protocol: str, from_model: bool) -> str:
+        from queuewise.errors import InputError
+
+        takes_start = protocol in ("windows", "blocks") and not from_model
+        if self.start is not None and not takes_start:
+            what = f"windows of {self.workload}" if from_model else f"protocol {protocol}"
+            raise InputError(f"{what} cannot choose a --start", hint="it is for windows and blocks of logs")
+        if takes_start and (self.warmup or self.cooldown) and self.start == "warm":
+            raise InputError("--start warm has no --warmup or --cooldown", hint="use --start empty")
+        return self.start or ("warm" if takes_start and not (self.warmup or self.cooldown) and self.dispatch != "commit" else "empty")
 
     def _draw(self, jobs: int, seed: int) -> Workload:
         from queuewise.workload import load_workload

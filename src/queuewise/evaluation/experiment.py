@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import MISSING, dataclass, fields, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,8 @@ from queuewise.evaluation.replay_files import CONFIG_FILE, is_replay, read_facts
 from queuewise.evaluation.scores import score_values
 from queuewise.evaluation.units import unit_sums
 from queuewise.policies.estimating import declare_part
+from queuewise.policies.simulation import Simulation
+from queuewise.policies.snapshot import Snapshot
 from queuewise.runs import file_name, write_text
 from queuewise.sim.core.schedule import Schedule
 from queuewise.workload.jobs import Workload
@@ -37,6 +40,7 @@ from queuewise.workload.transform import shake
 
 Simulator = Callable[..., Schedule]  # queuewise.policies.simulate, or a stand-in with its signature
 
+WARM_POLICY = "fcfs+easy"  # what windows that start warm begin with
 WORLD = "world"  # key of the conditions in a stored fingerprint
 
 
@@ -52,6 +56,7 @@ class ReplaySettings:
     warmup: float = 0.0
     cooldown: float = 0.0
     split: tuple[float, float, float] = DEFAULT_SPLIT  # of a log by time: train, val, report
+    start: str = "empty"  # of windows of a log: `warm`, as a replay under WARM_POLICY leaves the cluster, or `empty`
     conditions: Conditions = PERFECT  # outages, costs of preemption, …
 
 
@@ -72,14 +77,40 @@ class Experiment:
             return arrive_and_stay(self.workload, self.cluster, window.seed or 0)
         if window.seed is not None and self.draw is not None:
             return self.draw(window.stop, window.seed)
-        rows = np.arange(window.start, window.stop)
-        part = self.workload.take(slice(window.start, window.stop))
-        if window.shake is None:
+        start = self.starts.get(window)
+        rows = np.arange(window.start, window.stop) if start is None else start.select(self.workload, window.start, window.num_jobs)
+        part = self.workload.take(rows)
+        if window.shake is None and start is None:
             return part
-        if window.shake > 0:
+        if window.shake:
             part, order = shake(part, SHAKE_S, window.shake)
             rows = rows[order]
         return declare_part(part, self.workload, rows)
+
+    @cached_property
+    def starts(self) -> dict[Window, Snapshot]:
+        """What the windows begin with: jobs that wait and run just before the first submission. None are there if they begin empty.
+
+        It comes from one replay of the log, and is the same for every policy.
+        """
+        if self.settings.start != "warm":
+            return {}
+        settings = self.settings
+        simulation = Simulation(
+            self.workload, self.cluster, WARM_POLICY, estimates=settings.estimates, seed=settings.seed,
+            kill_at_limit=settings.kill_at_limit, conditions=settings.conditions,
+        )  # fmt: skip
+        found = {}
+        for window in sorted(self.plan.windows, key=lambda window: window.start):
+            simulation.run(until=float(np.nextafter(self.workload.submit[window.start], -np.inf)))
+            found[window] = simulation.snapshot(history=False)
+        return found
+
+    def counted_in(self, window: Window, schedule: Schedule) -> slice:
+        """The jobs of a replay of the window that count: not those that it began with."""
+        if window.shake is not None:
+            return slice(window.counted, len(schedule.workload))
+        return slice(len(schedule.workload) - window.num_jobs, len(schedule.workload))
 
     def fingerprint(self) -> dict[str, Any]:
         """Everything except the policies that the results depend on. Runs with equal fingerprints are comparable.
@@ -128,6 +159,7 @@ def run_experiment(
     threads: int | None = None,
 ) -> list[Cell]:
     """All cells, policy by policy. Cells that are already in the folder are read. `on_cell` is called for each finished cell."""
+    experiment.starts  # noqa: B018 (made once, before there are threads)
     identity = {policy: digest_policy(policy) for policy in policies} if folder is not None else {}
     todo = [(policy, index) for policy in dict.fromkeys(policies) for index in range(len(experiment.plan.windows))]
     if folder is not None:
@@ -175,9 +207,10 @@ def _check_unchanged(run: Path, plan: Plan, policy: str, identity: str) -> None:
 
 
 def _replay(experiment: Experiment, policy: str, index: int, simulator: Simulator) -> Schedule:
-    settings = experiment.settings
+    settings, window = experiment.settings, experiment.plan.windows[index]
+    options: dict[str, Any] = {"max_wait": settings.max_wait, "start": experiment.starts.get(window)}
     return simulator(
-        experiment.jobs_of(experiment.plan.windows[index]),
+        experiment.jobs_of(window),
         experiment.cluster,
         policy,
         dispatch=settings.dispatch,
@@ -185,7 +218,7 @@ def _replay(experiment: Experiment, policy: str, index: int, simulator: Simulato
         seed=settings.seed,
         kill_at_limit=settings.kill_at_limit,
         conditions=settings.conditions,
-        **({"max_wait": settings.max_wait} if settings.max_wait else {}),
+        **{name: value for name, value in options.items() if value is not None},
     )
 
 
@@ -193,8 +226,9 @@ def measure_cell(experiment: Experiment, policy: str, index: int, schedule: Sche
     """Measure the schedule of a policy in one window."""
     window, settings = experiment.plan.windows[index], experiment.settings
     m = measure(schedule, warmup=settings.warmup, cooldown=settings.cooldown)
-    if window.shake is not None:
-        m = Measurement(schedule, slice(window.counted, len(schedule.workload)), float(schedule.workload.submit[window.counted]), m.end)
+    if window.shake is not None or settings.start == "warm":
+        counted_jobs = experiment.counted_in(window, schedule)
+        m = Measurement(schedule, counted_jobs, float(schedule.workload.submit[counted_jobs.start]), m.end)
     slowdowns = bounded_slowdown(m)
     span = float(schedule.workload.submit[-1]) - m.begin
     counted = np.zeros(len(schedule.workload), dtype=bool)

@@ -43,6 +43,10 @@ class Window:
     shake: int | None = None  # number of the replay with shaken submissions; 0: as in the log
 
     @property
+    def num_jobs(self) -> int:
+        return self.stop - self.start
+
+    @property
     def label(self) -> str:
         return f"{self.start}" if self.seed is None else f"seed {self.seed}"
 
