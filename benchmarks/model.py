@@ -38,7 +38,7 @@ from queuewise.policies.learned import TrainedNetwork
 from queuewise.policies.model_file import find_model
 from queuewise.reading import Reading
 from queuewise.runs import write_text
-from queuewise.workload.estimates import estimate
+from queuewise.workload.estimates import default_estimates, estimate
 from queuewise.workload.jobs import Workload
 
 RESULTS = Path(__file__).resolve().parent / "results"
@@ -62,7 +62,7 @@ def train_model(log: Path, home: Path) -> Path:
 def begun(model: Path, workload: Workload, cluster: Cluster) -> tuple[EnvBatch, TrainedNetwork]:
     """An env at the beginning of the replay, and the network."""
     setup, network = load_policy(model, workload, cluster)
-    known = estimate(workload, setup.settings.estimates, 0).values
+    known = estimate(workload, setup.settings.estimates or default_estimates(workload), 0).values
     batch = setup.batch(1, threads=1)
     batch.begin([0], [make_template(lay_out_episode(workload, setup.cluster, setup.settings, setup.layout, known))])
     return batch, network

@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-import numpy as np
-
 from queuewise.agents.train_settings import TrainSettings
 from queuewise.cluster.spec import Cluster
 from queuewise.envs.env_setup import EnvSetup, build_setup
@@ -25,6 +23,7 @@ from queuewise.evaluation.protocol import BLOCK_SEEDS, Plan, block_jobs, block_w
 from queuewise.evaluation.scores import parse_score
 from queuewise.reading import Notify
 from queuewise.workload import Workload
+from queuewise.workload.estimates import default_estimates
 from queuewise.workload.models import is_model
 
 MODEL_CLUSTER = "1x8:V100-16"  # for workload models, which come without a cluster
@@ -118,8 +117,7 @@ def _task(settings: TrainSettings, workload: Workload) -> dict[str, Any]:
     elif "reward" not in task:
         task["reward"] = reward_for(settings.score)
     if "estimates" not in task:
-        known = not np.isnan(workload.requested).all()
-        task["estimates"] = "requested" if known or not is_model(settings.workload) else "oracle"
+        task["estimates"] = default_estimates(workload)
     task.pop("problem", None)
     return task | {"observation": "flat", "illegal": "error"}
 

@@ -69,7 +69,8 @@ class Evaluate:
     dispatch: Literal["reorder", "commit"] | None = None
     """reorder (default): sort the queue again at every decision. commit: keep the machine free for the chosen job until it fits."""
     estimates: Annotated[str | None, tyro.conf.arg(metavar="KIND")] = None
-    """What policies know about runtimes: oracle, requested (default), noisy:SIGMA or predicted."""
+    """What policies know about runtimes: requested, predicted, oracle or noisy:SIGMA. Default: requested if the log has requests,
+    predicted if it has none, oracle for a workload model without."""
     kill_at_limit: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Kill jobs that exceed their requested time."""
     max_wait: Annotated[str | None, tyro.conf.arg(metavar="TIME")] = None
@@ -143,6 +144,7 @@ class Evaluate:
         from queuewise.evaluation.experiment import Experiment, ReplaySettings
         from queuewise.evaluation.protocol import make_plan, parse_split
         from queuewise.policies.names import parse_bound
+        from queuewise.workload.estimates import default_estimates
 
         loaded, cluster = self.reading.load_with_cluster(self.workload, self.cluster, self.jobs, self.seed, note)
         from_model = loaded.format.startswith("model:")
@@ -169,7 +171,7 @@ class Evaluate:
                 )
         settings = ReplaySettings(
             dispatch=plan.dispatch or self.dispatch or "reorder",
-            estimates=plan.estimates or self.estimates or "requested",
+            estimates=plan.estimates or self.estimates or default_estimates(loaded.workload),
             kill_at_limit=self.kill_at_limit,
             max_wait=self.max_wait,
             seed=self.seed,

@@ -34,8 +34,9 @@ class Simulate:
     reading: Reading = field(default_factory=Reading)
     dispatch: Literal["reorder", "commit"] = "reorder"
     """reorder: sort the queue again at every decision. commit: keep the machine free for the chosen job until it fits."""
-    estimates: Annotated[str, tyro.conf.arg(metavar="KIND")] = "requested"
-    """What policies know about runtimes: oracle, requested, noisy:SIGMA or predicted."""
+    estimates: Annotated[str | None, tyro.conf.arg(metavar="KIND")] = None
+    """What policies know about runtimes: requested, predicted, oracle or noisy:SIGMA. Default: requested if the log has requests,
+    predicted if it has none, oracle for a workload model without."""
     kill_at_limit: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Kill jobs that exceed their requested time."""
     max_wait: Annotated[str | None, tyro.conf.arg(metavar="TIME")] = None

@@ -42,6 +42,7 @@ from queuewise.sim.core.engine import schedule_of
 from queuewise.sim.core.schedule import DONE, KILLED, NEVER, RUNNING, Schedule
 from queuewise.sim.core.state import Machine, State
 from queuewise.sim.core.tables import F32, F64, I32, I64, addresses_of
+from queuewise.workload.estimates import default_estimates
 
 Bools = NDArray[np.bool_]
 
@@ -303,7 +304,8 @@ class EnvBatch:
         state = state.replace(status=state.status[:num_jobs], start=state.start[:num_jobs], end=state.end[:num_jobs])
         state.end[state.status == RUNNING] = NEVER  # do not reveal when running jobs will end
         state.status[(state.status == DONE) & episode.killed] = KILLED
-        known = episode.rules, state, episode.estimate, policy, self.settings.estimates, 0.0, episode.circumstances.conditions
+        estimates = self.settings.estimates or default_estimates(episode.workload)
+        known = episode.rules, state, episode.estimate, policy, estimates, 0.0, episode.circumstances.conditions
         return schedule_of(episode.workload, self.cluster, *known)
 
     def illegal_actions(self, e: int) -> int:

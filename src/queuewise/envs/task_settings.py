@@ -38,7 +38,7 @@ class TaskSettings(Config):
     # observations
     observation: Literal["flat", "dict"] = "flat"
     view: Literal["tokens", "gpu-optimizer", "drl-scheduler", "lsf", "rltune", "rlscheduler"] = "tokens"  # or a published vector
-    estimates: str = "requested"
+    estimates: str | None = None  # None: requested, predicted or oracle, as in replays
     lookahead: Literal["off", "per_gpu", "sorted", "cdf"] = "sorted"
     scores: tuple[str, ...] = ()  # heuristics whose scores are features
     host_slots: int | None = Field(None, ge=1)  # rows of the host part; None: one per node of the cluster

@@ -16,13 +16,14 @@ from queuewise.errors import InputError
 from queuewise.evaluation.protocol import BLOCK_SEEDS, block_jobs
 from queuewise.policies.estimating import estimate_on
 from queuewise.sim.core.tables import F64
+from queuewise.workload.estimates import default_estimates
 from queuewise.workload.jobs import Workload
 from queuewise.workload.models import generate, is_model, model_parameters
 
 
-def known_runtimes(workload: Workload, cluster: Cluster, estimates: str, seed: int = 0) -> F64:
+def known_runtimes(workload: Workload, cluster: Cluster, estimates: str | None, seed: int = 0) -> F64:
     """[J] what is known of the runtimes of a window's jobs."""
-    return estimate_on(workload, cluster, estimates, seed).values if len(workload) else np.zeros(0)
+    return estimate_on(workload, cluster, estimates or default_estimates(workload), seed).values if len(workload) else np.zeros(0)
 
 
 class WindowSource:
@@ -41,7 +42,9 @@ class WindowSource:
 class ModelSource(WindowSource):
     """A workload model generates every window with its own seed, taken from the block's range of seeds."""
 
-    def __init__(self, name: str, cluster: Cluster, jobs: int | None, block: str, estimates: str, pool: int | None, args: dict[str, Any]):
+    def __init__(
+        self, name: str, cluster: Cluster, jobs: int | None, block: str, estimates: str | None, pool: int | None, args: dict[str, Any]
+    ):
         self._name, self._cluster, self._jobs, self._estimates, self._seeds = name, cluster, jobs, estimates, BLOCK_SEEDS[block]
         sizes = {"gpus": cluster.num_gpus, "cores": cluster.num_cores}
         known = model_parameters(name)
@@ -60,7 +63,9 @@ class LogSource(WindowSource):
     `jobs=None` means the whole block, `block=None` the whole log.
     """
 
-    def __init__(self, workload: Workload, cluster: Cluster, jobs: int | None, block: str | None, estimates: str, pool: int | None) -> None:
+    def __init__(
+        self, workload: Workload, cluster: Cluster, jobs: int | None, block: str | None, estimates: str | None, pool: int | None
+    ) -> None:
         self._workload = workload
         self._estimate = known_runtimes(workload, cluster, estimates)
         self._rows = range(len(workload)) if block is None else block_jobs(workload)[block]
@@ -82,7 +87,7 @@ class LogSource(WindowSource):
 class ListSource(WindowSource):
     """A given list of windows."""
 
-    def __init__(self, workloads: Sequence[Workload], cluster: Cluster, estimates: str) -> None:
+    def __init__(self, workloads: Sequence[Workload], cluster: Cluster, estimates: str | None) -> None:
         self._workloads, self._cluster, self._estimates = workloads, cluster, estimates
         self.size = len(workloads)
 

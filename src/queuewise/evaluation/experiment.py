@@ -49,7 +49,7 @@ class ReplaySettings:
     """How every window is replayed and measured."""
 
     dispatch: str = "reorder"
-    estimates: str = "requested"
+    estimates: str | None = None  # None: the default for the workload
     kill_at_limit: bool = False
     max_wait: str | None = None  # bound on waits under policies that have none
     seed: int = 0

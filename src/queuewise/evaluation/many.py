@@ -19,6 +19,7 @@ from queuewise.policies import parse_policy, simulate
 from queuewise.policies.snapshot import Snapshot
 from queuewise.policies.window_replays import Candidate, ReplayOptions, WindowRows, can_share_a_call, replay_windows
 from queuewise.sim.core.schedule import Schedule
+from queuewise.workload.estimates import default_estimates
 from queuewise.workload.jobs import Workload
 
 FIGURES = ("wait_s", "max_wait_s", "bounded_slowdown", "makespan_s", "utilisation")
@@ -66,7 +67,7 @@ def simulate_many(
         parse_policy(policy)
     if not parts or not members:
         raise InputError(f"no {'candidates' if parts else 'windows'} are given", hint="give at least one of each")
-    known, world = "requested" if estimates is None else estimates, PERFECT if conditions is None else conditions
+    known, world = default_estimates(workload) if estimates is None else estimates, PERFECT if conditions is None else conditions
     options = ReplayOptions(dispatch, known, seed, kill_at_limit, world, max_wait)
     results = _Results(len(members), parts, per_job)
     if threads is not None and threads < 1:

@@ -26,6 +26,7 @@ from queuewise.sim.core import engine
 from queuewise.sim.core.rules import Rules
 from queuewise.sim.core.schedule import Schedule
 from queuewise.sim.queue.account_tree import NOBODY
+from queuewise.workload.estimates import default_estimates
 from queuewise.workload.jobs import Floats, Workload
 
 
@@ -35,7 +36,7 @@ def simulate(
     policy: str | Decider,
     *,
     dispatch: str = "reorder",
-    estimates: str | Floats = "requested",
+    estimates: str | Floats | None = None,
     seed: int = 0,
     kill_at_limit: bool = False,
     conditions: Conditions = PERFECT,
@@ -45,7 +46,8 @@ def simulate(
 ) -> Schedule:
     """Replay a workload under a policy, which is a name or an object that decides, and return the schedule.
 
-    `estimates` names what policies know about runtimes (see `workload.estimates`), or is an array [J] of seconds.
+    `estimates` names what policies know about runtimes (see `workload.estimates`), or is an array [J] of seconds. By default
+    it is `requested` if the log has requests, `predicted` if it has none, and `oracle` for a workload model without.
     `max_wait`, for example "3d", bounds the waits under a policy whose name has no bound. `params` are numbers for the
     policy's own functions, instead of the PARAMS of their file. With a snapshot as `start`, the replay begins with its
     jobs and nodes instead of an empty cluster.
@@ -105,8 +107,10 @@ def named_accounts(rules: Rules, jobs: Jobs) -> list[tuple[str | None, str | Non
     return account_names(jobs) if rules.accounts is not NOBODY else []
 
 
-def known_estimates(workload: Workload, cluster: Cluster, estimates: str | Floats, seed: int) -> tuple[str, Floats]:
+def known_estimates(workload: Workload, cluster: Cluster, estimates: str | Floats | None, seed: int) -> tuple[str, Floats]:
     """The name of the estimates, and what policies know about runtimes."""
+    if estimates is None:
+        estimates = default_estimates(workload)
     if isinstance(estimates, str):
         return estimates, estimate_on(workload, cluster, estimates, seed).values
     return "given", _checked(workload, estimates)

@@ -60,7 +60,7 @@ class Simulation:
         policy: str,
         *,
         dispatch: str = "reorder",
-        estimates: str | Floats = "requested",
+        estimates: str | Floats | None = None,
         seed: int = 0,
         kill_at_limit: bool = False,
         conditions: Conditions = PERFECT,

@@ -51,7 +51,26 @@ def estimate(workload: Workload, how: str, seed: int = 0) -> Estimates:
                 hint="use queuewise.policies.estimating.estimate_on, which takes them from a replay on a cluster",
             )
         return _predicted(workload, predict(workload, argument or "recent", seed))
-    return _requested(workload) if kind == "requested" else Estimates(workload.runtime, 0, "true runtimes")
+    if kind == "oracle":
+        return Estimates(workload.runtime, 0, "true runtimes")
+    if len(workload) and np.isnan(workload.requested).all():
+        raise InputError(
+            f"no job of {workload.name} has a requested time, so estimates by request would all be equal",
+            hint="use predicted, oracle or noisy:SIGMA, or leave estimates out",
+        )
+    return _requested(workload)
+
+
+def default_estimates(workload: Workload) -> str:
+    """What policies know if nobody says: requests where the log has some, predictions where it has none, runtimes in a model without."""
+    if not len(workload) or not np.isnan(workload.requested).all():
+        return "requested"
+    return "oracle" if workload.generated else "predicted"
+
+
+def is_constant(values: Floats) -> bool:
+    """Whether estimates say nothing: they are equal for all jobs."""
+    return len(values) > 1 and bool((values == values[0]).all())
 
 
 def check_estimate(how: str) -> tuple[str, str]:

@@ -65,6 +65,7 @@ class Workload:
     name: str = "workload"
     dependencies: Dependencies = NO_DEPENDENCIES  # used only with the condition `dependencies`
     epoch: float = 0.0  # Unix time of second 0 of the log's clock, 0 if unknown; defines the hour of day
+    generated: bool = False  # by a workload model, not read from a log
 
     def __post_init__(self) -> None:
         num = len(self.submit)

@@ -48,7 +48,7 @@ def generate(name: str, num_jobs: int | None = None, seed: int = 0, **params: An
         raise InputError(f"model {name!r} cannot generate {num_jobs} jobs", hint="num_jobs must be at least 1")
     if seed < 0:
         raise InputError(f"seed {seed} is negative", hint="use 0 or more")
-    return sample(np.random.default_rng(seed), **given)
+    return sample(np.random.default_rng(seed), **given).replace(generated=True)
 
 
 def model_parameters(name: str) -> dict[str, Any]:
