@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from agents_setup import small_settings
 from queuewise.agents.checkpoint import make_card, write_model
 from queuewise.agents.network import Network, build_network
-from queuewise.agents.observation_scaling import PARTS, Scaler, Scaling, identity
+from queuewise.agents.observation_scaling import FLAGS, Scaler, Scaling, identity
 from queuewise.agents.scenario import Scenario, load_scenario
 from queuewise.agents.task_shape import TaskShape
 from queuewise.agents.train_settings import TrainSettings
@@ -55,27 +55,32 @@ def random_model(shape: TaskShape, settings: TrainSettings, seed: int, outputs: 
         for parameter in network.parameters():
             parameter.add_(torch.randn(parameter.shape, generator=random), alpha=0.2)
     plain = identity(shape.layout)
-    mean = {part: 0.3 * torch.rand(plain.mean[part].shape, generator=random) for part in PARTS}
-    scale = {part: 0.5 + torch.rand(plain.scale[part].shape, generator=random) for part in PARTS}
-    names = {"jobs": shape.layout.job_features, "hosts": shape.layout.host_features}
-    for part, features in names.items():
-        for flag in (index for index, name in enumerate(features) if name in ("present", "host_present", "current")):
+    mean = {part: 0.3 * torch.rand(vector.shape, generator=random) for part, vector in plain.mean.items()}
+    scale = {part: 0.5 + torch.rand(vector.shape, generator=random) for part, vector in plain.scale.items()}
+    layout = shape.layout
+    names = {"jobs": layout.job_features, "hosts": layout.host_features, "running": layout.running_features}
+    for part in mean.keys() & names:
+        for flag in (index for index, name in enumerate(names[part]) if name in FLAGS):
             mean[part][flag], scale[part][flag] = 0.0, 1.0
     return Made(network, Scaling(mean, scale))
 
 
 PAIRS = [(name, problem) for name in NETWORKS for problem in sorted(problems_of(name))]
+STOPPERS = ("mlp", "kernel", "attn")  # networks that can preempt and migrate
 
 
 def random_states(shape: TaskShape, number: int, seed: int, *, absent: bool = True) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
     """Observations with some rows unused and one job being placed, and masks: in the first only the wait, in the second one other action.
 
-    Jobs that are not there cannot be chosen. Unless `absent`, neither can hosts: rows that are not there have equal scores.
+    Jobs that are not there, waiting or running, cannot be chosen. Unless `absent`, neither can hosts: rows that are not there have equal
+    scores.
     """
     rng = np.random.default_rng(seed)
     rows = rng.uniform(-1, 1, (number, shape.layout.size)).astype(np.float32)
+    if shape.layout.view != "tokens":
+        return rows, _some_masks(rng, np.ones((number, shape.num_actions - 1), np.bool_))
     parts = shape.layout.parts(rows)
-    for part in ("jobs", "hosts"):
+    for part in ("jobs", "hosts", *(["running"] if shape.layout.stops else [])):
         used = rng.integers(1, parts[part].shape[1] + 1, number)
         for row, first_unused in zip(parts[part], used, strict=True):
             row[:, 0] = 1.0
@@ -87,12 +92,17 @@ def random_states(shape: TaskShape, number: int, seed: int, *, absent: bool = Tr
     jobs, hosts = parts["jobs"][:, :, 0] > 0, parts["hosts"][:, :, 0] > 0
     hosts = np.ones_like(hosts) if absent else hosts
     there = {"job": jobs, "host": hosts, "joint": (jobs[:, :, None] & hosts[:, None]).reshape(number, -1)}[shape.problem]
-    mask = rng.random((number, shape.num_actions)) < 0.4
+    running = [parts["running"][:, :, 0] > 0] * (1 + shape.layout.moves) if shape.layout.stops else []
+    return rows, _some_masks(rng, np.concatenate([there, *running], axis=1))
+
+
+def _some_masks(rng: np.random.Generator, there: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    mask = rng.random((len(there), there.shape[1] + 1)) < 0.4
     mask[:, :-1] &= there
     mask[~mask.any(1), -1] = True
     mask[:2] = False
     mask[0, -1] = mask[1, 0] = True
-    return rows, mask
+    return mask
 
 
 def arrays_of(made: Made) -> dict[str, NDArray[np.float32]]:

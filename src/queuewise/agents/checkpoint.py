@@ -89,8 +89,14 @@ def check_card(card: dict[str, Any], settings: TrainSettings, shape: TaskShape, 
         differing = ", ".join(f"{key} {theirs.get(key)} instead of {wanted.get(key)}" for key in wanted if theirs.get(key) != wanted[key])
         raise InputError(f"holds another network: {differing}", where=where, hint="use the same --net and --network settings")
     found = read_shape(card["task"], where=where)
-    if found.problem != shape.problem or found.layout.scores != shape.layout.scores or (same_size and found != shape):
+    if _kind_of_task(found) != _kind_of_task(shape) or (same_size and found != shape):
         raise InputError(f"was made for another task: {found} instead of {shape}", where=where, hint="train a new model for this task")
+
+
+def _kind_of_task(shape: TaskShape) -> tuple[Any, ...]:
+    """What must be equal for the weights to fit."""
+    layout = shape.layout
+    return shape.problem, layout.scores, layout.view, layout.stops > 0, layout.moves
 
 
 class CheckpointFolder:

@@ -226,17 +226,25 @@ def _actions(log_probs: Tensor, play: PlayedEpisodes, shape: TaskShape) -> dict[
     choice, waits = legal > 1, chosen == shape.num_actions - 1
     likely = log_probs.clamp(min=-50.0)
     entropy = -(likely.exp() * likely).sum(1).numpy()
-    picks = chosen[~waits]
-    slots = picks // shape.layout.hosts if shape.problem == "joint" else picks
-    hosts = picks % shape.layout.hosts if shape.problem == "joint" else picks
+    layout, picks = shape.layout, chosen[~waits]
+    slots = picks // layout.hosts if shape.problem == "joint" else picks
+    hosts = picks % layout.hosts if shape.problem == "joint" else picks
+    running = layout.window + layout.stops * np.arange(3)  # first actions that preempt, that migrate, and the next
     avoidable = choice & play.masks[:, -1].numpy()
     return {
         "waits": _share(waits[avoidable]),
         "entropy": float(entropy[choice].mean()) if choice.any() else 0.0,
         "entropy_share": float((entropy[choice] / np.log(legal[choice])).mean()) if choice.any() else 0.0,
-        "slots": None if shape.problem == "host" else np.bincount(slots, minlength=shape.layout.window).tolist(),
-        "hosts": None if shape.problem == "job" else np.bincount(hosts, minlength=shape.layout.hosts).tolist(),
+        "slots": None if shape.problem == "host" else _counts(slots, 0, layout.window),
+        "hosts": None if shape.problem == "job" else _counts(hosts, 0, layout.hosts),
+        "stops": _counts(picks, running[0], running[1]) if layout.stops else None,
+        "moves": _counts(picks, running[1], running[2]) if layout.moves else None,
     }
+
+
+def _counts(values: NDArray[np.int64], first: int, stop: int) -> list[int]:
+    """How often each number from `first` to below `stop` occurs."""
+    return [int(number) for number in np.bincount(values, minlength=stop)[first:stop]]
 
 
 def _share(flags: NDArray[np.bool_]) -> float:

@@ -116,7 +116,8 @@ class Expert:
         wait, everyone = shape.num_actions - 1, np.arange(len(mask))
         if shape.problem == "host":
             return np.where(mask[:, :-1].any(axis=1), self._preference(shape, parts["hosts"], mask[:, :-1]).argmin(1), wait)
-        pairs = mask[:, :-1].reshape(len(mask), shape.layout.window, -1)  # [E, Q, H], or [E, Q, 1]
+        starts_at = shape.layout.window if shape.problem == "job" else shape.num_actions - 1  # it never preempts
+        pairs = mask[:, :starts_at].reshape(len(mask), shape.layout.window, -1)  # [E, Q, H], or [E, Q, 1]
         fits = np.asarray(pairs.any(axis=2))
         candidates = parts["jobs"][:, :, 0] > 0 if self.blocking else fits
         slot = np.where(candidates, parts["jobs"][:, :, -1], np.inf).argmin(1)
@@ -139,6 +140,11 @@ class Expert:
 def find_expert(name: str, setup: EnvSetup) -> Expert:
     """The expert of this name for this task."""
     policy = parse_policy(name)
+    if setup.layout.view != "tokens":
+        raise InputError(
+            f"{name} cannot be imitated in the view {setup.layout.view!r}: a heuristic chooses by the features of jobs and hosts",
+            hint="use --task.view tokens, or omit --ppo.imitate",
+        )
     if policy.backfill not in ("none", "greedy"):
         raise InputError(
             f"{name} cannot be imitated: its backfill is neither none nor greedy", hint="imitate sjf or sjf+greedy, for example"

@@ -20,9 +20,20 @@ from torch.nn import functional
 from queuewise.agents.observation_scaling import count_slots
 from queuewise.agents.task_shape import TaskShape
 from queuewise.agents.train_settings import NetworkSettings
-from queuewise.envs.features import NUM_GLOBAL
 from queuewise.policies.networks import list_layers
-from queuewise.policies.networks.layers import CHOICES, ILLEGAL, JOBS, LOOKAHEAD_BINS, NORM_EPSILON, TOKENS, Layer, Layers, values_of
+from queuewise.policies.networks.layers import (
+    CHOICES,
+    ILLEGAL,
+    JOBS,
+    LOOKAHEAD_BINS,
+    NORM_EPSILON,
+    OPTIONS,
+    RUNNING,
+    STACKS,
+    Layer,
+    Layers,
+    values_of,
+)
 
 
 class Network(nn.Module):
@@ -61,7 +72,7 @@ class Network(nn.Module):
             return observations
         jobs = self.shape.job_columns
         used = jobs.start + jobs.step * count_slots(observations.detach().numpy(), jobs.start, len(jobs), jobs.step)
-        if used == jobs.stop:
+        if used >= jobs.stop:
             return observations
         return torch.cat([observations[:, :used], observations[:, jobs.stop :]], dim=1)
 
@@ -123,18 +134,15 @@ class Run:
     """The values of one forward pass: [B, width] of the state, [B, rows, width], or [L, width] of the legal choices."""
 
     def __init__(self, network: Network, observations: Tensor, mask: Tensor) -> None:
-        layout = network.shape.layout
-        fj, fh = len(layout.job_features), len(layout.host_features)
         rows = network.without_empty_slots(observations)
-        jobs_at, hosts_at = NUM_GLOBAL + layout.units, rows.shape[1] - layout.hosts * fh
         self.network, self.mask = network, mask
-        self.tensors = {
-            "observation": rows,
-            "global": rows[:, :NUM_GLOBAL],
-            "lookahead": rows[:, NUM_GLOBAL:jobs_at],
-            "jobs": rows[:, jobs_at:hosts_at].view(len(rows), -1, fj),
-            "hosts": rows[:, hosts_at:].view(len(rows), -1, fh),
-        }
+        self.tensors = {"observation": rows}
+        at, left_out = 0, network.shape.observation_size - rows.shape[1]
+        for part, shape in network.shape.layout.shapes.items():
+            length = math.prod(shape) - (left_out if part == "jobs" else 0)
+            numbers = rows[:, at : at + length]
+            self.tensors[part] = numbers.view(len(rows), -1, shape[1]) if len(shape) > 1 else numbers
+            at += length
         self.rows, self.columns = mask[:, :-1].nonzero(as_tuple=True)  # [L] the observation and the action of each choice
 
     def rows_of(self, name: str) -> str:
@@ -144,7 +152,10 @@ class Run:
         return self.network.module_of[layer.weights]
 
     def chosen(self, name: str) -> Tensor:
-        """[L] the row of each choice in a value of jobs or hosts."""
+        """[L] the row of each choice in a value of jobs, hosts or options."""
+        if self.rows_of(name) in OPTIONS:
+            window, shown = self.network.shape.layout.window, self.tensors["jobs"].shape[1]
+            return self.columns - (self.columns >= window) * (window - shown)
         if self.network.shape.problem != "joint":
             return self.columns
         hosts = self.network.shape.layout.hosts
@@ -217,8 +228,10 @@ def _attend(run: Run, layer: Layer, query: Tensor, tokens: Tensor) -> Tensor:
     each = query.shape[1] // heads
     keys, values = _split(tokens, 2, heads, each).transpose(1, 3).unbind(2)  # [B, heads, T, each]
     unused = run.tensors["hosts"][:, :, 0] == 0
-    if run.rows_of(layer.inputs[1]) == TOKENS:
-        unused = torch.cat([unused, unused.new_zeros(len(unused), LOOKAHEAD_BINS)], dim=1)
+    more = STACKS.get(run.rows_of(layer.inputs[1]), ())[1:]
+    if more:
+        running = [run.tensors["running"][:, :, 0] == 0] if RUNNING in more else []
+        unused = torch.cat([unused, unused.new_zeros(len(unused), LOOKAHEAD_BINS), *running], dim=1)
     if run.rows_of(layer.inputs[0]) == CHOICES:
         keys, values, unused = keys[run.rows], values[run.rows], unused[run.rows]
     asked = _split(query, heads, 1, each) / math.sqrt(each)
@@ -251,7 +264,7 @@ OPERATIONS: dict[str, Callable[..., Tensor]] = {
     "scale": _scale,
     "shift": _shift,
     "concat": lambda run, layer, *parts: torch.cat(parts, dim=1),
-    "stack": lambda run, layer, x, y: torch.cat([x, y], dim=1),
+    "stack": lambda run, layer, *parts: torch.cat(parts, dim=1),
     "bin": lambda run, layer, x: functional.adaptive_avg_pool1d(x, LOOKAHEAD_BINS),
     "column": lambda run, layer, x: x.unsqueeze(-1),
     "moments": _moments,

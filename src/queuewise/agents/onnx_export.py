@@ -21,7 +21,7 @@ from queuewise.agents.task_shape import TaskShape
 from queuewise.errors import optional_imports
 from queuewise.policies.learned import TrainedNetwork
 from queuewise.policies.model_file import KEY, read_model
-from queuewise.policies.networks.layers import CHOICES, ILLEGAL, JOBS, LOOKAHEAD_BINS, NORM_EPSILON, TOKENS, Layer, values_of
+from queuewise.policies.networks.layers import CHOICES, ILLEGAL, JOBS, LOOKAHEAD_BINS, NORM_EPSILON, RUNNING, STACKS, Layer, values_of
 from queuewise.runs import replacing
 
 OPSET = 17  # the first with LayerNormalization
@@ -231,7 +231,7 @@ class OnnxGraph:
         each = width // heads
         parts = [self._split(self._cut(tokens, first, first + width), heads, each) for first in (0, width)]
         keys, values = (self._add("Transpose", [x], perm=axes) for x, axes in zip(parts, ((0, 2, 3, 1), (0, 2, 1, 3)), strict=True))
-        unused = self._unused(self._shapes[layer.inputs[1]].rows == TOKENS)  # [B, 1, 1, T]
+        unused = self._unused(STACKS.get(self._shapes[layer.inputs[1]].rows, ())[1:])  # [B, 1, 1, T]
         if rows == CHOICES:  # [B, 1, heads, …], one row per choice
             keys, values, unused = (self._expand(x, 1) for x in (keys, values, unused))
         asked = self._add("Div", [self._split(query, heads, 1, each), self._constant("root", math.sqrt(each))])
@@ -239,11 +239,13 @@ class OnnxGraph:
         found = self._add("MatMul", [self._add("Softmax", [matches], axis=-1), values])
         return self._merge(found, 3)
 
-    def _unused(self, with_bins: bool) -> GraphValue:
-        """[B, 1, 1, T] which tokens are hosts that are not there."""
+    def _unused(self, more: Sequence[str]) -> GraphValue:
+        """[B, 1, 1, T] which tokens are hosts or running jobs that are not there. `more`: the rows after the hosts, first bins."""
         present = self._cut(self._values["hosts"], 0, 1)  # [B, H, 1]
-        if with_bins:
+        if more:
             present = self._add("Pad", [present, self._whole(0, 0, 0, 0, LOOKAHEAD_BINS, 0), self._constant("one", 1.0)], present.rank)
+        if RUNNING in more:
+            present = self._add("Concat", [present, self._cut(self._values["running"], 0, 1)], axis=1)
         absent = self._add("Not", [self._is_positive(present)])
         return self._expand(self._add("Transpose", [absent], perm=(0, 2, 1)), 1)
 

@@ -30,7 +30,6 @@ MODEL_CLUSTER = "1x8:V100-16"  # for workload models, which come without a clust
 # Without a published scheme: a queue longer than the window shows its shortest jobs, and instants without a choice are
 # skipped.
 OWN_TASK: dict[str, Any] = {"window_order": "sjf", "skip_forced": True}
-NEVER_CUT = {"horizon_factor": float("inf"), "max_steps": None}  # an evaluated episode continues until every job has ended
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +61,7 @@ class Scenario:
 
     def evaluation_setup(self, windows: list[Workload]) -> EnvSetup:
         """For playing these windows to the end, without rewards."""
-        return self._setup("report", windows, **NEVER_CUT, reward=(), baseline=None)
+        return self._setup("report", windows, never_cut=True, jobs_per_limit=self.settings.jobs, reward=(), baseline=None)
 
     def experiment(self, block: str) -> Experiment:
         """The windows of VAL or REPORT, the same for every policy."""

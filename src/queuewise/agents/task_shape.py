@@ -1,6 +1,7 @@
 """The shape of a task as a network sees it: parts of an observation, number of actions, flat actions and masks.
 
-Actions are flat: a job's slot, a host, or slot × H + host (joint problem). The last action is always the wait.
+Actions are flat: a job's slot, a host, or slot × H + host (joint problem). In the job problem, running jobs to preempt
+and to migrate may follow. The last action is always the wait.
 """
 
 from __future__ import annotations
@@ -25,17 +26,9 @@ class TaskShape:
     problem: str  # job, host or joint
     layout: ObservationLayout
 
-    def __post_init__(self) -> None:
-        if self.layout.stops:
-            raise InputError(
-                f"networks can start jobs but not stop them: this task offers {self.layout.stops} running jobs to preempt or migrate",
-                hint="remove stops from the task",
-            )
-
     @cached_property
     def num_actions(self) -> int:
-        choices = {"job": self.layout.window, "host": self.layout.hosts, "joint": self.layout.window * self.layout.hosts}
-        return choices[self.problem] + 1
+        return self.layout.num_choices(self.problem) + 1
 
     @cached_property
     def observation_size(self) -> int:
@@ -43,27 +36,35 @@ class TaskShape:
 
     @cached_property
     def job_columns(self) -> range:
-        """The columns of an observation that describe jobs; the step is the width of one job."""
+        """The columns of an observation that describe jobs; the step is the width of one job. None in published views."""
+        if self.layout.view != "tokens":
+            return range(self.layout.size, self.layout.size)
         window, features = self.layout.shapes["jobs"]
         first = NUM_GLOBAL + self.layout.units
         return range(first, first + window * features, features)
 
     def as_json(self) -> dict[str, Any]:
         layout = self.layout
+        features = {"global": list(GLOBAL), "jobs": list(layout.job_features), "hosts": list(layout.host_features)}
+        of_running = {"running": list(layout.running_features)} if layout.stops else {}
         return {
             "version": TASK_VERSION,
             "problem": self.problem,
             "window": layout.window,
             "hosts": layout.hosts,
             "units": layout.units,
-            "features": {"global": list(GLOBAL), "jobs": list(layout.job_features), "hosts": list(layout.host_features)},
+            **({"stops": layout.stops, "moves": layout.moves} if layout.stops else {}),
+            **({"view": layout.view} if layout.view != "tokens" else {}),
+            "features": features | of_running,
         }
 
 
 def read_shape(data: dict[str, Any], *, where: str) -> TaskShape:
     """The shape that `as_json` wrote; a task with other features than in this version is refused."""
     scores = tuple(name.removeprefix("score_") for name in data["features"]["jobs"] if name.startswith("score_"))
-    shape = TaskShape(data["problem"], ObservationLayout(data["window"], data["hosts"], data["units"], scores))
+    sizes = (data["window"], data["hosts"], data["units"])
+    layout = ObservationLayout(*sizes, scores, data.get("view", "tokens"), data.get("stops", 0), data.get("moves", False))
+    shape = TaskShape(data["problem"], layout)
     present = shape.as_json()
     for key in ("version", "features"):
         if data[key] != present[key]:

@@ -43,6 +43,14 @@ class TaskChoices(Config):
     estimates: str | None = Field(
         default=None, description="oracle, requested, noisy:SIGMA or predicted; default: requested, or oracle for models without requests"
     )
+    stops: int | None = Field(
+        default=None, ge=0, description="number of running jobs that the policy sees and may preempt (job problem, dispatch mask)"
+    )
+    moves: bool | None = Field(default=None, description="let it also migrate these jobs")
+    most_stops: int | None = Field(default=None, ge=1, description="most preemptions and migrations in an episode")
+    view: Literal["tokens", "gpu-optimizer", "drl-scheduler", "lsf", "rltune", "rlscheduler"] | None = Field(
+        default=None, description="what is observed: tokens, or the vector of a publication, for the mlp"
+    )
     lookahead: Literal["off", "per_gpu", "sorted", "cdf"] | None = Field(
         default=None, description="how the policy sees when capacity will be free"
     )
@@ -53,6 +61,7 @@ class TaskChoices(Config):
     discount_per_s: float | None = Field(default=None, ge=0, description="discount per simulated second instead of gamma per step")
     horizon_factor: float | None = Field(default=None, gt=0, description="when episodes are truncated: see docs/mdp.md")
     max_steps: int | None = Field(default=None, ge=1, description="steps after which an episode is truncated")
+    pay: Literal["event", "terminal"] | None = Field(default=None, description="when rewards are paid: as they arise, or all at the end")
     reward: str | None = Field(
         default=None, description="sum of weight*term/divisor, e.g. 'jct/jobs/time_scale + 0.1*noop_feasible'; default: by --score"
     )

@@ -96,7 +96,7 @@ class Rollout:
 
         Observations lack the slots that no chosen frame uses, and are valid until the next call.
         """
-        used = self._jobs.start + max(int(self.shown[chosen].max()), 1) * self._jobs.step
+        used = min(self._jobs.start + max(int(self.shown[chosen].max()), 1) * self._jobs.step, self._jobs.stop)
         width = used + self._flat.shape[1] - self._jobs.stop
         if len(self._picked) < len(chosen) * width:
             self._picked = torch.zeros(len(chosen) * width)

@@ -11,7 +11,8 @@ import tyro
 if TYPE_CHECKING:
     from queuewise.agents.diagnosis import Diagnosis
 
-SHOWN = 8  # slots or hosts of the histogram shown in the table
+CHOICES = ("slots", "hosts", "stops", "moves")
+SHOWN = 8  # slots, hosts or running jobs of the histogram shown in the table
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ def _print(found: Diagnosis) -> None:
         ["advantage of unlikely actions", figure(found.advantage["of_unlikely_actions"], 3)],
         ["entropy ÷ maximum entropy", figure(actions["entropy_share"], 3)],
         ["waits although a job could start", f"{actions['waits']:.1%}"],
-        *([f"{what} taken, first {SHOWN}", _shares(actions[what])] for what in ("slots", "hosts") if actions[what] is not None),
+        *([f"{what} taken, first {SHOWN}", _shares(actions[what])] for what in CHOICES if actions[what] is not None),
         ["legal actions, mean and maximum", f"{masks['legal_mean']:.1f}, {masks['legal_most']}"],
         ["steps with one legal action", f"{masks['forced_share']:.1%}"],
         ["dead units", f"{units['dead']} of {units['total']}"],

@@ -200,7 +200,7 @@ class EnvBatch:
         if self.size != 1:
             raise InputError(f"a network plays one env, not {self.size}", hint="make a batch of one env")
         orders = self.episode(0).circumstances.ordering is not None
-        return play_in_order(network, self._call, most) if orders else play(network, self._call, most)
+        return (play_in_order if orders else play)(network, self._call, self._publish, most)
 
     def _let_steps_draw(self, draws: bool) -> None:
         self._draws = draws

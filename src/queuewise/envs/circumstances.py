@@ -9,6 +9,7 @@ import numpy as np
 
 from queuewise.cluster.conditions import PERFECT, Conditions, node_changes
 from queuewise.cluster.spec import UNLIMITED, Cluster
+from queuewise.envs.task_settings import TaskSettings
 from queuewise.errors import InputError
 from queuewise.policies.snapshot import Snapshot
 from queuewise.sim.core.state import NO_LIMIT
@@ -39,6 +40,15 @@ class Circumstances:
     usage: Mapping[str, float] | None = None  # of users, by jobs that started before; None: as much as the running jobs account for
     one_instant: bool = False  # the episode consists of the decisions at the instant of the snapshot
 
+    def most_stops(self, settings: TaskSettings) -> int:
+        """The limit on stops. Where the engine starts the jobs, nobody stops them."""
+        return settings.most_stops if settings.stops and self.ordering is None else 0
+
+    def room_for_stops(self, settings: TaskSettings, num_jobs: int) -> int:
+        """The most stops that there can be. Where running jobs are shown, there is room for at least one."""
+        limits = -(-num_jobs // settings.jobs_per_limit) if settings.jobs_per_limit else 1
+        return max(self.most_stops(settings) * limits, int(settings.stops > 0))
+
 
 AS_TRAINED = Circumstances()
 
@@ -65,11 +75,12 @@ def _most_jobs(workload: Workload, cluster: Cluster) -> F64:
     return number
 
 
-def check_log_size(workload: Workload, cluster: Cluster, failures: int) -> None:
-    """Refuse failures whose restarts may need more memory than there is."""
-    pieces = failures * min(int(workload.num_tasks.max(initial=1)), cluster.num_nodes)
+def check_log_size(workload: Workload, cluster: Cluster, failures: int, stops: int) -> None:
+    """Refuse failures and stops whose restarts may need more memory than there is."""
+    pieces = (failures + stops) * min(int(workload.num_tasks.max(initial=1)), cluster.num_nodes)
     if pieces > MOST_PIECES:
+        by = "failures" if failures >= stops else "the network"
         raise InputError(
-            f"failures may stop {failures:,} runs, which an environment has no room for (at most {MOST_PIECES:,} pieces)",
-            hint="give a greater mtbf_h, fewer outages, or a shorter workload",
+            f"{by} may stop {max(failures, stops):,} runs, which an environment has no room for (at most {MOST_PIECES:,} pieces)",
+            hint="give a greater mtbf_h, fewer outages, a smaller task.most_stops, or a shorter workload",
         )

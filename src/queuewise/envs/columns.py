@@ -56,13 +56,15 @@ class TaskConfig(Scalars, dtype=np.int64):
     stop_slots: int  # slots for running jobs
     move_slots: int  # equals stop_slots, or 0 if running jobs may not be migrated
     most_stops: int
+    jobs_per_limit: int  # most_stops holds for so many jobs that have arrived; 0: for the whole episode
     one_instant: int  # 1: the episode consists of the decisions at its first instant
 
 
 class Scale(Scalars, dtype=np.float64):
     """Quantities that scale others, and constants of the episode."""
 
-    horizon: float
+    horizon: float  # when an episode is truncated
+    shown_horizon: float  # the same where it is not truncated either; published views show it
     time_scale: float
     epoch: float
     decay: float

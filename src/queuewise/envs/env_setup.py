@@ -122,7 +122,7 @@ def build_setup(
     machine = load_cluster(cluster) if isinstance(cluster, str) else cluster
     source = make_source(workload, machine, checked, jobs=jobs, block=block, pool=pool, model_args=model_args)
     hosts = checked.host_slots or machine.num_nodes
-    layout = ObservationLayout(checked.window, hosts, num_units(machine), checked.scores, checked.view, checked.stops)
+    layout = ObservationLayout(checked.window, hosts, num_units(machine), checked.scores, checked.view, checked.stops, checked.moves)
     if layout.hosts < machine.num_nodes:
         raise InputError(
             f"{layout.hosts} host slots are too few for {machine.num_nodes} nodes",

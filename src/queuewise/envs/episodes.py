@@ -5,7 +5,7 @@ The columns hold everything that is constant in an episode, and the initial valu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,34 +17,30 @@ from queuewise.cluster.spec import UNLIMITED, Cluster
 from queuewise.envs import columns, published, rewards
 from queuewise.envs.circumstances import AS_TRAINED, Circumstances, check_log_size, most_failures
 from queuewise.envs.columns import EpisodeState, Scale, Task, TaskConfig
-from queuewise.envs.features import LONGEST_S, LOOKAHEADS, NUM_CLASS_LIVE, NUM_JOB_FIXED, VIEWS, ObservationLayout
+from queuewise.envs.features import LOOKAHEADS, NUM_CLASS_LIVE, VIEWS, ObservationLayout
+from queuewise.envs.fixed_features import host_tokens, job_tokens, scores_of_orders, seen_by
 from queuewise.envs.snapshot_start import start_episode
 from queuewise.envs.task_settings import TaskSettings
-from queuewise.envs.windows import known_runtimes
 from queuewise.errors import InputError
 from queuewise.evaluation import energy, measure, utilisation
 from queuewise.policies.backfill import BACKFILLS
 from queuewise.policies.deciding import listed_order
-from queuewise.policies.known import Jobs
 from queuewise.policies.names import placement_rule
-from queuewise.policies.ordering import OrderRule, order_rule
+from queuewise.policies.ordering import order_rule
 from queuewise.policies.replaying import simulate
 from queuewise.policies.resuming import rules_after
 from queuewise.sim.backfill import NO_BACKFILL
 from queuewise.sim.core.engine import limited_runtime
-from queuewise.sim.core.facts import job_facts
 from queuewise.sim.core.layout import order_jobs
 from queuewise.sim.core.rules import Rules
 from queuewise.sim.core.setup import lay_out
 from queuewise.sim.core.state import Machine, State, World
-from queuewise.sim.core.tables import F32, F64
+from queuewise.sim.core.tables import F64
 from queuewise.sim.placement import BY_CPU, BY_GPU, BY_MEM
-from queuewise.sim.queue import COMMIT, FACTS, OUTLOOK_SIZE, REORDER
-from queuewise.workload.history import NO_HISTORY
+from queuewise.sim.queue import COMMIT, OUTLOOK_SIZE, REORDER
 from queuewise.workload.jobs import Workload
 
 PROBLEMS = {"job": columns.JOB, "host": columns.HOST, "joint": columns.JOINT}
-MANY_TASKS = 1024.0  # this many tasks are shown as 1
 METRICS: dict[str, tuple[int, Callable[[measure.Measurement], float]]] = {
     "wait": (columns.WAIT_MEAN, lambda m: float(measure.wait(m).mean())),
     "jct": (columns.JCT_MEAN, lambda m: float(measure.jct(m).mean())),
@@ -82,14 +78,8 @@ def num_units(cluster: Cluster) -> int:
 
 
 def num_actions(settings: TaskSettings, layout: ObservationLayout) -> int:
-    """Number of actions (joint problem: of first choices).
-
-    Host problem: one per host. Otherwise: one per job of the window, then per job to preempt, then per job to migrate.
-    The last action is to wait.
-    """
-    if settings.problem == "host":
-        return layout.hosts + 1
-    return layout.window + layout.stops * (2 if settings.moves else 1) + 1
+    """Number of actions (joint problem: of first choices). The last is to wait."""
+    return layout.num_choices("host" if settings.problem == "host" else "job") + 1
 
 
 def make_rules(
@@ -111,7 +101,7 @@ def make_rules(
     rule, option, node_scorer = placement_rule(placement if settings.problem == "job" else "pack")
     commits = settings.dispatch == "commit"
     return Rules(
-        order=order.make(_seen_by([order], workload, cluster, estimate)),
+        order=order.make(seen_by([order], workload, cluster, estimate)),
         backfill=BACKFILLS[settings.backfill].code if commits else NO_BACKFILL,
         rule=rule,
         rule_option=option,
@@ -119,7 +109,7 @@ def make_rules(
         dispatch=COMMIT if commits else REORDER,
         max_wait_s=circumstances.max_wait_s,
         seed=circumstances.seed,
-        stops=failures + (settings.most_stops if settings.stops else 0),
+        stops=failures + circumstances.room_for_stops(settings, len(workload)),
     )
 
 
@@ -165,8 +155,9 @@ def lay_out_episode(
         estimate = np.zeros(1)
         circumstances = replace(circumstances, conditions=PERFECT)
     runtime, killed = limited_runtime(workload, circumstances.kill_at_limit)
-    failures = most_failures(workload, cluster, circumstances.conditions, _horizon(workload, cluster, settings, runtime))
-    check_log_size(workload, cluster, failures)
+    until = np.inf if settings.never_cut else _horizon(workload, cluster, settings, runtime)
+    failures = most_failures(workload, cluster, circumstances.conditions, until)
+    check_log_size(workload, cluster, failures, circumstances.room_for_stops(settings, len(workload)))
     rules = rules_after(circumstances.start, make_rules(workload, cluster, settings, estimate, circumstances, failures))
     rules, world, machine, state = _lay_out_engine(workload, cluster, rules, settings, estimate, runtime, circumstances)
     if empty:
@@ -210,9 +201,9 @@ def _task(
     }  # fmt: skip
     flops = utilisation.node_tflops(cluster)
     units = cluster.node_gpus if cluster.num_gpus else np.ones(cluster.num_nodes, np.int64)
-    score, score_kind, facts = _scores(workload, cluster, settings, estimate)
+    score, score_kind, facts = scores_of_orders(workload, cluster, settings, estimate)
     weight = rewards.weights(settings.reward, divisors)
-    config = _config(settings, layout, resource)
+    config = _config(settings, layout, resource, circumstances)
     config.num_users = int(workload.user.max(initial=-1)) + 1
     config.has_deadlines = int((workload.deadline < np.inf).any())
     config.num_weighted = int(np.count_nonzero(weight))
@@ -229,8 +220,8 @@ def _task(
         total=np.array(_totals(cluster)),
         weight=weight,
         weighted=np.concatenate([np.flatnonzero(weight), np.zeros(1, np.int64)]),
-        token=_job_tokens(workload, cluster, estimate, world),
-        host_token=_host_tokens(cluster),
+        token=job_tokens(workload, cluster, estimate, world),
+        host_token=host_tokens(cluster),
         **_job_columns(workload, amount, work),
         unit_first=np.concatenate([[0], np.cumsum(units)]),
         node_flops=flops,
@@ -268,11 +259,6 @@ def _node_inverse(cluster: Cluster) -> F64:
     return np.where(held > 0, 1.0 / np.maximum(held, 1.0), 0.0).ravel()
 
 
-def _at_least_one(column: Any) -> F64:
-    """The column as a contiguous float64 array of length one or more."""
-    return np.ascontiguousarray(column, np.float64) if len(column) else np.zeros(1)
-
-
 def _amounts(workload: Workload, cluster: Cluster) -> tuple[F64, F64]:
     """[J] what each job holds of the cluster's main resource, and [N] how much of it each node has (0: none or unlimited)."""
     resource = main_resource(cluster)
@@ -294,7 +280,7 @@ def _horizon(workload: Workload, cluster: Cluster, settings: TaskSettings, runti
     return float(workload.submit[-1]) + settings.horizon_factor * max(busy, longest)
 
 
-def _config(settings: TaskSettings, layout: ObservationLayout, resource: int) -> TaskConfig:
+def _config(settings: TaskSettings, layout: ObservationLayout, resource: int, circumstances: Circumstances) -> TaskConfig:
     config = TaskConfig()
     config.problem = PROBLEMS[settings.problem]
     config.dispatch = columns.COMMIT if settings.dispatch == "commit" else columns.MASK
@@ -305,13 +291,14 @@ def _config(settings: TaskSettings, layout: ObservationLayout, resource: int) ->
     config.num_scores = len(layout.scores)
     config.skip_forced = int(settings.skip_forced)
     config.blocking = int(settings.problem == "host" and settings.backfill == "none")
-    config.max_steps = columns.NO_CAP if settings.max_steps is None else settings.max_steps
+    config.max_steps = columns.NO_CAP if settings.max_steps is None or settings.never_cut else settings.max_steps
     config.terminal = int(settings.pay == "terminal")
     config.relative_to = METRICS[settings.baseline.metric][0] if settings.baseline else columns.NOTHING
     config.resource = resource
     config.stop_slots = layout.stops
-    config.move_slots = layout.stops if settings.moves else 0
-    config.most_stops = settings.most_stops
+    config.move_slots = layout.stops if layout.moves else 0
+    config.most_stops = circumstances.most_stops(settings)
+    config.jobs_per_limit = settings.jobs_per_limit
     config.wait_action = num_actions(settings, layout) - 1
     return config
 
@@ -321,7 +308,8 @@ def _scale(
     flops: F64, node_amount: F64, estimate: F64, circumstances: Circumstances,
 ) -> Scale:  # fmt: skip
     scale = Scale()
-    scale.horizon = horizon
+    scale.horizon = np.inf if settings.never_cut else horizon
+    scale.shown_horizon = horizon
     scale.time_scale = settings.time_scale_s
     scale.epoch = workload.epoch
     scale.decay = settings.discount_per_s
@@ -343,67 +331,3 @@ def _scale(
 
 def _baseline_dispatch(settings: TaskSettings) -> str:
     return "commit" if settings.dispatch == "commit" else "reorder"
-
-
-def _seen_by(orders: Sequence[OrderRule], workload: Workload, cluster: Cluster, estimate: F64) -> Jobs:
-    predicts = any(order.uses_predictions for order in orders)
-    return Jobs.of(workload, estimate, history={"predicted": known_runtimes(workload, cluster, "predicted")} if predicts else NO_HISTORY)
-
-
-def _scores(workload: Workload, cluster: Cluster, settings: TaskSettings, estimate: F64) -> tuple[F64, Any, Any]:
-    """Scores of the heuristics that are features: numbers for fixed orders, facts about jobs for live orders."""
-    rules = [order_rule(name) for name in settings.scores]
-    if unfit := [name for name, rule in zip(settings.scores, rules, strict=True) if rule.fair]:
-        raise InputError(f"the score {unfit[0]!r} depends on the usage of users and cannot be a feature", hint="choose another order")
-    jobs = _seen_by(rules, workload, cluster, estimate)
-    fixed = [rule.fixed(jobs) if rule.fixed is not None else np.zeros(len(workload)) for rule in rules]
-    kinds = np.array([-1 if rule.fixed is not None else rule.live for rule in rules] or [-1], np.int64)
-    live = (kinds >= 0).any() and len(workload) > 0
-    facts = job_facts(workload, estimate, NO_HISTORY, np.ones(len(workload))) if live else np.zeros(1, FACTS)
-    return _at_least_one(np.concatenate(fixed) if fixed else np.zeros(1)), kinds, facts
-
-
-def _share(values: Any, most: float) -> F64:
-    return np.minimum(np.asarray(values, np.float64) / most, 1.0) if most > 0 else np.zeros(len(values))
-
-
-def _limited_max(amounts: Any) -> float:
-    limited = amounts[amounts != UNLIMITED]
-    return float(limited.max(initial=0))
-
-
-def _job_tokens(workload: Workload, cluster: Cluster, estimate: F64, world: World) -> F32:
-    """[J*S] features of every job that never change."""
-    num = len(workload)
-    if num == 0:
-        return np.zeros(NUM_JOB_FIXED, np.float32)
-    pools = np.bincount(world.node_pool)
-    allowed = world.class_allows.reshape(-1, len(pools)) @ pools / cluster.num_nodes
-    total = float(cluster.num_gpus or (cluster.num_cores if cluster.num_cores < np.inf else 0) or cluster.num_nodes)
-    features = {
-        "present": np.ones(num),
-        "estimate": _share(np.log1p(estimate), float(np.log1p(LONGEST_S))),
-        "size": _share(workload.size, total),
-        "tasks": _share(np.log1p(workload.num_tasks), float(np.log1p(MANY_TASKS))),
-        "gpu": _share(workload.gpu_milli, float(cluster.node_gpus.max()) * 1000.0),
-        "cpu": _share(workload.cpu_milli, _limited_max(cluster.node_cpu_milli)),
-        "mem": _share(workload.mem_mib, _limited_max(cluster.node_mem_mib)),
-        "priority": workload.priority / (np.abs(workload.priority) + 1.0),
-        "allowed": np.where(world.job_class >= 0, allowed[world.job_class], 0.0),
-    }
-    return np.ascontiguousarray(np.column_stack(list(features.values())), np.float32).ravel()
-
-
-def _host_tokens(cluster: Cluster) -> F32:
-    """[N*S] features of every node that never change."""
-    features = {
-        "host_present": np.ones(cluster.num_nodes),
-        "gpu_total": _share(cluster.node_gpus, float(cluster.node_gpus.max())),
-        "cores_norm": np.where(
-            cluster.node_cpu_milli == UNLIMITED, 0.0, _share(cluster.node_cpu_milli, _limited_max(cluster.node_cpu_milli))
-        ),
-        "mem_norm": np.where(cluster.node_mem_mib == UNLIMITED, 0.0, _share(cluster.node_mem_mib, _limited_max(cluster.node_mem_mib))),
-        "kind": (cluster.node_kind + 1) / max(len(cluster.kinds), 1),
-        "speed": utilisation.per_node(cluster, list(cluster.speed)) / max(float(cluster.speed.max(initial=0.0)), 1e-9),
-    }
-    return np.ascontiguousarray(np.column_stack(list(features.values())), np.float32).ravel()

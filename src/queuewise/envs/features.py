@@ -61,6 +61,7 @@ class ObservationLayout:
     scores: tuple[str, ...] = ()  # heuristics whose scores are features
     view: str = "tokens"
     stops: int = 0  # P
+    moves: bool = False  # whether the P running jobs may be migrated, too
 
     @property
     def global_features(self) -> tuple[str, ...]:
@@ -73,6 +74,16 @@ class ObservationLayout:
     @property
     def host_features(self) -> tuple[str, ...]:
         return (*HOST_FIXED, *HOST_LIVE)
+
+    @property
+    def running_features(self) -> tuple[str, ...]:
+        return RUNNING
+
+    def num_choices(self, problem: str) -> int:
+        """Number of flat actions but the wait: jobs, then jobs to preempt, then jobs to migrate; or hosts; or pairs of job and host."""
+        if problem == "job":
+            return self.window + self.stops * (2 if self.moves else 1)
+        return self.hosts if problem == "host" else self.window * self.hosts
 
     @cached_property
     def shapes(self) -> dict[str, tuple[int, ...]]:

@@ -15,7 +15,7 @@ from queuewise.envs import columns
 from queuewise.envs.bookkeeping import note_starts
 from queuewise.envs.columns import EpisodeState, Frame, Task, as_episode_state, as_frame, as_output, as_task
 from queuewise.envs.masks import lies_ahead
-from queuewise.envs.observation import observe, shown_jobs
+from queuewise.envs.observation import note_window, observe, shown_jobs
 from queuewise.envs.step_entry import begin_or_step
 from queuewise.envs.step_threads import ADDRESSES, STEP_SIGNATURE
 from queuewise.envs.stepping import RUNS_ON, TERMINATED, advance
@@ -33,8 +33,10 @@ from queuewise.sim.core.table_types import view
 from queuewise.sim.queue.overdue import has_bound
 
 DECIDE_SIGNATURE = types.int64(ADDRESSES, types.float32[::1], types.int8[::1], types.boolean, types.boolean)
+PUBLISH_SIGNATURE = types.none(ADDRESSES, types.int64[::1])
 _decide = caller_by_address(DECIDE_SIGNATURE)
 _begin_or_step = caller_by_address(STEP_SIGNATURE)
+_publish = caller_by_address(PUBLISH_SIGNATURE)
 
 
 @inline
@@ -61,14 +63,16 @@ def play_steps(functions, frame, envs, network, most) -> int:  # type: ignore[no
     while steps < most and f.outcome[0] == RUNS_ON:
         _take(f, _decide(functions[0], network, observation, choices, mask[wait] != 0, False))
         _begin_or_step(functions[1], frame, envs, False, False, 1)
+        if functions[2] != 0:
+            _publish(functions[2], frame, envs)
         steps += 1
     return steps
 
 
-def play(network: TrainedNetwork, frame: Any, most: int) -> int:
-    """The same for a network and the frame of a batch of one, whose episode has begun."""
+def play(network: TrainedNetwork, frame: Any, publish: Any, most: int) -> int:
+    """The same for a network and the frame of a batch of one, whose episode has begun. `publish` writes a published view, if any."""
     _compile_decisions(network)
-    functions = np.array([address_of(decide), address_of(begin_or_step)])
+    functions = np.array([address_of(decide), address_of(begin_or_step), address_of(publish) if publish is not None else 0])
     steps: int = play_steps(functions, frame, np.zeros(1, np.int64), network.call, most)
     return steps
 
@@ -131,7 +135,7 @@ def _schedule(w: World, m: Machine, z: Machine, s: State, k: Task, p: EpisodeSta
 
 
 @entry
-def play_instants(functions, frame, network, most) -> int:  # type: ignore[no-untyped-def]
+def play_instants(functions, frame, envs, network, most) -> int:  # type: ignore[no-untyped-def]
     """Let the network order the queue of the only env until its episode ends, for at most `most` instants. Returns how many there were."""
     f = as_frame(frame)
     n = as_program(network)
@@ -143,9 +147,13 @@ def play_instants(functions, frame, network, most) -> int:  # type: ignore[no-un
     while instants < most and f.outcome[0] == RUNS_ON:
         s.count.decisions += 1
         if p.count.waiting > 0 and _order_matters(w, m, s):
-            observe(w, m, s, k, p, o.observation, False)
-            if k.config.stop_slots > 0:
-                observe_running(w, m, s, k, p, o.observation, f.running_at[0])
+            if functions[1] != 0:
+                note_window(w, m, s, k, p)
+                _publish(functions[1], frame, envs)
+            else:
+                observe(w, m, s, k, p, o.observation, False)
+                if k.config.stop_slots > 0:
+                    observe_running(w, m, s, k, p, o.observation, f.running_at[0])
             shown = shown_jobs(k, p)
             for q in range(wait):
                 mask[q] = np.int8(q < shown)
@@ -160,8 +168,9 @@ def play_instants(functions, frame, network, most) -> int:  # type: ignore[no-un
     return instants
 
 
-def play_in_order(network: TrainedNetwork, frame: Any, most: int) -> int:
-    """The same for a network and the frame of a batch of one, whose episode has begun."""
+def play_in_order(network: TrainedNetwork, frame: Any, publish: Any, most: int) -> int:
+    """The same for a network and the frame of a batch of one, as in `play`."""
     _compile_decisions(network)
-    instants: int = play_instants(np.array([address_of(decide)]), frame, network.call, most)
+    functions = np.array([address_of(decide), address_of(publish) if publish is not None else 0])
+    instants: int = play_instants(functions, frame, np.zeros(1, np.int64), network.call, most)
     return instants

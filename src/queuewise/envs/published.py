@@ -106,7 +106,7 @@ def _observe(w: World, m: Machine, s: State, k: Task, p: EpisodeState, out: F32)
     if name == GPU_OPTIMIZER:
         _copy_rows(k, p, out, 0, 4)
         for q in range(shown_jobs(k, p)):
-            out[4 * q + 3] = np.float32(min((s.clock.now - p.row_submit[q]) / max(k.scale.horizon, 1e-9), 1.0))
+            out[4 * q + 3] = np.float32(min((s.clock.now - p.row_submit[q]) / max(k.scale.shown_horizon, 1e-9), 1.0))
         observe_lookahead(s, k, p, out, 4 * window, True)
         out[4 * window + k.config.units] = np.float32(free)
         out[4 * window + k.config.units + 1] = np.float32(1.0 - free)

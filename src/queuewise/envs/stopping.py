@@ -42,9 +42,16 @@ def _list_running(s: State, k: Task, p: EpisodeState) -> None:
 
 
 @inline
+def _stops_so_far(s: State, k: Task) -> int:
+    """How many stops there may have been by now."""
+    per = k.config.jobs_per_limit
+    return k.config.most_stops * ((s.count.arrived + per - 1) // per if per > 0 else 1)
+
+
+@inline
 def _may_stop(w: World, s: State, k: Task, p: EpisodeState, j: int) -> bool:
     """Whether running job j may be stopped. A run that began now may not, otherwise an episode could go on for ever."""
-    return may_be_stopped(w, s, j) and p.count.stops < k.config.most_stops
+    return may_be_stopped(w, s, j) and p.count.stops < _stops_so_far(s, k)
 
 
 @inline

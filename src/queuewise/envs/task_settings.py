@@ -34,6 +34,7 @@ class TaskSettings(Config):
     stops: int = Field(0, ge=0)  # slots for running jobs that may be preempted; job problem, dispatch mask
     moves: bool = False  # whether these jobs may also be migrated
     most_stops: int = Field(256, ge=1)  # per episode, including migrations
+    jobs_per_limit: int = Field(0, ge=0)  # if given, most_stops holds for so many jobs that have arrived instead
     stopping: Preemption = Preemption()  # what preemptions and migrations cost
     # observations
     observation: Literal["flat", "dict"] = "flat"
@@ -51,3 +52,4 @@ class TaskSettings(Config):
     # end of the episode
     horizon_factor: float = Field(10.0, gt=0)  # horizon: last submission + factor × work ÷ capacity
     max_steps: int | None = Field(None, ge=1)
+    never_cut: bool = False  # play until every job has ended, whatever the horizon and max_steps

@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import Any
 
 from queuewise.errors import InputError, unknown_name
-from queuewise.policies.networks.layers import Layers, NetworkSizes, ObservationShapes
+from queuewise.policies.networks.layers import LayerError, Layers, NetworkSizes, ObservationShapes
 
 NETWORKS: dict[str, str] = {  # name -> module with PROBLEMS and list_layers
     "mlp": "mlp_network",
@@ -28,7 +28,16 @@ def list_layers(name: str, problem: str, layout: ObservationShapes, sizes: Netwo
     if problem not in problems_of(name):
         fitting = [other for other in NETWORKS if problem in problems_of(other)]
         raise InputError(f"network {name!r} cannot decide the {problem} problem", hint=f"use --net {' or '.join(fitting)}")
-    layers: Layers = _module(name).list_layers(problem, layout, sizes, outputs)
+    try:
+        layers: Layers = _module(name).list_layers(problem, layout, sizes, outputs)
+    except LayerError as error:
+        if layout.view != "tokens":
+            message = f"network {name!r} reads jobs and hosts one by one, which the view {layout.view!r} does not show"
+            raise InputError(message, hint="use --net mlp, or --task.view tokens") from None
+        if layout.stops:
+            message = f"network {name!r} cannot preempt or migrate jobs: {error}"
+            raise InputError(message, hint="use --net kernel, attn or mlp, or remove stops from the task") from None
+        raise
     return layers
 
 

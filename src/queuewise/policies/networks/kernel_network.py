@@ -1,4 +1,4 @@
-"""`kernel`: one small scorer, shared by all jobs, that reads the features of a job and a summary of the state.
+"""`kernel`: one small scorer, shared by all choices, that reads the features of a job and a summary of the state.
 
 After the kernel network of RLScheduler (Zhang et al., SC 2020), which sees only the job.
 """
@@ -13,6 +13,6 @@ PROBLEMS = frozenset({"job"})
 def list_layers(problem: str, layout: ObservationShapes, sizes: NetworkSizes, outputs: int) -> Layers:
     net = LayerList(layout)
     state = net.summary()
-    job = net.linear("job", net.choose("jobs"), sizes.width)
+    job = net.options(sizes.width)
     context = net.linear("context", state, sizes.width, bias=False)
     return net.heads(net.relu(net.add(job, context)), state, state, sizes, outputs)

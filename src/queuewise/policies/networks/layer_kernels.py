@@ -61,15 +61,14 @@ def used_slots(row: F32, first: int, slots: int, width: int, used: int) -> int:
 @kernel
 def see(n: NetworkProgram, observation: F32) -> None:
     """Scale the observation into memory, without slots that hold no job."""
-    length, width = n.size.length, n.size.job_width
-    hosts_at = length - n.size.hosts * n.size.host_width
-    jobs_at = hosts_at - n.size.window * width
-    used = used_slots(observation, jobs_at, n.size.window, width, 1)
+    length, width, jobs_at = n.size.length, n.size.job_width, n.size.jobs_at
+    used = used_slots(observation, jobs_at, n.size.window, width, min(1, n.size.window))
     mean, scale, memory = view(n.mean, length), view(n.scale, length), view(n.memory, length)
     scale_span(observation, mean, scale, 0, jobs_at + used * width, memory)
-    scale_span(observation, mean, scale, hosts_at, length, memory)
+    scale_span(observation, mean, scale, n.size.hosts_at, length, memory)
     clear_unused(memory, jobs_at, used, width)
-    clear_unused(memory, hosts_at, n.size.hosts, n.size.host_width)
+    clear_unused(memory, n.size.hosts_at, n.size.hosts, n.size.host_width)
+    clear_unused(memory, n.size.running_at, n.size.running, n.size.running_width)
     n.count[JOB_ROWS] = used
 
 
@@ -138,8 +137,8 @@ def run_linear(n: NetworkProgram, at: int, rows: int) -> None:
 def run_whole(n: NetworkProgram, at: int) -> None:
     """A linear layer over the observation, without slots that hold no job."""
     width, out, weight, bias = n.step[at + OUT_WIDTH], n.step[at + OUT], n.step[at + WEIGHT], n.step[at + BIAS]
-    hosts_at = n.size.length - n.size.hosts * n.size.host_width
-    before = hosts_at - (n.size.window - n.count[JOB_ROWS]) * n.size.job_width
+    hosts_at = n.size.hosts_at
+    before = n.size.jobs_at + n.count[JOB_ROWS] * n.size.job_width
     _begin_row(n, bias, out, width)
     _accumulate(n, 0, before, weight, out, width)
     _accumulate(n, hosts_at, n.size.length - hosts_at, weight + hosts_at * width, out, width)
@@ -283,11 +282,16 @@ def run_attend(n: NetworkProgram, at: int, rows: int) -> None:
 
 @kernel
 def _softmax(n: NetworkProgram, at: int, tokens: int) -> None:
-    """Softmax over the tokens: the hosts, of which unused ones get 0, and after them the bins."""
-    hosts_at = n.size.length - n.size.hosts * n.size.host_width
+    """Softmax over the tokens: the hosts, after them the bins, and after these the running jobs. Unused ones get 0."""
     highest = np.float32(-np.inf)
+    first_running = n.size.hosts + LOOKAHEAD_BINS
     for t in range(tokens):
-        if t < n.size.hosts and n.memory[hosts_at + t * n.size.host_width] == np.float32(0.0):
+        present = np.float32(1.0)
+        if t < n.size.hosts:
+            present = n.memory[n.size.hosts_at + t * n.size.host_width]
+        elif t >= first_running:
+            present = n.memory[n.size.running_at + (t - first_running) * n.size.running_width]
+        if present == np.float32(0.0):
             n.memory[at + t] = np.float32(-np.inf)
         highest = max(highest, n.memory[at + t])
     total = np.float32(0.0)

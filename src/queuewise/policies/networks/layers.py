@@ -1,8 +1,9 @@
 """A network as a list of layers: the one definition that torch trains, the interpreter plays and the export writes.
 
 A layer takes named values, computes one more, and may have weights. A value has rows and a width. Its rows are those of
-the state (one), of the jobs, the hosts or the bins of the lookahead, or the choices: one row per legal action other
-than the wait. Sizes of a window or a cluster are not in the list, except where the operation `whole` reads them.
+the state (one), of the jobs, the hosts, the running jobs or the bins of the lookahead, several of these stacked, or the
+choices: one row per legal action other than the wait. Sizes of a window or a cluster are not in the list, except where
+the operation `whole` reads them.
 
 | operation | inputs | result |
 |---|---|---|
@@ -12,18 +13,19 @@ than the wait. Sizes of a window or a cluster are not in the list, except where 
 | `add`, `multiply` | x, y | row by row; y may be one row of the state |
 | `scale`, `shift` | x | x times a row of weights; x plus weights |
 | `concat` | values of the state | one row |
-| `stack` | hosts, bins | the rows of both |
+| `stack` | rows of several kinds (`STACKS`) | the rows of all of them |
 | `bin` | lookahead | means over 8 runs of units |
 | `column` | 8 numbers of the state | 8 rows of one number |
 | `moments` | x | mean and mean square of every feature over the used rows |
 | `placed` | jobs | the row of the job that is being placed (feature `column` above 0), zero if there is none |
-| `choose` | jobs or hosts | the row of each choice |
+| `choose` | jobs, hosts, or all options of a task with stops | the row of each choice |
 | `attend` | queries, keys and values | attention of each query over the used rows; the second input holds keys, then values |
 | `spread` | choices, wait | scores of all actions |
 | `mask` | x | the same, from one row of the state |
 
-The inputs of a list are `global`, `lookahead`, `jobs`, `hosts` and `observation` (all of them as one row), scaled. Its
-results are `scores` and `values`.
+The inputs of a list are the parts of an observation, `global`, `lookahead`, `jobs`, `hosts` and, in a task with stops,
+`running`, and `observation` (all of them as one row), scaled. A published view has no such parts. The results of a list
+are `scores` and `values`.
 """
 
 from __future__ import annotations
@@ -41,7 +43,10 @@ NORM_EPSILON = 1e-5  # of the layer norm
 SMALL = 0.01  # gain of layers that return scores: a new policy is nearly uniform
 ROOT_2 = math.sqrt(2.0)  # gain of layers before a ReLU
 
-STATE, JOBS, HOSTS, BINS, TOKENS, CHOICES, ACTIONS = "state", "jobs", "hosts", "bins", "tokens", "choices", "actions"
+STATE, JOBS, HOSTS, RUNNING, BINS, CHOICES, ACTIONS = "state", "jobs", "hosts", "running", "bins", "choices", "actions"
+TOKENS = {f"{HOSTS}+{BINS}": (HOSTS, BINS), f"{HOSTS}+{BINS}+{RUNNING}": (HOSTS, BINS, RUNNING)}  # the cluster
+OPTIONS = {f"{JOBS}+{RUNNING}": (JOBS, RUNNING), f"{JOBS}+{RUNNING}+{RUNNING}": (JOBS, RUNNING, RUNNING)}  # start, preempt, migrate
+STACKS: dict[str, tuple[str, ...]] = TOKENS | OPTIONS  # rows of a stack -> rows that it is made of
 
 
 class ObservationShapes(Protocol):
@@ -56,7 +61,16 @@ class ObservationShapes(Protocol):
     @property
     def host_features(self) -> tuple[str, ...]: ...
     @property
+    def running_features(self) -> tuple[str, ...]: ...
+    @property
+    def view(self) -> str: ...
+    @property
+    def stops(self) -> int: ...
+    @property
+    def moves(self) -> bool: ...
+    @property
     def size(self) -> int: ...
+    def num_choices(self, problem: str) -> int: ...
 
 
 class NetworkSizes(Protocol):
@@ -94,14 +108,9 @@ class Value(NamedTuple):
 
 def input_values(layout: ObservationShapes) -> dict[str, Value]:
     """The values that a list begins with."""
-    shapes = layout.shapes
-    return {
-        "observation": Value(STATE, layout.size),
-        "global": Value(STATE, shapes["global"][0]),
-        "lookahead": Value(STATE, shapes["lookahead"][0]),
-        "jobs": Value(JOBS, shapes["jobs"][1]),
-        "hosts": Value(HOSTS, shapes["hosts"][1]),
-    }
+    rows = {"jobs": JOBS, "hosts": HOSTS, "running": RUNNING}
+    parts = {part: Value(rows.get(part, STATE), shape[-1]) for part, shape in layout.shapes.items()}
+    return {"observation": Value(STATE, layout.size), **parts}
 
 
 # --- what each operation returns
@@ -127,9 +136,10 @@ def _concat(layer: Layer, *parts: Value) -> Value:
     return Value(STATE, sum(part.width for part in parts))
 
 
-def _stack(layer: Layer, x: Value, y: Value) -> Value:
-    _expect((x.rows, y.rows, x.width) == (HOSTS, BINS, y.width), layer)
-    return Value(TOKENS, x.width)
+def _stack(layer: Layer, *parts: Value) -> Value:
+    rows = "+".join(part.rows for part in parts)
+    _expect(rows in STACKS and all(part.width == parts[0].width for part in parts), layer)
+    return Value(rows, parts[0].width)
 
 
 def _bin(layer: Layer, x: Value) -> Value:
@@ -143,7 +153,7 @@ def _column(layer: Layer, x: Value) -> Value:
 
 
 def _moments(layer: Layer, x: Value) -> Value:
-    _expect(x.rows in (JOBS, HOSTS), layer)
+    _expect(x.rows in (JOBS, HOSTS, RUNNING), layer)
     return Value(STATE, 2 * x.width)
 
 
@@ -153,13 +163,13 @@ def _placed(layer: Layer, x: Value) -> Value:
 
 
 def _choose(layer: Layer, x: Value) -> Value:
-    _expect(x.rows in (JOBS, HOSTS), layer)
+    _expect(x.rows in (JOBS, HOSTS, *OPTIONS), layer)
     return Value(CHOICES, x.width)
 
 
 def _attend(layer: Layer, query: Value, tokens: Value) -> Value:
     heads = layer.options.get("heads", 0)
-    _expect(tokens == (tokens.rows, 2 * query.width) and tokens.rows in (HOSTS, TOKENS) and query.rows in (STATE, CHOICES), layer)
+    _expect(tokens == (tokens.rows, 2 * query.width) and tokens.rows in (HOSTS, *TOKENS) and query.rows in (STATE, CHOICES), layer)
     _expect(heads > 0 and query.width % heads == 0, layer)
     return query
 
@@ -226,7 +236,17 @@ def values_of(layers: Layers, layout: ObservationShapes) -> dict[str, Value]:
     for name, rows in (("scores", ACTIONS), ("values", STATE)):
         if name not in known or known[name].rows != rows:
             raise LayerError(f"no layer writes the {name}")
+    _check_options(layers, known, layout)
     return known
+
+
+def _check_options(layers: Layers, known: Mapping[str, Value], layout: ObservationShapes) -> None:
+    """In a task with stops, choices are also running jobs to preempt and, with moves, to migrate."""
+    offered = f"{JOBS}+{RUNNING}+{RUNNING}" if layout.moves else f"{JOBS}+{RUNNING}" if layout.stops else JOBS
+    for layer in layers:
+        rows = known[layer.inputs[0]].rows
+        if layer.op == "choose" and rows not in (HOSTS, offered):
+            raise LayerError(f"layer {layer.output!r} chooses from {rows}, but the task offers {offered}")
 
 
 def outputs_of(layers: Layers, layout: ObservationShapes) -> int:
@@ -292,18 +312,28 @@ class LayerList:
     def choose(self, x: str) -> str:
         return self.add_layer("choose", x)
 
+    def options(self, width: int) -> str:
+        """Embed what each choice is about: the job to start or, with other weights, the running job to preempt or migrate."""
+        if not self.layout.stops:
+            return self.linear("job", self.choose("jobs"), width)
+        kinds = ("stop", "move") if self.layout.moves else ("stop",)
+        rows = [self.linear("job", "jobs", width), *(self.linear(kind, "running", width) for kind in kinds)]
+        return self.choose(self.add_layer("stack", *rows))
+
     def bins(self) -> str:
         return "bins" if "bins" in self._known else self.add_layer("bin", "lookahead", output="bins")
 
     def summary(self) -> str:
-        """Globals, binned lookahead, and mean and mean square of each feature over jobs and hosts."""
-        parts = ["global", self.bins(), *(self.add_layer("moments", rows, output=f"{rows}_moments") for rows in ("jobs", "hosts"))]
+        """Globals, binned lookahead, and mean and mean square of each feature over jobs, hosts and running jobs."""
+        tokens = ("jobs", "hosts", "running") if self.layout.stops else ("jobs", "hosts")
+        parts = ["global", self.bins(), *(self.add_layer("moments", rows, output=f"{rows}_moments") for rows in tokens)]
         return self.add_layer("concat", *parts, output="summary")
 
     def summary_features(self) -> tuple[str, ...]:
         """The feature that each number of the summary comes from."""
         layout = self.layout
-        return (*layout.global_features, *("lookahead",) * LOOKAHEAD_BINS, *layout.job_features * 2, *layout.host_features * 2)
+        running = layout.running_features * 2 if layout.stops else ()
+        return (*layout.global_features, *("lookahead",) * LOOKAHEAD_BINS, *layout.job_features * 2, *layout.host_features * 2, *running)
 
     def attend(self, query: str, tokens: str, sizes: NetworkSizes) -> str:
         """Attention of the query over the tokens, with weights `query` and `key_value`."""

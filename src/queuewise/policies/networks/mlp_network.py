@@ -5,16 +5,13 @@ Slots and hosts are identified by position.
 
 from __future__ import annotations
 
-import math
-
 from queuewise.policies.networks.layers import ROOT_2, SMALL, LayerList, Layers, NetworkSizes, ObservationShapes
 
 PROBLEMS = frozenset({"job", "host", "joint"})
 
 
 def list_layers(problem: str, layout: ObservationShapes, sizes: NetworkSizes, outputs: int) -> Layers:
-    choices = {"job": ("jobs",), "host": ("hosts",), "joint": ("jobs", "hosts")}[problem]
-    actions = math.prod(layout.shapes[part][0] for part in choices) + 1
+    actions = layout.num_choices(problem) + 1
     net = LayerList(layout)
     hidden = net.relu(net.feedforward("trunk", "observation", [sizes.width] * sizes.depth, ROOT_2))
     net.add_layer("mask", net.linear("score", hidden, actions * outputs, SMALL), output="scores", outputs=outputs)

@@ -7,7 +7,7 @@ scores need come first, then those that only the values need, then those of choi
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,8 +19,9 @@ from queuewise.policies.networks.layers import (
     HOSTS,
     JOBS,
     LOOKAHEAD_BINS,
+    RUNNING,
+    STACKS,
     STATE,
-    TOKENS,
     Layer,
     LayerError,
     Layers,
@@ -34,11 +35,11 @@ KINDS = {
     STATE: codes.ONE_ROW,
     JOBS: codes.JOB_ROWS,
     HOSTS: codes.HOST_ROWS,
+    RUNNING: codes.RUNNING_ROWS,
     BINS: codes.BIN_ROWS,
-    TOKENS: codes.TOKEN_ROWS,
     CHOICES: codes.CHOICE_ROWS,
+    **{rows: codes.FIRST_STACK + number for number, rows in enumerate(STACKS)},
 }
-PARTS = ("global", "lookahead", "jobs", "hosts")
 CODES = {  # operations that are one step with one or two inputs
     "linear": codes.LINEAR,
     "whole": codes.WHOLE,
@@ -69,22 +70,18 @@ class _Compiler:
     def __init__(self, layers: Layers, find: Find, problem: str, layout: ObservationShapes) -> None:
         self._layers, self._find, self._problem, self._layout = layers, find, problem, layout
         self._values = values_of(layers, layout)
-        (self._slots, _), (self._hosts, _) = layout.shapes["jobs"], layout.shapes["hosts"]
-        self._most = {  # rows of each kind
-            STATE: 1,
-            JOBS: self._slots,
-            HOSTS: self._hosts,
-            BINS: LOOKAHEAD_BINS,
-            TOKENS: self._hosts + LOOKAHEAD_BINS,
-            CHOICES: codes.BLOCK,
-        }
+        none = (0, 1)  # rows and their width, of a part that a task without stops or a published view lacks
+        self._tokens = {rows: layout.shapes.get(rows, none) for rows in (JOBS, HOSTS, RUNNING)}
+        self._most = {STATE: 1, BINS: LOOKAHEAD_BINS, CHOICES: codes.BLOCK}  # rows of each kind
+        self._most |= {rows: number for rows, (number, _) in self._tokens.items()}
+        self._most |= {rows: sum(self._most[part] for part in parts) for rows, parts in STACKS.items()}
         self._places: dict[str, int] = {"observation": 0}
         self._weights: list[NDArray[np.float32]] = []
         self._weight_end = self._memory_end = 0
         at = 0
-        for part in PARTS:
+        for part, shape in layout.shapes.items():
             self._places[part] = at
-            at += math.prod(layout.shapes[part])
+            at += math.prod(shape)
         self._reserve(at)
 
     def _reserve(self, size: int) -> int:
@@ -178,7 +175,7 @@ class _Compiler:
         size.decision = decision
         mean, scale = (self._expand(kind) for kind in ("mean", "scale"))
         lengths = {
-            "length": size.length, "kinds": codes.NUM_KINDS, "block": codes.BLOCK, "actions": size.actions, "outputs": size.outputs,
+            "length": size.length, "kinds": len(KINDS), "block": codes.BLOCK, "actions": size.actions, "outputs": size.outputs,
         }  # fmt: skip
         steps = [step for section in sections for step in section]
         memory = np.zeros(self._memory_end + 2 * int(size.outputs), np.float32)
@@ -205,17 +202,23 @@ class _Compiler:
 
     def _sizes(self, last: Layer, sections: tuple[list[Step], list[Step], list[Step]]) -> codes.ProgramSizes:
         shapes, for_scores, for_values, of_choices = self._layout.shapes, *map(len, sections)
-        choices = {"job": self._slots, "host": self._hosts, "joint": self._slots * self._hosts}[self._problem]
         by_choice = last.op == "spread"
         scores, wait = (last.inputs[0], last.inputs[-1])
+        (slots, job_width), (hosts, host_width), (running, running_width) = self._tokens.values()
+        length = self._layout.size
         return codes.ProgramSizes(
-            length=sum(math.prod(shapes[part]) for part in PARTS),
-            units=shapes["lookahead"][0],
-            window=self._slots,
-            job_width=shapes["jobs"][1],
-            hosts=self._hosts,
-            host_width=shapes["hosts"][1],
-            actions=choices + 1,
+            length=length,
+            units=shapes.get("lookahead", (0,))[0],
+            window=slots,
+            job_width=job_width,
+            hosts=hosts,
+            host_width=host_width,
+            running=running,
+            running_width=running_width,
+            jobs_at=self._places.get("jobs", length),
+            hosts_at=self._places.get("hosts", length),
+            running_at=self._places.get("running", length),
+            actions=self._layout.num_choices(self._problem) + 1,
             outputs=self._values["scores"].width,
             pairs=int(self._problem == "joint"),
             score_steps=for_scores,
@@ -229,8 +232,7 @@ class _Compiler:
 
     def _expand(self, name: str) -> F32:
         """Mean or scale of every number of an observation. The lookahead has one pair of numbers."""
-        shapes: Mapping[str, tuple[int, ...]] = self._layout.shapes
-        stored = [(self._find(f"scaling.{part}.{name}"), math.prod(shapes[part])) for part in PARTS]
+        stored = [(self._find(f"scaling.{part}.{name}"), math.prod(shape)) for part, shape in self._layout.shapes.items()]
         return np.concatenate([np.resize(values, length) for values, length in stored]).astype(np.float32)
 
 

@@ -12,7 +12,7 @@ BLOCK = 16  # choices that are scored together: their values and the weights of 
 # Codes of operations. COPY serves `concat`, `stack` and `column`, TRANSPOSE prepares the keys of `attend`.
 LINEAR, WHOLE, RELU, NORM, ADD, MULTIPLY, SCALE, SHIFT, COPY, BIN, MOMENTS, PLACED, CHOOSE, TRANSPOSE, ATTEND = range(15)
 # Kinds of rows; their present number is in NetworkProgram.count
-ONE_ROW, JOB_ROWS, HOST_ROWS, BIN_ROWS, TOKEN_ROWS, CHOICE_ROWS, NUM_KINDS = range(7)
+ONE_ROW, JOB_ROWS, HOST_ROWS, RUNNING_ROWS, BIN_ROWS, CHOICE_ROWS, FIRST_STACK = range(7)  # then the kinds of stacks
 # Words of a step: operation, kind of rows, first and second input, result (positions in memory), width of the first
 # input and of the result, positions of weights and bias (-1: none), and a number whose meaning depends on the operation
 OP, ROWS, X, Y, OUT, WIDTH, OUT_WIDTH, WEIGHT, BIAS, NUMBER, STEP_WORDS = range(11)
@@ -27,6 +27,11 @@ class ProgramSizes(Scalars, dtype=np.int64):
     job_width: int
     hosts: int  # H
     host_width: int
+    running: int  # P
+    running_width: int
+    jobs_at: int  # positions in an observation, and in memory
+    hosts_at: int
+    running_at: int
     actions: int  # A
     outputs: int  # K
     pairs: int  # 1: a choice is a job and a host
