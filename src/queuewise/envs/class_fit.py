@@ -14,6 +14,7 @@ from queuewise.sim.core.compilation import inline, kernel, noinline
 from queuewise.sim.core.machine import slots, slots_up_to
 from queuewise.sim.core.state import Machine, State, World
 from queuewise.sim.placement.placement_rules import fits
+from queuewise.sim.queue.overdue import has_bound
 
 MOST_WAYS = 8
 
@@ -24,6 +25,12 @@ def _demand(w: World, c: int) -> float:
     if w.class_primary[c] == placement.BY_GPU:
         return float(w.class_tasks[c] * w.class_milli[c])
     return float(w.class_tasks[c] * (w.class_cpu[c] if w.class_primary[c] == placement.BY_CPU else w.class_mem[c]))
+
+
+@inline
+def overdue_job_waits(w: World, s: State, j: int) -> bool:
+    """Whether an overdue job of the queue of job j has a reservation, which no action on job j must delay."""
+    return has_bound(w) and s.head[w.class_queue[w.job_class[j]]] >= 0
 
 
 @inline

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from queuewise.envs import columns
-from queuewise.envs.class_fit import class_fits
+from queuewise.envs.class_fit import class_fits, overdue_job_waits
 from queuewise.envs.columns import EpisodeState, Task
 from queuewise.envs.features import NUM_CLASS_LIVE
 from queuewise.envs.observation import shown_jobs
@@ -16,7 +16,7 @@ from queuewise.sim.core.state import Machine, State, World
 from queuewise.sim.core.stepwise import may_start
 from queuewise.sim.core.tables import I8
 from queuewise.sim.preemption.keys import estimate_left
-from queuewise.sim.queue.overdue import has_bound, next_overdue_time
+from queuewise.sim.queue.overdue import next_overdue_time
 
 
 @inline
@@ -25,12 +25,6 @@ def lies_ahead(w: World, s: State) -> bool:
     if s.count.events > 0 or s.count.arrived < w.sizes.num_jobs or s.count.outages_seen < w.sizes.num_outages:
         return True
     return next_overdue_time(w, s) < np.inf
-
-
-@inline
-def _overdue_job_waits(w: World, s: State, j: int) -> bool:
-    """Whether an overdue job of the queue of job j has a reservation, which job j must not delay."""
-    return has_bound(w) and s.head[w.class_queue[w.job_class[j]]] >= 0
 
 
 @noinline
@@ -50,7 +44,7 @@ def may_choose(w: World, m: Machine, z: Machine, s: State, p: EpisodeState, j: i
     """Whether waiting job j may start now."""
     if not class_fits(w, m, s, p, w.job_class[j]):
         return False
-    return not _overdue_job_waits(w, s, j) or _spares_overdue(w, m, z, s, j)
+    return not overdue_job_waits(w, s, j) or _spares_overdue(w, m, z, s, j)
 
 
 @kernel
@@ -69,7 +63,7 @@ def mark_legal(w: World, m: Machine, z: Machine, s: State, k: Task, p: EpisodeSt
             legal = p.waiting[q] == gang
         elif k.config.dispatch != columns.COMMIT:
             legal = p.class_live[p.row_class[q] * NUM_CLASS_LIVE] > 0.0  # fits, as computed for the observation
-            if legal and _overdue_job_waits(w, s, p.waiting[q]):
+            if legal and overdue_job_waits(w, s, p.waiting[q]):
                 legal = _spares_overdue(w, m, z, s, p.waiting[q])
         mask[q] = np.int8(legal)
         some += legal

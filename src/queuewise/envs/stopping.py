@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from queuewise.envs.bookkeeping import note_start, note_stop
-from queuewise.envs.class_fit import class_fits
+from queuewise.envs.class_fit import class_fits, overdue_job_waits
 from queuewise.envs.columns import EpisodeState, Task
 from queuewise.envs.features import JOB_AT, NUM_JOB_FIXED, NUM_RUNNING, RUNNING_AT
 from queuewise.envs.observation import HALF_S
@@ -61,7 +61,10 @@ def _may_preempt(w: World, s: State, k: Task, p: EpisodeState, j: int) -> bool:
 
 @inline
 def _may_move(w: World, m: Machine, s: State, k: Task, p: EpisodeState, j: int) -> bool:
-    return k.config.move_slots > 0 and _may_stop(w, s, k, p, j) and class_fits(w, m, s, p, w.job_class[j])
+    """Whether running job j may be moved: not where an overdue job waits for its place, which the move might take."""
+    if k.config.move_slots == 0 or not _may_stop(w, s, k, p, j) or overdue_job_waits(w, s, j):
+        return False
+    return class_fits(w, m, s, p, w.job_class[j])
 
 
 @noinline

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor
 
 from agents_setup import small_setup
+from model_setup import STOPPERS
 from queuewise.agents.network import Network, build_network
 from queuewise.agents.task_shape import TaskShape
 from queuewise.agents.train_settings import NetworkSettings
@@ -14,16 +18,19 @@ from queuewise.agents.training_envs import TrainingEnvs, play_randomly
 from queuewise.envs.features import GLOBAL, NUM_GLOBAL, ObservationLayout
 from queuewise.errors import InputError
 from queuewise.policies.networks import NETWORKS, problems_of
-from queuewise.policies.networks.layers import ILLEGAL
+from queuewise.policies.networks.layers import ILLEGAL, LayerList
 
 PAIRS = [(name, problem) for name in NETWORKS for problem in sorted(problems_of(name))]
 TOKEN_PAIRS = [pair for pair in PAIRS if pair[0] != "mlp"]
+STOPS: dict[str, Any] = {"stops": 3}
+MOVES: dict[str, Any] = {"stops": 3, "moves": True}
+CASES = [*((*pair, {}) for pair in PAIRS), *((name, "job", changes) for name in STOPPERS for changes in (STOPS, MOVES))]
 SIZES = NetworkSettings(width=16, heads=2)
 
 
-def played(problem: str) -> tuple[TaskShape, Tensor, Tensor]:
+def played(problem: str, **changes: Any) -> tuple[TaskShape, Tensor, Tensor]:
     """States met in play, with their masks."""
-    envs = TrainingEnvs(small_setup(problem), 3, seed=1)
+    envs = TrainingEnvs(small_setup(problem, **changes), 3, seed=1)
     play_randomly(envs, 1)
     rows, masks = [], []
     for _ in range(12):
@@ -44,10 +51,10 @@ def network_for(name: str, shape: TaskShape, outputs: int = 1) -> Network:
     return network
 
 
-@pytest.mark.parametrize(("name", "problem"), PAIRS)
+@pytest.mark.parametrize(("name", "problem", "changes"), CASES)
 @pytest.mark.parametrize("outputs", [1, 5])
-def test_shapes_and_masks(name: str, problem: str, outputs: int) -> None:
-    shape, rows, masks = played(problem)
+def test_shapes_and_masks(name: str, problem: str, changes: dict[str, Any], outputs: int) -> None:
+    shape, rows, masks = played(problem, **changes)
     scores, values = network_for(name, shape, outputs)(rows, masks)
     assert scores.shape == (len(rows), shape.num_actions, outputs)
     assert values.shape == (len(rows), outputs)
@@ -56,9 +63,9 @@ def test_shapes_and_masks(name: str, problem: str, outputs: int) -> None:
     assert scores[masks].std() > 0.01
 
 
-@pytest.mark.parametrize(("name", "problem"), PAIRS)
-def test_every_weight_learns(name: str, problem: str) -> None:
-    shape, rows, masks = played(problem)
+@pytest.mark.parametrize(("name", "problem", "changes"), CASES)
+def test_every_weight_learns(name: str, problem: str, changes: dict[str, Any]) -> None:
+    shape, rows, masks = played(problem, **changes)
     network = network_for(name, shape)
     logits, values = network.policy(rows, masks)
     (logits[masks].square().sum() + values.square().sum()).backward()  # type: ignore[no-untyped-call]
@@ -147,10 +154,68 @@ def test_unknown_network() -> None:
         build_network("kernl", TaskShape("job", ObservationLayout(4, 2, 8)), SIZES, seed=0)
 
 
-def test_tasks_with_stops_are_refused() -> None:
-    """Their actions come after the window's and would be taken for the wait."""
-    with pytest.raises(InputError, match="networks can start jobs but not stop them: this task offers 2"):
-        TaskShape("job", ObservationLayout(window=4, hosts=2, units=4, stops=2))
+@pytest.mark.parametrize("name", ["kernel", "attn"])
+@pytest.mark.parametrize("changes", [STOPS, MOVES])
+def test_permuting_running_jobs_permutes_the_scores_of_stopping_and_moving_them(name: str, changes: dict[str, Any]) -> None:
+    shape, rows, masks = played("job", **changes)
+    layout, network = shape.layout, network_for(name, shape)
+    changed, order = rows.clone(), torch.arange(3).flip(0)
+    running = torch.from_numpy(layout.parts(changed.numpy())["running"])
+    assert (running[:, :, 0] > 0).all(1).any()
+    running.copy_(running[:, order].clone())
+    blocks = [layout.window + 3 * number + order for number in range(1 + layout.moves)]
+    actions = torch.cat([torch.arange(layout.window), *blocks, torch.tensor([shape.num_actions - 1])])
+    masks[:, layout.window : -1] = True  # whatever they are: each is scored by its own row
+    scores, values = network.policy(rows, masks)
+    moved, moved_values = network.policy(changed, masks)
+    assert torch.allclose(moved, scores[:, actions], atol=1e-5)
+    assert torch.allclose(moved_values, values, atol=1e-5)
+    assert not torch.allclose(moved, scores, atol=1e-3)
+
+
+@pytest.mark.parametrize("name", ["kernel", "attn"])
+def test_weights_serve_other_numbers_of_running_jobs(name: str) -> None:
+    """Rows without a running job change nothing."""
+    shape, rows, masks = played("job", **MOVES)
+    network = network_for(name, shape)
+    layout = replace(shape.layout, stops=5)
+    larger = build_network(name, TaskShape("job", layout), SIZES, seed=0)
+    larger.load_state_dict(network.state_dict())
+    wide = torch.cat([rows, torch.zeros(len(rows), layout.size - shape.layout.size)], dim=1)
+    window, none = layout.window, torch.zeros(len(rows), 2, dtype=torch.bool)
+    parts = [masks[:, :window], masks[:, window : window + 3], none, masks[:, window + 3 : -1], none, masks[:, -1:]]
+    wide_masks = torch.cat(parts, dim=1)
+    (scores, values), (wide_scores, wide_values) = network.policy(rows, masks), larger.policy(wide, wide_masks)
+    assert torch.allclose(wide_scores[wide_masks], scores[masks], atol=1e-5)
+    assert torch.allclose(wide_values, values, atol=1e-5)
+
+
+def test_networks_without_stops_have_no_weights_for_them() -> None:
+    for name in ("kernel", "attn"):
+        plain, stops = (build_network(name, TaskShape("job", ObservationLayout(4, 2, 8, stops=p)), SIZES, seed=0) for p in (0, 2))
+        added = {"stop.weight", "stop.bias"} | ({"run.weight", "run.bias"} if name == "attn" else set())
+        assert set(stops.state_dict()) - set(plain.state_dict()) == added
+
+
+@pytest.mark.parametrize("name", [name for name in NETWORKS if name != "mlp"])
+def test_networks_that_read_tokens_refuse_published_views(name: str) -> None:
+    problem = min(problems_of(name))
+    layout = ObservationLayout(4, 2, 8, view="lsf" if problem == "host" else "rltune")
+    with pytest.raises(InputError, match=f"network '{name}' reads jobs and hosts one by one, which the view '.*' does not show") as caught:
+        build_network(name, TaskShape(problem, layout), SIZES, seed=0)
+    assert "--net mlp" in caught.value.hint
+    assert "\n" not in str(caught.value)
+
+
+def test_a_network_that_scores_waiting_jobs_alone_refuses_stops(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stops come after the window's slots and would be taken for rows that are not there."""
+
+    def choose_jobs(net: LayerList, width: int) -> str:
+        return net.linear("job", net.choose("jobs"), width)
+
+    monkeypatch.setattr(LayerList, "options", choose_jobs)
+    with pytest.raises(InputError, match=r"'kernel' cannot preempt .* chooses from jobs, but the task offers jobs\+running"):
+        build_network("kernel", TaskShape("job", ObservationLayout(4, 2, 8, stops=2)), SIZES, seed=0)
 
 
 def test_scores_of_hosts_see_nothing_that_counts_the_cluster() -> None:

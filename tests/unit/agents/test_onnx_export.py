@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from model_setup import PAIRS, make_model, random_states, torch_scores
+from model_setup import PAIRS, STOPPERS, make_model, random_states, torch_scores
 from queuewise.agents.model_policies import training_scenario
 from queuewise.agents.task_shape import TaskShape
 from queuewise.cli import main
@@ -21,8 +21,17 @@ pytest.importorskip("onnx", reason="pip install queuewise[export]")
 ATOMS = {"algo": "d3qn", "d3qn": {"atoms": 5}}
 
 
-@pytest.mark.parametrize(("net", "problem"), PAIRS)
-@pytest.mark.parametrize("changes", [{}, ATOMS], ids=["one output", "five outputs"])
+STOPS = {"task": {"window": 8, "stops": 3}}
+MOVES = {"task": {"window": 8, "stops": 3, "moves": True}}
+CASES: list[tuple[str, str, dict[str, Any]]] = [
+    *((*pair, changes) for pair in PAIRS for changes in ({}, ATOMS)),
+    *((net, "job", changes) for net in STOPPERS for changes in (STOPS, MOVES, MOVES | ATOMS)),
+    ("mlp", "job", {"task": {"view": "gpu-optimizer"}}),
+    ("mlp", "host", {"task": {"view": "lsf"}}),
+]
+
+
+@pytest.mark.parametrize(("net", "problem", "changes"), CASES)
 def test_the_file_gives_the_same_scores(
     net: str, problem: str, changes: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -38,7 +47,7 @@ def test_the_file_gives_the_same_scores(
     outputs = session.run(["scores", "values"], {"observations": rows, "mask": mask})
     _, played = training_scenario(tmp_path / "run" / "best.safetensors")
     for found, by_torch, by_interpreter in zip(outputs, torch_scores(made, rows, mask), played.scores(rows, mask), strict=True):
-        assert found.shape[-1] == (5 if changes else 1)
+        assert found.shape[-1] == (5 if "d3qn" in changes else 1)
         np.testing.assert_allclose(found, by_torch, rtol=1e-5, atol=1e-5)
         np.testing.assert_allclose(found, by_interpreter, rtol=1e-5, atol=1e-5)
     card = json.loads(session.get_modelmeta().custom_metadata_map[KEY])

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from model_setup import PAIRS, arrays_of, interpreted, random_model, random_states, settings_for
+from model_setup import PAIRS, STOPPERS, arrays_of, interpreted, random_model, random_states, settings_for
 from queuewise.agents.network import OPERATIONS
 from queuewise.agents.onnx_export import OnnxGraph
 from queuewise.agents.task_shape import TaskShape
@@ -25,6 +25,7 @@ from queuewise.policies.networks import list_layers
 from queuewise.policies.networks.layers import RESULTS, Layer, LayerError, Layers, read_layers, values_of
 
 LAYOUT = ObservationLayout(6, 4, 12)
+STOPS = ObservationLayout(6, 4, 12, stops=3)
 SIZES = NetworkSettings(width=16, heads=2)
 
 
@@ -37,6 +38,9 @@ def test_lists_survive_json(net: str, problem: str) -> None:
 @pytest.mark.parametrize(("net", "problem"), [pair for pair in PAIRS if pair[0] != "mlp"])
 def test_lists_do_not_depend_on_the_window_and_the_cluster(net: str, problem: str) -> None:
     assert list_layers(net, problem, LAYOUT, SIZES) == list_layers(net, problem, ObservationLayout(64, 500, 4000), SIZES)
+    if net in STOPPERS:
+        some, many = (replace(layout, moves=True) for layout in (STOPS, ObservationLayout(64, 500, 4000, stops=32)))
+        assert list_layers(net, problem, some, SIZES) == list_layers(net, problem, many, SIZES)
 
 
 def test_every_operation_is_documented_known_everywhere_and_used() -> None:
@@ -59,6 +63,7 @@ def changed(layers: Layers, output: str, changes: dict[str, Any]) -> Layers:
         ("context", {"op": "quadratic"}, "'context' has an unknown operation 'quadratic'"),
         ("scores", {"output": "grades"}, "no layer writes the scores"),
         ("summary", {"inputs": ("global", "jobs")}, "'summary' .concat. does not fit"),
+        ("choose_0", {"inputs": ("hosts_moments",)}, "'choose_0' .choose. does not fit"),
     ],
 )
 def test_mistakes_are_told(output: str, changes: dict[str, Any], message: str) -> None:
@@ -70,6 +75,25 @@ def test_mistakes_are_told(output: str, changes: dict[str, Any], message: str) -
     with pytest.raises(InputError, match=message) as caught:
         TrainedNetwork(arrays_of(made), card, "job", LAYOUT, where="test")
     assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("output", "changes", "message"),
+    [
+        ("choose_0", {"inputs": ("job",)}, r"'choose_0' chooses from jobs, but the task offers jobs\+running"),
+        (
+            "stack_0",
+            {"inputs": ("job", "stop", "stop")},
+            r"'choose_0' chooses from jobs\+running\+running, but the task offers jobs\+running",
+        ),
+        ("stack_0", {"inputs": ("stop", "job")}, "'stack_0' .stack. does not fit its inputs stop, job"),
+        ("stack_0", {"inputs": ("job", "running")}, "'stack_0' .stack. does not fit its inputs job, running"),
+    ],
+)
+def test_mistakes_in_lists_with_stops_are_told(output: str, changes: dict[str, Any], message: str) -> None:
+    layers = changed(list_layers("kernel", "job", STOPS, SIZES), output, changes)
+    with pytest.raises(LayerError, match=message):
+        values_of(layers, STOPS)
 
 
 def test_weights_of_another_shape_and_unreadable_lists_are_told() -> None:
@@ -93,7 +117,7 @@ RUN = """
 import json
 from model_setup import *
 from queuewise.envs.features import ObservationLayout
-shape = TaskShape({problem!r}, ObservationLayout(6, 4, 12))
+shape = TaskShape({problem!r}, ObservationLayout(6, 4, 12, stops={stops}, moves={stops} > 0))
 for decision, outputs in (("best", 1), ("likely", 1), ("best", 3)):
     model = interpreted(random_model(shape, settings_for({net!r}, env={problem!r}), seed=4, outputs=outputs), shape, decision)
     rows, mask = random_states(shape, 12, seed=5)
@@ -101,14 +125,17 @@ for decision, outputs in (("best", 1), ("likely", 1), ("best", 3)):
 """
 
 
-@pytest.mark.parametrize(("net", "problem"), [("mlp", "joint"), ("kernel", "job"), ("attn", "job"), ("hosts", "host"), ("joint", "joint")])
-def test_the_interpreter_decides_alike_without_the_compiler(net: str, problem: str) -> None:
-    command = [sys.executable, "-c", RUN.format(net=net, problem=problem)]
+@pytest.mark.parametrize(
+    ("net", "problem", "stops"),
+    [("mlp", "joint", 0), ("kernel", "job", 2), ("attn", "job", 3), ("hosts", "host", 0), ("joint", "joint", 0)],
+)
+def test_the_interpreter_decides_alike_without_the_compiler(net: str, problem: str, stops: int) -> None:
+    command = [sys.executable, "-c", RUN.format(net=net, problem=problem, stops=stops)]
     path = os.pathsep.join(sys.path)
     done = subprocess.run(
         command, env=os.environ | {"NUMBA_DISABLE_JIT": "1", "PYTHONPATH": path}, capture_output=True, text=True, check=True
     )
-    shape = TaskShape(problem, LAYOUT)
+    shape = TaskShape(problem, replace(LAYOUT, stops=stops, moves=stops > 0))
     for line, (decision, outputs) in zip(done.stdout.splitlines(), (("best", 1), ("likely", 1), ("best", 3)), strict=True):
         model = interpreted(random_model(shape, settings_for(net, env=problem), seed=4, outputs=outputs), shape, decision)
         rows, mask = random_states(shape, 12, seed=5)

@@ -6,34 +6,60 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
 
-from model_setup import PAIRS, PROBLEM_OF, arrays_of, interpreted, make_model, random_model, random_states, settings_for, torch_scores
+from model_setup import (
+    PAIRS,
+    PROBLEM_OF,
+    STOPPERS,
+    arrays_of,
+    interpreted,
+    make_model,
+    random_model,
+    random_states,
+    settings_for,
+    torch_scores,
+)
 from queuewise import load_cluster, simulate
 from queuewise.agents import learner
 from queuewise.agents.checkpoint import load_model
+from queuewise.agents.model_policies import load_policy
 from queuewise.agents.observation_scaling import Scaler
 from queuewise.agents.task_shape import TaskShape
 from queuewise.agents.validation import evaluate_policy, play_to_end
 from queuewise.agents.values import action_scores
-from queuewise.envs.features import ObservationLayout
+from queuewise.cluster.spec import Cluster
+from queuewise.envs.circumstances import Circumstances, Ordering
+from queuewise.envs.env_memory import make_template
+from queuewise.envs.episodes import lay_out_episode
+from queuewise.envs.features import RUNNING, VIEWS, ObservationLayout
+from queuewise.envs.stepping import RUNS_ON
 from queuewise.errors import InputError
 from queuewise.evaluation.experiment import run_experiment
 from queuewise.policies.learned import TrainedNetwork
+from queuewise.policies.model_file import find_model
 from queuewise.policies.networks.layers import ILLEGAL
 from queuewise.policies.networks.program import DECISIONS
 from queuewise.sim.core.schedule import DONE, Schedule
+from queuewise.workload.jobs import Workload
 from queuewise.workload.models import generate
 
 LAYOUTS = [ObservationLayout(6, 4, 12), ObservationLayout(3, 5, 5, ("sjf",)), ObservationLayout(19, 2, 16)]
+WITH_STOPS = [ObservationLayout(6, 4, 12, stops=3), ObservationLayout(19, 2, 16, ("sjf",), stops=5, moves=True)]
+VIEWS_OF = [("job", view) for view in VIEWS if view not in ("tokens", "lsf")] + [("host", "lsf")]
+SCORED = [
+    *((net, problem, layout) for net, problem in PAIRS for layout in LAYOUTS),
+    *((net, "job", layout) for net in STOPPERS for layout in WITH_STOPS),
+    *(("mlp", problem, ObservationLayout(5, 3, 7, view=view)) for problem, view in VIEWS_OF),
+]
 
 
-@pytest.mark.parametrize(("net", "problem"), PAIRS)
-@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize(("net", "problem", "layout"), SCORED)
 @pytest.mark.parametrize("outputs", [1, 5])
 def test_scores_are_those_of_torch(net: str, problem: str, layout: ObservationLayout, outputs: int) -> None:
     shape = TaskShape(problem, layout)
@@ -49,12 +75,15 @@ def test_scores_are_those_of_torch(net: str, problem: str, layout: ObservationLa
     assert expected[0][mask].std() > 0.01  # else equal scores would tell nothing
 
 
-@pytest.mark.parametrize(("net", "problem"), PAIRS)
+@pytest.mark.parametrize(
+    ("net", "problem", "layout"),
+    [*((*pair, LAYOUTS[0]) for pair in PAIRS), ("kernel", "job", WITH_STOPS[1]), ("attn", "job", WITH_STOPS[0])],
+)
 @pytest.mark.parametrize("outputs", [1, 5])
 @pytest.mark.parametrize("decision", sorted(DECISIONS))
-def test_actions_are_those_of_torch(net: str, problem: str, outputs: int, decision: str) -> None:
+def test_actions_are_those_of_torch(net: str, problem: str, layout: ObservationLayout, outputs: int, decision: str) -> None:
     """The same action wherever the two best scores differ by more than 1e-5, and hardly any that differ by less."""
-    shape = TaskShape(problem, LAYOUTS[0])
+    shape = TaskShape(problem, layout)
     made = random_model(shape, settings_for(net, env=problem), seed=4, outputs=outputs)
     model = interpreted(made, shape, decision)
     rows, mask = random_states(shape, 3000, seed=5, absent=False)
@@ -114,12 +143,23 @@ def same(a: Schedule, b: Schedule) -> None:
     assert (a.policy, a.dispatch, a.estimates) == (b.policy, b.dispatch, b.estimates)
 
 
-@pytest.mark.parametrize(("net", "decision"), [*((net, "likely") for net in PROBLEM_OF), ("kernel", "best")])
-def test_a_replay_is_what_the_network_plays(net: str, decision: str, tmp_path: Path) -> None:
-    _, scenario = make_model(tmp_path / "run", net, decision=decision)
+STOPPING = {"window": 8, "stops": 3, "moves": True}
+PLAYED: list[tuple[str, str, dict[str, Any]]] = [
+    *((net, "likely", {}) for net in PROBLEM_OF),
+    ("kernel", "best", {}),
+    *((net, "likely", {"task": STOPPING}) for net in STOPPERS),
+    ("attn", "best", {"task": STOPPING | {"moves": False, "most_stops": 7}}),
+    *(("mlp", "likely", {"env": problem, "task": {"window": 8, "view": view}}) for problem, view in VIEWS_OF),
+]
+
+
+@pytest.mark.parametrize(("net", "decision", "changes"), PLAYED)
+def test_a_replay_is_what_the_network_plays(net: str, decision: str, changes: dict[str, Any], tmp_path: Path) -> None:
+    _, scenario = make_model(tmp_path / "run", net, decision=decision, **changes)
     policy = f"model:{tmp_path / 'run'}"
     workload = generate("bursty", 60, seed=11, max_gpus=4)
     schedule = simulate(workload, scenario.cluster, policy, estimates="oracle")
+    assert (schedule.preemptions.sum() > 0) == ("stops" in changes.get("task", {}))
     setup = scenario.evaluation_setup([workload])
     batch = setup.batch(1, threads=1)
     batch.begin([0], [setup.window(0)])
@@ -130,6 +170,61 @@ def test_a_replay_is_what_the_network_plays(net: str, decision: str, tmp_path: P
     assert schedule.engine_s > 0
     fcfs = simulate(workload, scenario.cluster, "fcfs", estimates="oracle")
     assert not np.array_equal(fcfs.start, schedule.start)  # it decided something
+
+
+def test_the_limit_on_stops_holds_for_as_many_jobs_as_an_episode_has(tmp_path: Path) -> None:
+    """A replay of several episodes' jobs may stop as many times as often, and no sooner."""
+    _, scenario = make_model(tmp_path, "kernel", jobs=30, task=STOPPING | {"most_stops": 3})
+    workload = generate("bursty", 100, seed=11, max_gpus=4)
+    schedule = simulate(workload, scenario.cluster, f"model:{tmp_path}", estimates="oracle")
+    assert schedule.preemptions.sum() == 3 * 4  # of 100 jobs, 30 each
+    stays = zip(schedule.piece_job.tolist(), schedule.piece_end.tolist(), strict=True)
+    ends = sorted({(end, job) for job, end in stays if end != schedule.end[job]})
+    assert len(ends) == 12
+    for number, (time, _) in enumerate(ends):
+        arrived = int((workload.submit <= time).sum())
+        assert number < 3 * -(-arrived // 30)
+
+
+@pytest.mark.parametrize("rule", ["none", "greedy", "easy", "conservative"])
+def test_as_an_order_a_model_that_stops_jobs_stops_none(rule: str, tmp_path: Path) -> None:
+    """Only the scores of waiting jobs count, and running jobs are shown as ones that may not be stopped."""
+    _, scenario = make_model(tmp_path, "kernel", task=STOPPING)
+    workload = generate("bursty", 60, seed=11, max_gpus=4)
+    schedule = simulate(workload, scenario.cluster, f"model:{tmp_path}+{rule}", estimates="oracle")
+    assert schedule.finished.all()
+    assert schedule.preemptions.sum() == 0
+    seen = observed_in_order(tmp_path, workload, scenario.cluster, rule)
+    assert seen[:, :, RUNNING.index("shown")].any()
+    assert not seen[:, :, RUNNING.index("may_stop") :].any()
+
+
+def observed_in_order(run: Path, workload: Workload, cluster: Cluster, rule: str) -> NDArray[np.float32]:
+    """[N, P, F] running jobs as the network saw them at each decision."""
+    setup, model = load_policy(find_model(run), workload, cluster)
+    circumstances = Circumstances(ordering=Ordering(rule))
+    episode = lay_out_episode(workload, setup.cluster, setup.settings, setup.layout, workload.runtime, circumstances)
+    batch = setup.batch(1, threads=1)
+    batch.begin([0], [make_template(episode)])
+    seen = []
+    while batch.outcome[0] == RUNS_ON:
+        batch.mask[:] = False
+        batch.play(model, 1)
+        if batch.mask.any():
+            seen.append(setup.layout.parts(batch.observations[0])["running"].copy())
+    batch.close()
+    return np.stack(seen)
+
+
+def test_models_of_published_views_order_queues(tmp_path: Path) -> None:
+    for view in (view for problem, view in VIEWS_OF if problem == "job"):
+        _, scenario = make_model(tmp_path / view, "mlp", task={"window": 8, "view": view})
+        workload = generate("bursty", 60, seed=11, max_gpus=4)
+        orders = [
+            simulate(workload, scenario.cluster, f"{order}+easy", estimates="oracle").start for order in (f"model:{tmp_path / view}", "sjf")
+        ]
+        assert np.isfinite(orders[0]).all()
+        assert not np.array_equal(*orders)
 
 
 def test_it_knows_what_the_replay_lets_policies_know(tmp_path: Path) -> None:
@@ -210,8 +305,6 @@ def test_what_cannot_be_played_is_told(tmp_path: Path) -> None:
 
 
 def test_folders_of_checkpoints_mean_the_last(tmp_path: Path) -> None:
-    from queuewise.policies.model_file import find_model
-
     for number in (2, 11):
         (tmp_path / f"iteration-{number:08d}.safetensors").touch()
     assert find_model(tmp_path).name == "iteration-00000011.safetensors"
