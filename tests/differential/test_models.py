@@ -29,7 +29,7 @@ from model_setup import make_model
 from queuewise.agents.checkpoint import write_model
 from queuewise.agents.model_policies import load_policy
 from queuewise.cluster import load_cluster
-from queuewise.cluster.conditions import Conditions, Outage, Power
+from queuewise.cluster.conditions import Conditions, Outage, Power, Preemption
 from queuewise.envs.circumstances import Circumstances, Ordering
 from queuewise.envs.env_memory import make_template
 from queuewise.envs.episodes import lay_out_episode
@@ -37,12 +37,15 @@ from queuewise.envs.stepping import RUNS_ON
 from queuewise.policies.model_file import find_model, read_card
 from queuewise.sim.core.schedule import Schedule
 from queuewise.workload.models import generate
-from reference.scripted import GIVEN, GivenOrders, Moment, Script, Start
+from reference.scripted import GIVEN, GivenOrders, Moment, Move, Script, Start, Stop
 from reference.state import Piece
 from strategies import BACKFILLS, BOUNDS, DISPATCHES, Case, worlds
 
 quick = tries(100)
 PLACEMENTS = ("", "@first", "@spread", "@pack:0", "@tier", "@fgd", "@fastest")
+COSTS = (Preemption(), Preemption(quantum_s=3.0, restart_s=0.5, transfer_s=1.0), Preemption(mode="kill", checkpoint_every_s=2.0))
+CROWDING = 4.0
+EAGER = (("kernel", 6), ("kernel", 9), ("kernel", 13), ("attn", 2), ("attn", 7), ("attn", 11))  # seeds of models that stop many jobs
 WINDOW_ORDERS = ("fcfs", "sjf", "largest", "saf", "priority")
 
 
@@ -84,6 +87,13 @@ def lasting(case: Case) -> Case:
     return dataclasses.replace(case, workload=w.replace(runtime=np.maximum(w.runtime, 0.1), requested=np.maximum(w.requested, 0.1)))
 
 
+def crowded(case: Case) -> Case:
+    """The same with jobs so long that some wait while others run."""
+    case, w = lasting(case), case.workload
+    longer = w.replace(runtime=CROWDING * np.maximum(w.runtime, 1.0), requested=CROWDING * np.maximum(w.requested, 1.0))
+    return dataclasses.replace(case, workload=longer, estimate=CROWDING * np.maximum(case.estimate, 1.0))
+
+
 def assert_driven_alike(
     case: Case, conditions: Conditions, policy: str, twin: str, *, places: bool = False, dispatch: str = "reorder"
 ) -> None:
@@ -93,7 +103,7 @@ def assert_driven_alike(
     options: dict[str, Any] = {"estimate": case.estimate, "seed": case.seed, "kill_at_limit": case.kill_at_limit}
     script = Script(starts_of(found, with_places=places))
     expected = reference.simulate(case.workload, case.cluster, twin, conditions=conditions, script=script, **options)
-    assert not script.starts
+    assert not script.left
     assert_equal(found, expected, f"{policy} {conditions}")
 
 
@@ -107,6 +117,52 @@ def test_as_trained(
 ) -> None:
     run = models(net, seed, decision, skip_forced=skip)
     assert_driven_alike(*world, f"model:{run}{bound}{placement}", f"fcfs{bound}{placement}")
+
+
+def recorded_decisions(case: Case, conditions: Conditions, run: Path, bound: float) -> tuple[list[Start | Stop | Move], Schedule]:
+    """Play decision by decision; what was started, stopped and moved, in this order."""
+    setup, model = load_player(find_model(run), case.workload, case.cluster)
+    circumstances = Circumstances(conditions, case.kill_at_limit, bound, seed=case.seed)
+    episode = lay_out_episode(case.workload, setup.cluster, setup.settings, setup.layout, case.estimate, circumstances)
+    batch, window, slots = setup.batch(1, threads=1), setup.layout.window, setup.layout.stops
+    batch.begin([0], [make_template(episode)])
+    steps: list[tuple[Stop | Move | None, int]] = [(None, int(batch.state(0).count.starts))]  # and starts until its end
+    while batch.outcome[0] == RUNS_ON:
+        now, running = float(batch.state(0).clock.now), batch.running_jobs(0)
+        action = int(model.act(batch.observations, batch.mask)[0]) - window
+        batch.step(np.array([action + window]))
+        chosen = None
+        if 0 <= action < batch.num_actions - 1 - window:
+            chosen = (Stop if action < slots else Move)(now, int(running[action % slots]))
+        steps.append((chosen, int(batch.state(0).count.starts)))
+    schedule = batch.schedule(0)
+    batch.close()
+    starts, decisions = starts_of(schedule, with_places=False), list[Start | Stop | Move]()
+    at = 0
+    for chosen, until in steps:
+        decisions += [chosen] if chosen is not None else []
+        decisions += starts[at + isinstance(chosen, Move) : until]  # a move begins with a start of its own
+        at = until
+    return decisions, schedule
+
+
+@tries(240)
+@given(
+    worlds(), st.sampled_from(EAGER), st.booleans(), st.booleans(), st.sampled_from(("", "~2s", "~15s")), st.sampled_from(COSTS),
+)  # fmt: skip
+def test_models_that_preempt_and_migrate(
+    models: Any, world: tuple[Case, Conditions], eager: tuple[str, int], moves: bool, skip: bool, bound: str, costs: Preemption
+) -> None:
+    (net, seed), case, conditions = eager, crowded(world[0]), world[1].model_copy(update={"preemption": costs})
+    run = models(net, seed, stops=3, moves=moves, most_stops=20, skip_forced=skip)
+    decisions, played = recorded_decisions(case, conditions, run, float(bound[1:-1] or "inf"))
+    found = replay(case, f"model:{run}{bound}", conditions)
+    np.testing.assert_array_equal(found.piece_start, played.piece_start)
+    options: dict[str, Any] = {"estimate": case.estimate, "seed": case.seed, "kill_at_limit": case.kill_at_limit}
+    script = Script(decisions)
+    expected = reference.simulate(case.workload, case.cluster, f"fcfs{bound}", conditions=conditions, script=script, **options)
+    assert not script.left
+    assert_equal(found, expected, f"{net} {seed} {moves} {bound} {conditions}")
 
 
 @quick
@@ -207,6 +263,7 @@ WORLDS = (
 
 def test_compiled_and_plain_play_are_one(models: Any) -> None:
     runs = {net: models(net, window=8) for net in ("kernel", "hosts", "joint")}
+    runs |= {"stops": models("attn", window=8, stops=3, moves=True), "view": models("mlp", window=8, view="rltune")}
     names = [f"model:{run}{bound}" for run in runs.values() for bound in ("", "~1h")]
     names += [f"model:{runs['kernel']}+{rest}" for rest in ("easy", "conservative~1h", "greedy/3@spread")]
     told = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ import effort
 from model_setup import make_model
 from no_future import ESTIMATES, leak, trial
 from queuewise.cluster import load_cluster
+from queuewise.envs.features import VIEWS
 from queuewise.policies import parse_policy
 from queuewise.policies.backfill import BACKFILLS
 from queuewise.policies.deciding import ReplayView
@@ -34,6 +36,10 @@ NAMES = (
 )
 ORACLES = [name for name, rule in PREEMPTIVE.items() if rule.oracle]
 NETS = ("kernel", "hosts", "joint")  # one for each problem
+STOPPING: list[tuple[str, dict[str, Any]]] = [(net, {"task": {"window": 8, "stops": 4, "moves": True}}) for net in ("kernel", "attn")]
+PUBLISHED: list[tuple[str, dict[str, Any]]] = [
+    ("mlp", {"env": "host" if view == "lsf" else "job", "task": {"window": 8, "view": view}}) for view in VIEWS if view != "tokens"
+]
 OWN = """
 from queuewise.policies.interface import Preempt, Start
 
@@ -93,9 +99,9 @@ def test_policies_of_a_user_do_not_see_the_future(policy: str, own: str) -> None
     assert_blind(policy.format(own=own))
 
 
-@pytest.mark.parametrize("net", NETS)
-def test_trained_models_do_not_see_the_future(net: str, tmp_path: Path) -> None:
-    make_model(tmp_path, net)
+@pytest.mark.parametrize(("net", "changes"), [*((net, {}) for net in NETS), *STOPPING, *PUBLISHED])
+def test_trained_models_do_not_see_the_future(net: str, changes: dict[str, Any], tmp_path: Path) -> None:
+    make_model(tmp_path, net, **changes)
     cluster = load_cluster("2x4:V100-16")
     for seed in SEEDS:
         for estimates in ESTIMATES:

@@ -1,4 +1,4 @@
-"""Decisions that were made elsewhere, by a network: which job starts when, or in which order the jobs go at each decision.
+"""Decisions that were made elsewhere, by a network: which job starts, stops or moves when, or in which order the jobs go at each decision.
 
 Everything else, what fits and where, ends, failures, jobs that come back and the bound on waiting, is the reference's own.
 """
@@ -26,29 +26,67 @@ class Start:
     pieces: list[Piece] | None = None
 
 
+@dataclass(frozen=True)
+class Stop:
+    """A running job is preempted."""
+
+    time: float
+    job: int
+
+
+@dataclass(frozen=True)
+class Move:
+    """A running job is migrated to where the placement rule puts it."""
+
+    time: float
+    job: int
+
+
 class Script:
-    """Starts in the order in which they happen.
+    """Decisions in the order in which they happen.
 
     There may be several decisions at one time. A start that is not possible at the first of them may be meant for the next. No job may
     have length zero, or a start that is possible may be meant for the next, too, when something has been freed.
     """
 
-    def __init__(self, starts: Iterable[Start]) -> None:
-        self.starts = deque(starts)
+    def __init__(self, decisions: Iterable[Start | Stop | Move]) -> None:
+        self.left = deque(decisions)
 
     def decide(self, sim: Any) -> bool:
-        for queue in sim.queues:
-            while (j := sim.oldest_overdue(queue)) is not None and (pieces := sim.placer.place(sim.jobs[j], sim.state)) is not None:
-                assert self.starts, f"the overdue job {j} could start at {sim.now}"
-                start = self.starts.popleft()
-                assert (start.time, start.job) == (sim.now, j), f"the overdue job {j} goes before {start}"
-                sim.start(sim.jobs[j], pieces)
-        assert not self.starts or self.starts[0].time >= sim.now, f"impossible: {self.starts[0]}"
-        while self.starts and self.starts[0].time == sim.now and self.follow(sim, self.starts[0]):
-            self.starts.popleft()
+        self.start_overdue(sim)
+        assert not self.left or self.left[0].time >= sim.now, f"impossible: {self.left[0]}"
+        while self.left and self.left[0].time == sim.now and self.follow(sim, self.left[0]):
+            stopped = isinstance(self.left.popleft(), Stop)
+            if stopped:
+                self.start_overdue(sim)
         return True
 
-    def follow(self, sim: Any, start: Start) -> bool:
+    def start_overdue(self, sim: Any) -> None:
+        """Overdue jobs go before everything else; the script has their starts."""
+        for queue in sim.queues:
+            while (j := sim.oldest_overdue(queue)) is not None and (pieces := sim.placer.place(sim.jobs[j], sim.state)) is not None:
+                assert self.left, f"the overdue job {j} could start at {sim.now}"
+                start = self.left.popleft()
+                assert (type(start), start.time, start.job) == (Start, sim.now, j), f"the overdue job {j} goes before {start}"
+                sim.start(sim.jobs[j], pieces)
+
+    def follow(self, sim: Any, decision: Start | Stop | Move) -> bool:
+        """Do it if it is possible now."""
+        if isinstance(decision, Start):
+            return self.follow_start(sim, decision)
+        if decision.job not in sim.running or not sim.old_enough(sim.jobs[decision.job]):
+            return False
+        job = sim.jobs[decision.job]
+        if isinstance(decision, Stop):
+            sim.preempt(job)
+            return True
+        pieces = sim.placer.place(job, sim.state)  # beside its old place
+        if pieces is None or sim.oldest_overdue(sim.queues[sim.queue_of(job)]) is not None:
+            return False
+        sim.migrate([(job, pieces)])
+        return True
+
+    def follow_start(self, sim: Any, start: Start) -> bool:
         """Start the job if it waits, fits, is within its quota and delays no overdue job."""
         job, queue = sim.jobs[start.job], sim.queues[sim.queue_of(sim.jobs[start.job])]
         if start.job not in queue or (sim.quotas is not None and start.job not in sim.quotas.in_order([start.job])):

@@ -64,7 +64,7 @@ class Scale(Scalars, dtype=np.float64):
     """Quantities that scale others, and constants of the episode."""
 
     horizon: float  # when an episode is truncated
-    shown_horizon: float  # the same where it is not truncated either; published views show it
+    shown_horizon: float  # the same by estimates, also where nothing is truncated; a published view shows it
     time_scale: float
     epoch: float
     decay: float

@@ -193,7 +193,7 @@ def _task(
     capacity = float(node_amount.sum()) or 1.0
     can_run = world.job_class[: len(workload)] >= 0
     work = workload.size * runtime
-    horizon = _horizon(workload, cluster, settings, runtime, can_run)
+    horizon, shown_horizon = (_horizon(workload, cluster, settings, seconds, can_run) for seconds in (runtime, estimate))
     first = float(workload.submit[0]) if len(workload) else 0.0
     divisors = {
         "jobs": float(can_run.sum()), "work": float(work[can_run].sum()), "span": horizon - first,
@@ -216,7 +216,7 @@ def _task(
     return Task.allocate(
         lengths,
         config=config,
-        scale=_scale(workload, cluster, settings, horizon, first, capacity, flops, node_amount, estimate, circumstances),
+        scale=_scale(workload, cluster, settings, horizon, shown_horizon, first, capacity, flops, node_amount, estimate, circumstances),
         total=np.array(_totals(cluster)),
         weight=weight,
         weighted=np.concatenate([np.flatnonzero(weight), np.zeros(1, np.int64)]),
@@ -304,12 +304,12 @@ def _config(settings: TaskSettings, layout: ObservationLayout, resource: int, ci
 
 
 def _scale(
-    workload: Workload, cluster: Cluster, settings: TaskSettings, horizon: float, first: float, capacity: float,
+    workload: Workload, cluster: Cluster, settings: TaskSettings, horizon: float, shown_horizon: float, first: float, capacity: float,
     flops: F64, node_amount: F64, estimate: F64, circumstances: Circumstances,
 ) -> Scale:  # fmt: skip
     scale = Scale()
     scale.horizon = np.inf if settings.never_cut else horizon
-    scale.shown_horizon = horizon
+    scale.shown_horizon = shown_horizon
     scale.time_scale = settings.time_scale_s
     scale.epoch = workload.epoch
     scale.decay = settings.discount_per_s

@@ -14,8 +14,11 @@ from queuewise.agents.ppo import Ppo
 from queuewise.errors import InputError
 
 
-def learner(seed: int = 0, **changes: Any) -> Ppo:
-    return Ppo(small_setup(), small_settings(**changes), seed)
+def learner(seed: int = 0, task: dict[str, Any] | None = None, **changes: Any) -> Ppo:
+    return Ppo(small_setup(**task or {}), small_settings(**changes), seed)
+
+
+STOPPING = {"stops": 3, "moves": True}
 
 
 def weights(ppo: Ppo) -> Tensor:
@@ -34,13 +37,15 @@ def test_equal_seeds_give_equal_weights_and_others_do_not() -> None:
     assert not torch.equal(first, other)
 
 
-@pytest.mark.parametrize("net", ["mlp", "kernel", "attn"])
-def test_resuming_goes_on_to_the_bit(net: str) -> None:
-    straight = iterate(learner(net=net), 8)
-    before = iterate(learner(net=net), 5)
+@pytest.mark.parametrize(
+    ("net", "task"), [("mlp", {}), ("kernel", {}), ("attn", {}), ("kernel", STOPPING), ("attn", STOPPING), ("mlp", {"view": "rltune"})]
+)
+def test_resuming_goes_on_to_the_bit(net: str, task: dict[str, Any]) -> None:
+    straight = iterate(learner(net=net, task=task), 8)
+    before = iterate(learner(net=net, task=task), 5)
     state = before.state()
     before.iterate()  # what happens later does not touch the state that was told
-    resumed = learner(net=net)
+    resumed = learner(net=net, task=task)
     resumed.restore(state)
     iterate(resumed, 3)
     assert torch.equal(weights(straight), weights(resumed))
@@ -52,8 +57,9 @@ def test_resuming_goes_on_to_the_bit(net: str) -> None:
         assert torch.equal(tensor, ends[1].tensors[name]), name
 
 
-def test_only_legal_actions_are_played() -> None:
-    ppo = iterate(learner(), 4)
+@pytest.mark.parametrize("task", [{}, STOPPING])
+def test_only_legal_actions_are_played(task: dict[str, Any]) -> None:
+    ppo = iterate(learner(task=task), 4)
     for worker in ppo.pool.workers:
         rollout = worker.rollout
         assert rollout.masks[:-1].gather(2, rollout.actions.unsqueeze(2)).all()

@@ -14,6 +14,7 @@ from queuewise.agents.train_settings import TrainSettings, layered, preset_names
 from queuewise.cli.train import Train
 from queuewise.config import to_toml
 from queuewise.envs.rewards import Term
+from queuewise.envs.task_settings import TaskSettings
 from queuewise.errors import InputError
 
 
@@ -86,6 +87,26 @@ def test_rewards_follow_the_score() -> None:
     )
     with pytest.raises(InputError, match="'packed' has no reward"):
         reward_for("packed")
+
+
+def test_flags_of_the_task_reach_the_environment() -> None:
+    def task(*flags: str) -> TaskSettings:
+        command = Train.parse(["--cluster", "2x4:V100-16", *flags], "queuewise train")
+        return load_scenario(command.settings).setup.settings
+
+    plain, stops = task(), task("--task.stops", "8", "--task.moves", "True", "--task.most-stops", "99", "--task.pay", "terminal")
+    assert (plain.stops, plain.moves, plain.most_stops, plain.pay, plain.view) == (0, False, 256, "event", "tokens")
+    assert (stops.stops, stops.moves, stops.most_stops, stops.pay, stops.view) == (8, True, 99, "terminal", "tokens")
+    assert task("--net", "mlp", "--task.view", "drl-scheduler").view == "drl-scheduler"
+    assert task("--net", "mlp", "--env", "host", "--task.view", "lsf").view == "lsf"
+    for flags, message in (
+        (("--task.moves", "True"), "moves=True needs slots for running jobs"),
+        (("--task.stops", "4", "--task.dispatch", "commit"), "stops needs the job problem"),
+        (("--task.stops", "4", "--task.view", "rltune"), "stops needs the job problem"),
+        (("--task.view", "lsf"), "the job problem has no view 'lsf'"),
+    ):
+        with pytest.raises(InputError, match=message):
+            task(*flags)
 
 
 def test_rewards_as_written() -> None:

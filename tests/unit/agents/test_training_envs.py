@@ -12,12 +12,12 @@ from agents_setup import small_setup
 from queuewise.agents.imitation import find_expert, imitate, record_demonstrations
 from queuewise.agents.learner import pick_best, pick_likely
 from queuewise.agents.network import build_network
-from queuewise.agents.observation_scaling import Scaler, identity, measure_scaling
+from queuewise.agents.observation_scaling import Scaler, identity, measure_scaling, read_scaling
 from queuewise.agents.ppo import draw
 from queuewise.agents.task_shape import TaskShape, split_actions
 from queuewise.agents.train_settings import FilterSettings, NetworkSettings
 from queuewise.agents.training_envs import TrainingEnvs, play_randomly, window_filter
-from queuewise.envs.features import ObservationLayout
+from queuewise.envs.features import RUNNING, ObservationLayout
 from queuewise.errors import InputError
 from queuewise.evaluation.measure import measure
 from queuewise.evaluation.scores import score_values
@@ -82,6 +82,33 @@ def test_scaling_centres_features_and_leaves_unused_rows_alone() -> None:
     assert np.abs(after["jobs"][used][:, constant]).max() < 1e-6
 
 
+def test_flags_of_running_jobs_are_not_scaled() -> None:
+    envs = TrainingEnvs(small_setup(stops=3, moves=True), 8, seed=1)
+    layout = envs.shape.layout
+    seen = play_randomly(envs, 2)
+    scaling = measure_scaling(layout, seen)
+    before, after = (layout.parts(rows)["running"] for rows in (seen, Scaler(scaling, layout).apply(torch.from_numpy(seen)).numpy()))
+    used = before[:, :, 0] > 0
+    assert not after[~used].any()
+    for flag in ("shown", "may_stop", "may_move"):
+        place = RUNNING.index(flag)
+        np.testing.assert_array_equal(after[:, :, place], before[:, :, place])
+        assert 0 < before[:, :, place].mean() < 1
+    values = after[used][:, RUNNING.index("left")]
+    assert (values.mean(), values.std()) == pytest.approx((0.0, 1.0), abs=1e-3)
+    again = read_scaling(scaling.tensors())
+    assert again.mean.keys() == layout.shapes.keys()
+
+
+def test_every_number_of_a_published_view_has_a_scale_of_its_own() -> None:
+    envs = TrainingEnvs(small_setup(view="gpu-optimizer"), 8, seed=1)
+    seen = play_randomly(envs, 2)
+    scaled = Scaler(measure_scaling(envs.shape.layout, seen), envs.shape.layout).apply(torch.from_numpy(seen)).numpy()
+    varied = seen.std(0) > 0.02
+    assert varied.sum() > 20
+    np.testing.assert_allclose(scaled.std(0)[varied], 1.0, atol=1e-3)
+
+
 def test_flat_actions_of_the_joint_problem() -> None:
     shape = TaskShape("joint", ObservationLayout(window=3, hosts=4, units=1))
     assert shape.num_actions == 13
@@ -104,11 +131,17 @@ def test_to_wait_must_be_likelier_than_all_else_together() -> None:
 
 
 @pytest.mark.parametrize(
-    ("problem", "policy", "net"),
-    [("job", "sjf+greedy", "kernel"), ("job", "sjf", "kernel"), ("host", "fcfs@spread", "hosts"), ("joint", "sjf+greedy@pack", "joint")],
+    ("problem", "policy", "net", "task"),
+    [
+        ("job", "sjf+greedy", "kernel", {}),
+        ("job", "sjf", "kernel", {}),
+        ("job", "sjf+greedy", "kernel", {"stops": 3, "moves": True}),
+        ("host", "fcfs@spread", "hosts", {}),
+        ("joint", "sjf+greedy@pack", "joint", {}),
+    ],
 )
-def test_a_heuristic_can_be_imitated(problem: str, policy: str, net: str) -> None:
-    setup = small_setup(problem)
+def test_a_heuristic_can_be_imitated(problem: str, policy: str, net: str, task: dict[str, Any]) -> None:
+    setup = small_setup(problem, **task)
     shape = TaskShape(problem, setup.layout)
     network = build_network(net, shape, NetworkSettings(width=32), seed=0)
     demonstrations = record_demonstrations(find_expert(policy, setup), setup, identity(setup.layout), 3000, 1)
@@ -136,7 +169,13 @@ def test_a_teacher_plays_what_the_policy_of_its_name_does(policy: str, score: st
 
 
 @pytest.mark.parametrize(
-    ("problem", "policy", "settings"), [("job", "fcfs+easy", {}), ("host", "fcfs@fgd", {}), ("job", "sjf+greedy", {"dispatch": "commit"})]
+    ("problem", "policy", "settings"),
+    [
+        ("job", "fcfs+easy", {}),
+        ("host", "fcfs@fgd", {}),
+        ("job", "sjf+greedy", {"dispatch": "commit"}),
+        ("job", "sjf+greedy", {"view": "rltune"}),
+    ],
 )
 def test_what_cannot_be_imitated(problem: str, policy: str, settings: dict[str, Any]) -> None:
     with pytest.raises(InputError, match="cannot be imitated"):

@@ -80,6 +80,19 @@ def test_diagnosis_of_every_network(net: str, tmp_path: Path, capsys: pytest.Cap
     assert f"- {found['verdict'][0]}" in capsys.readouterr().out
 
 
+def test_diagnosis_counts_stops_and_moves(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    make_model(tmp_path / "run", "kernel", jobs=12, task={"window": 8, "stops": 3, "moves": True})
+    assert main(["diagnose", str(tmp_path / "run"), "--episodes", "2", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    actions = found["actions"]
+    assert [len(actions[what]) for what in ("slots", "stops", "moves")] == [8, 3, 3]
+    assert sum(actions["stops"]) > 0
+    assert sum(actions["moves"]) > 0
+    assert sum(actions["slots"]) == 2 * 12 + sum(actions["stops"])  # every job that is stopped starts again; one that moves, at once
+    assert main(["diagnose", str(tmp_path / "run"), "--episodes", "2"]) == 0
+    assert "stops taken, first 8" in capsys.readouterr().out
+
+
 def test_the_verdict_names_what_is_wrong() -> None:
     sound: dict[str, dict[str, Any]] = {
         "value": {"explained_variance": 0.8},

@@ -90,6 +90,17 @@ def test_the_number_of_stops_is_limited() -> None:
     assert legal(env) == [5]
 
 
+def test_the_limit_may_grow_with_the_jobs_that_have_arrived() -> None:
+    env = make([1, 1, 1], [100.0, 10.0, 10.0], [0.0, 20.0, 25.0], most_stops=1, jobs_per_limit=2)
+    play(env, 0, WAIT, 3, 1, WAIT)  # one stop for the first two jobs
+    assert env.running_jobs().tolist() == [1, -1]
+    assert legal(env) == [3, 5]  # and one for the third
+    play(env, 3, 0, WAIT)
+    assert legal(env) == [0, 1]
+    play(env, 0, WAIT)
+    assert 3 not in legal(env)
+
+
 def test_a_job_that_is_in_the_way_moves_to_a_fuller_node() -> None:
     """Jobs 0 and 1 fill node 0 and job 2 half of node 1. When job 1 has ended, job 3 needs a whole node."""
     env = make([1, 1, 1, 2], [100.0, 10.0, 50.0, 5.0], [0.0, 0.0, 0.0, 12.0], nodes=2, each=2, moves=True)
