@@ -1,6 +1,6 @@
 """What learning reaches: train with the settings in benchmarks/learning/*.toml, judge on windows that nothing was chosen by.
 
-    python benchmarks/learning.py PART…          # bursty, hosts, hetero, ablation; an interrupted part goes on where it was
+    python benchmarks/learning.py PART…          # bursty, hosts, hetero, ablation, preemption; an interrupted part goes on where it was
 
 Each part becomes benchmarks/results/learning/PART.json; render_results.py makes docs/results.md of them. `queuewise train --config FILE`
 trains the same. Runs stay in --runs, and what is finished there is not trained again.
@@ -162,7 +162,23 @@ def ablation(runs: Path) -> list[Row]:
     return rows
 
 
-PARTS: Mapping[str, Callable[[Path], list[Row]]] = {"bursty": bursty, "hosts": hosts, "hetero": hetero, "ablation": ablation}
+def preemption(runs: Path) -> list[Row]:
+    """The same network without and with slots for running jobs to preempt, and with migrations as well."""
+    rows, seeds = [], [0, 1, 2]
+    for net in ("kernel", "attn"):
+        for name, offered in (("none", {}), ("stops", {"stops": 4}), ("moves", {"stops": 4, "moves": True})):
+            settings, run = trained(runs, f"preemption-{net}-{name}", seeds, "preemption", net=net, task={"window": 16, **offered})
+            rows.append(judged(settings, run, seeds) | course(run, seeds) | {"offered": name})
+    return rows
+
+
+PARTS: Mapping[str, Callable[[Path], list[Row]]] = {
+    "bursty": bursty,
+    "hosts": hosts,
+    "hetero": hetero,
+    "ablation": ablation,
+    "preemption": preemption,
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -150,7 +150,40 @@ def _noise(runs: Sequence[Row]) -> str:
     )
 
 
-TABLES: Mapping[str, Callable[[Results], str]] = {make.__name__: make for make in (bursty, hosts, hetero, ablation)}
+OFFERED = {"none": "starts", "stops": "starts, preempts", "moves": "starts, preempts, migrates"}
+
+
+def preemption(results: Results) -> str:
+    """Each network with what it may do: means over seeds, paired with the same network without preemption."""
+    runs = results["preemption"]["runs"]
+    plain = {row["net"]: _by_seed(row) for row in runs if row["offered"] == "none"}
+    rows, apart = [], True
+    for row in runs:
+        values, other = _by_seed(row), plain[row["net"]]
+        means = values.mean(1)
+        cells = [f"`{row['net']}`", OFFERED[row["offered"]], f"{means.mean():.3f}", f"{means.min():.3f} … {means.max():.3f}", "", ""]
+        if row["offered"] != "none":
+            d = paired_difference(values.mean(0), other.mean(0))
+            low, high = d.ci95 or (np.nan, np.nan)
+            cells[-2:] = [f"{d.diff:+.3f}", f"{low:+.3f} … {high:+.3f}"]
+            apart = apart and bool(means.max() < other.mean(1).min())
+        rows.append([*cells, f"{row['training_s'] / 60:.1f}"])
+    baselines = {policy: values for policy, values in runs[0]["per_window"].items() if not policy.startswith("model:")}
+    for policy, values in sorted(baselines.items(), key=lambda item: float(np.mean(item[1]))):
+        rows.append([f"`{policy}`", "", f"{np.mean(values):.3f}", "", "", "", ""])
+    columns = ["policy", "what it may do", "mean bsld", "least … greatest seed", "minus the same without", "95 % interval"]
+    seeds = "Every seed with preemption is better than every seed of the same network without it." if apart else "Seeds overlap."
+    windows = len(next(iter(runs[0]["per_window"].values())))
+    sizes = f"{runs[0]['frames']:,} frames, {len(runs[0]['seeds'])} seeds; {windows} REPORT windows of {runs[0]['jobs']} jobs."
+    return f"{table([*columns, 'minutes per seed'], rows, left=2)}\n\n{prose(f'{seeds} {sizes}')}"
+
+
+def _by_seed(row: Row) -> Values:
+    """[seeds, windows] scores."""
+    return np.array(list(models(row).values()))
+
+
+TABLES: Mapping[str, Callable[[Results], str]] = {make.__name__: make for make in (bursty, hosts, hetero, ablation, preemption)}
 
 
 def charts(results: Results) -> list[Chart]:
