@@ -66,6 +66,7 @@ def random_model(shape: TaskShape, settings: TrainSettings, seed: int, outputs: 
 
 
 PAIRS = [(name, problem) for name in NETWORKS for problem in sorted(problems_of(name))]
+EAGER = (("kernel", 6), ("kernel", 9), ("kernel", 13), ("attn", 2), ("attn", 7), ("attn", 11))  # seeds whose weights stop many jobs
 STOPPERS = ("mlp", "kernel", "attn")  # networks that can preempt and migrate
 
 

@@ -364,3 +364,13 @@ def worlds(draw: st.DrawFn) -> tuple[Case, Conditions]:
     if kind == "cap":
         assume(case.cluster.num_gpus or case.cluster.node_core_watts.any())
     return case, Conditions(power=draw(powers() if kind == "sleep" else caps(case.cluster)))
+
+
+CROWDING = 4.0
+
+
+def crowded(case: Case) -> Case:
+    """The same with jobs so long that some wait while others run; none has length zero."""
+    w = case.workload
+    longer = w.replace(runtime=CROWDING * np.maximum(w.runtime, 1.0), requested=CROWDING * np.maximum(w.requested, 1.0))
+    return dataclasses.replace(case, workload=longer, estimate=CROWDING * np.maximum(case.estimate, 1.0))

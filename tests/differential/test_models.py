@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 import reference
 from agreement import assert_equal, assert_same_schedule, replay
 from effort import tries
-from model_setup import make_model
+from model_setup import EAGER, make_model
 from queuewise.agents.checkpoint import write_model
 from queuewise.agents.model_policies import load_policy
 from queuewise.cluster import load_cluster
@@ -39,13 +39,11 @@ from queuewise.sim.core.schedule import Schedule
 from queuewise.workload.models import generate
 from reference.scripted import GIVEN, GivenOrders, Moment, Move, Script, Start, Stop
 from reference.state import Piece
-from strategies import BACKFILLS, BOUNDS, DISPATCHES, Case, worlds
+from strategies import BACKFILLS, BOUNDS, DISPATCHES, Case, crowded, worlds
 
 quick = tries(100)
 PLACEMENTS = ("", "@first", "@spread", "@pack:0", "@tier", "@fgd", "@fastest")
 COSTS = (Preemption(), Preemption(quantum_s=3.0, restart_s=0.5, transfer_s=1.0), Preemption(mode="kill", checkpoint_every_s=2.0))
-CROWDING = 4.0
-EAGER = (("kernel", 6), ("kernel", 9), ("kernel", 13), ("attn", 2), ("attn", 7), ("attn", 11))  # seeds of models that stop many jobs
 WINDOW_ORDERS = ("fcfs", "sjf", "largest", "saf", "priority")
 
 
@@ -87,13 +85,6 @@ def lasting(case: Case) -> Case:
     return dataclasses.replace(case, workload=w.replace(runtime=np.maximum(w.runtime, 0.1), requested=np.maximum(w.requested, 0.1)))
 
 
-def crowded(case: Case) -> Case:
-    """The same with jobs so long that some wait while others run."""
-    case, w = lasting(case), case.workload
-    longer = w.replace(runtime=CROWDING * np.maximum(w.runtime, 1.0), requested=CROWDING * np.maximum(w.requested, 1.0))
-    return dataclasses.replace(case, workload=longer, estimate=CROWDING * np.maximum(case.estimate, 1.0))
-
-
 def assert_driven_alike(
     case: Case, conditions: Conditions, policy: str, twin: str, *, places: bool = False, dispatch: str = "reorder"
 ) -> None:
@@ -121,7 +112,7 @@ def test_as_trained(
 
 def recorded_decisions(case: Case, conditions: Conditions, run: Path, bound: float) -> tuple[list[Start | Stop | Move], Schedule]:
     """Play decision by decision; what was started, stopped and moved, in this order."""
-    setup, model = load_player(find_model(run), case.workload, case.cluster)
+    setup, model = load_policy(find_model(run), case.workload, case.cluster)
     circumstances = Circumstances(conditions, case.kill_at_limit, bound, seed=case.seed)
     episode = lay_out_episode(case.workload, setup.cluster, setup.settings, setup.layout, case.estimate, circumstances)
     batch, window, slots = setup.batch(1, threads=1), setup.layout.window, setup.layout.stops

@@ -12,17 +12,19 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from agreement import assert_possible
 from effort import tries
-from model_setup import make_model
+from model_setup import EAGER, make_model
 from queuewise import Snapshot, simulate
-from queuewise.cluster.conditions import Conditions
+from queuewise.cluster.conditions import Conditions, Preemption
 from queuewise.errors import InputError
 from queuewise.policies.compiled_decider import make_decider
 from queuewise.policies.interface import Decision, View
 from queuewise.policies.simulation import Simulation
-from strategies import BACKFILLS, BOUNDS, DISPATCHES, Case, worlds
+from strategies import BACKFILLS, BOUNDS, DISPATCHES, Case, crowded, worlds
 from views import Retold
 
+COSTS = (Preemption(), Preemption(restart_s=0.5, transfer_s=1.0), Preemption(mode="kill", checkpoint_every_s=2.0))
 PLACEMENTS = ("", "@first", "@spread", "@tier", "@fastest")
 RULES = ("", *(f"+{name}" for name in BACKFILLS if name not in ("easy-strict", "defrag")))  # easy-strict decides after every event
 
@@ -81,6 +83,26 @@ def test_models(
 ) -> None:
     run = models(net, seed)
     assert_alike(*world, f"model:{run}{rule}{bound}{placement}", dispatch if rule else "reorder")
+
+
+@tries(120)
+@given(worlds(), st.sampled_from(EAGER), st.sampled_from(BOUNDS), st.sampled_from(COSTS))
+def test_models_that_preempt(models: Any, world: tuple[Case, Conditions], eager: tuple[str, int], bound: str, costs: Preemption) -> None:
+    case, conditions = crowded(world[0]), world[1].model_copy(update={"preemption": costs})
+    assert_alike(case, conditions, f"model:{models(*eager, stops=3)}{bound}")
+
+
+@tries(80)
+@given(worlds(), st.sampled_from(EAGER), st.sampled_from(BOUNDS), st.sampled_from(COSTS))
+def test_models_that_migrate(models: Any, world: tuple[Case, Conditions], eager: tuple[str, int], bound: str, costs: Preemption) -> None:
+    """Asked instant by instant, they migrate no job while none waits. All their decisions can be carried out."""
+    case, conditions = crowded(world[0]), world[1].model_copy(update={"preemption": costs})
+    policy = f"model:{models(*eager, stops=3, moves=True)}{bound}"
+    decider = ThroughJson(policy, conditions=conditions)
+    options: dict[str, Any] = {"estimates": case.estimate, "seed": case.seed, "kill_at_limit": case.kill_at_limit}
+    found = simulate(case.workload, case.cluster, decider, conditions=conditions, **options)
+    assert_possible(case, found, policy, conditions)
+    np.testing.assert_array_equal(found.status, simulate(case.workload, case.cluster, policy, conditions=conditions, **options).status)
 
 
 @tries(40)

@@ -93,7 +93,8 @@ class ModelDecider(SnapshotDecider):
     """A trained network that decides instant by instant: an episode that starts from a snapshot of the view and consists of one instant.
 
     It remembers what users have used by the jobs that it has started. A network that was trained to commit to jobs only plays whole
-    workloads. Waiting while nothing runs is not an option, because a view does not show that more jobs will come.
+    workloads. Waiting while nothing runs is not an option, nor is migrating a job while none waits, because a view does not show that
+    more jobs will come. The limit on stops holds for one instant.
     """
 
     def __init__(self, policy: str, *, dispatch: str, conditions: Conditions, max_wait: str | None) -> None:
@@ -103,7 +104,8 @@ class ModelDecider(SnapshotDecider):
         _check_problem(policy, parsed, shape.problem)
         if parsed.backfill == AS_TRAINED and (settings.task.dispatch or "mask") == "commit":
             raise InputError(f"{policy} commits to jobs, and cannot be asked again before they start", hint=f"write {policy}+easy")
-        super().__init__(parsed, moves=False)
+        # A migration is a stop and a start, except where only migrations save the work of a run.
+        super().__init__(parsed, moves=bool(settings.task.moves) and conditions.preemption.mode == "kill")
         self._dispatch, self._conditions = dispatch, conditions
         self._loaded: tuple[EnvSetup, TrainedNetwork] | None = None
         self._usage: dict[str, float] | None = None

@@ -60,9 +60,13 @@ def _remembering(snapshot: Snapshot, last: Snapshot) -> Snapshot:
 
 
 def _decisions(before: Snapshot, after: Snapshot, view: View, *, moves: bool) -> list[Decision]:
-    """What turns one into the other: stops first, then starts and moves in the order in which they happened."""
+    """What turns one into the other: stops first, then starts and moves in the order in which they happened.
+
+    A job whose work was not saved did not move: it was stopped, and started again.
+    """
     stays = {one.job.job_id: one.progress.stops for one in before.running}
-    goes_on = {one.job.job_id for one in after.running if moves or one.progress.stops == stays.get(one.job.job_id)}
+    moved = {one.job.job_id for one in after.running if moves and one.progress.saved}
+    goes_on = moved | {one.job.job_id for one in after.running if one.progress.stops == stays.get(one.job.job_id)}
     decisions: list[Decision] = [Preempt(view.index(job_id)) for job_id in stays if job_id not in goes_on]
     for one in after.running:
         job_id = one.job.job_id
