@@ -101,7 +101,8 @@ def test_models_that_migrate(models: Any, world: tuple[Case, Conditions], eager:
     decider = ThroughJson(policy, conditions=conditions)
     options: dict[str, Any] = {"estimates": case.estimate, "seed": case.seed, "kill_at_limit": case.kill_at_limit}
     found = simulate(case.workload, case.cluster, decider, conditions=conditions, **options)
-    assert_possible(case, found, policy, conditions)
+    if costs.mode == "suspend":  # otherwise only they know which stops were migrations, which save a run's work
+        assert_possible(case, found, policy, conditions)
     np.testing.assert_array_equal(found.status, simulate(case.workload, case.cluster, policy, conditions=conditions, **options).status)
 
 
