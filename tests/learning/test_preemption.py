@@ -12,7 +12,7 @@ from agents_setup import small_settings
 from queuewise.agents.learner import make_learner
 from queuewise.agents.scenario import load_scenario
 from queuewise.agents.validation import evaluate_policy
-from queuewise.evaluation.experiment import judge
+from queuewise.evaluation.judging import judge
 from queuewise.evaluation.scores import parse_score
 from queuewise.evaluation.statistics import paired_difference
 
