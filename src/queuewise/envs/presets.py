@@ -48,7 +48,6 @@ PRESETS: dict[str, dict[str, Any]] = {
     "lsf": {
         "problem": "host",
         "window": 1,
-        "estimates": "requested",
         "backfill": "none",
         "lookahead": "off",
         "reward": (
@@ -73,7 +72,6 @@ PRESETS: dict[str, dict[str, Any]] = {
         "problem": "job",
         "window": 128,
         "dispatch": "commit",
-        "estimates": "requested",
         "placement": "first",
         "lookahead": "off",
         "time_scale_s": 12 * 3600.0,

@@ -125,8 +125,8 @@ def test_models_without_requests_show_their_runtimes_and_logs_never_do(tmp_path:
     rows = [f"{j} {j * 60} -1 {100 + j} 2 -1 -1 2 -1 -1 1 1 1 1 1 1 -1 -1" for j in range(1, 200)]
     log.write_text("; MaxProcs: 8\n" + "\n".join(rows) + "\n", encoding="utf-8")
     scenario = load_scenario(layered(workload=str(log), jobs=20))
-    assert scenario.setup.settings.estimates == "requested"
-    with pytest.raises(InputError, match="has 150 jobs, but there are only 119"):
+    assert scenario.setup.settings.estimates == "predicted"
+    with pytest.raises(InputError, match="has 150 jobs, but there are only 90"):
         _ = load_scenario(layered(workload=str(log), jobs=150)).setup
 
 
