@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from queuewise.policies import policy_names, simulate
     from queuewise.policies.snapshot import Snapshot
     from queuewise.sim.core.schedule import Schedule
-    from queuewise.workload import load_workload
+    from queuewise.workload import ReadOptions, load_workload
     from queuewise.workload.jobs import Workload
 
 __all__ = [
-    "Cluster", "ManyReplays", "NodeGroup", "QueuewiseError", "Schedule", "Snapshot", "Workload",
+    "Cluster", "ManyReplays", "NodeGroup", "QueuewiseError", "ReadOptions", "Schedule", "Snapshot", "Workload",
     "load_cluster", "load_workload", "policy_names", "simulate", "simulate_many", "summarise",
 ]  # fmt: skip
 
@@ -37,6 +37,7 @@ _HOME = {
     "ManyReplays": "queuewise.evaluation.many",
     "NodeGroup": "queuewise.cluster",
     "QueuewiseError": "queuewise.errors",
+    "ReadOptions": "queuewise.workload",
     "Schedule": "queuewise.sim.core.schedule",
     "Snapshot": "queuewise.policies.snapshot",
     "Workload": "queuewise.workload.jobs",

@@ -10,8 +10,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
+from typing import Literal, get_args
 
+from queuewise.errors import unknown_name
 from queuewise.workload.jobs import Workload
+
+Processors = Literal["requested", "allocated"]
 
 
 @dataclass(frozen=True)
@@ -101,7 +105,14 @@ class ReadOptions:
 
     columns: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))  # generic formats: column in the file -> field
     memory: bool = False  # SWF: include the requested memory
+    processors: Processors | None = None  # SWF: which field gives the size of a job; None: allocated
+    clean: bool = False  # SWF: drop unusable jobs and cut runtimes at the request, as in the literature
+    machine_procs: float | None = None  # SWF, clean: processors of the machine, above which jobs are dropped; None: as in the header
     partitions: bool = False  # restrict jobs to the partition or queue in the log
+
+    def __post_init__(self) -> None:
+        if self.processors not in (None, *get_args(Processors)):
+            raise unknown_name("kind of processors", str(self.processors), get_args(Processors))
 
 
 @dataclass(frozen=True)
