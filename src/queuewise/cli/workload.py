@@ -29,8 +29,8 @@ class WorkloadArguments:
     seed: Annotated[int, tyro.conf.arg(metavar="S")] = 0
     """Seed for a model."""
 
-    def load(self, cluster: Cluster | None = None) -> Loaded:
-        return self.reading.load(self.file, self.jobs, self.seed, cluster)
+    def load(self, cluster: Cluster | None = None, *, recorded: bool = False) -> Loaded:
+        return self.reading.load(self.file, self.jobs, self.seed, cluster, recorded=recorded)
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Info:
 
     source: tyro.conf.OmitArgPrefixes[WorkloadArguments]
     cluster: Annotated[str | None, tyro.conf.arg(metavar="NAME|FILE")] = None
-    """Compute the offered load on this cluster instead of the one described in the log."""
+    """Compute the offered load on this cluster instead of that of the log (see queuewise clusters from-log)."""
     json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Print JSON."""
     plot: Annotated[str | None, tyro.conf.arg(metavar="OUT.png")] = None
@@ -50,7 +50,8 @@ class Info:
         from queuewise.workload.info import describe
 
         cluster = load_cluster(self.cluster) if self.cluster is not None else None
-        loaded = self.source.load(cluster)
+        loaded = self.source.load(cluster, recorded=cluster is None)
+        cluster = cluster or self._cluster_of(loaded)
         figures = describe(loaded, (float(cluster.num_gpus), cluster.num_cores) if cluster is not None else None)
         if self.plot:
             from queuewise.cli.console import note
@@ -62,6 +63,19 @@ class Info:
             print(json_text.dumps(figures, indent=2, allow_nan=False))
         else:
             _print_info(loaded, figures)
+
+    def _cluster_of(self, loaded: Loaded) -> Cluster | None:
+        from queuewise.cli.console import note
+        from queuewise.cluster.from_log import cluster_of_log
+        from queuewise.errors import InputError
+
+        try:
+            cluster, remark = cluster_of_log(loaded, self.source.file)
+        except InputError:  # without a cluster, the load is unknown
+            return None
+        if remark:
+            note(remark)
+        return cluster
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -46,7 +45,7 @@ def load_workload(
     loaded = reader(name).read(request)
     if jobs is not None and jobs < len(loaded.workload):
         loaded.tally.note(f"using the first {jobs} of {len(loaded.workload)} jobs")
-        return dataclasses.replace(loaded, workload=loaded.workload.take(slice(0, jobs)))
+        return loaded.take(slice(0, jobs))
     if jobs is not None and jobs > len(loaded.workload):
         loaded.tally.note(f"{jobs} jobs were requested, but the log has only {len(loaded.workload)}")
     return loaded
