@@ -104,7 +104,7 @@ class Recorded:
     node_lists: tuple[str, ...] = ()  # as written in the log, e.g. n[1-4,7]
     partitions: tuple[str, ...] = ()
 
-    def take(self, rows: slice) -> Recorded:
+    def take(self, rows: slice | NDArray[np.bool_]) -> Recorded:
         return replace(self, node_list=self.node_list[rows], partition=self.partition[rows], eligible=self.eligible[rows])
 
 
@@ -116,8 +116,8 @@ class Loaded:
     format: str
     recorded: Recorded | None = None  # only if the reader was asked for it
 
-    def take(self, rows: slice) -> Loaded:
-        """The jobs at `rows`."""
+    def take(self, rows: slice | NDArray[np.bool_]) -> Loaded:
+        """The jobs at `rows`, a slice or a mask."""
         recorded = self.recorded.take(rows) if self.recorded is not None else None
         return replace(self, workload=self.workload.take(rows), recorded=recorded)
 

@@ -23,9 +23,10 @@ PAGES = (
     "docs/workloads.md",
     "docs/metrics.md",
     "docs/mdp.md",
+    "docs/validation.md",
 )
 # Other commands take minutes and have tests of their own.
-TRIED = ("simulate", "evaluate", "compare", "report", "workload", "policies", "clusters", "new-policy")
+TRIED = ("simulate", "validate", "evaluate", "compare", "report", "workload", "policies", "clusters", "new-policy")
 REPOSITORY = Path(__file__).resolve().parents[3]
 
 
