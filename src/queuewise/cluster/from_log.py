@@ -49,17 +49,18 @@ def describe_log(loaded: Loaded, source: str) -> DescribedCluster:
     ran = started & (workload.runtime > 0)
     if not ran.any():
         raise InputError(f"no job in {source} ran longer than 0 s", hint=hint)
-    placed = ran & (recorded.node_list != UNKNOWN)
+    nodes = [_readable_nodes(text) for text in recorded.node_lists]
+    placed = ran & np.isin(recorded.node_list, [code for code, names in enumerate(nodes) if names])
     remarks = [f"Found in {workload.name}: {int(ran.sum()):,} jobs that ran. A log shows what was used, not what was there."]
     if placed.any():
-        groups = _groups_of_nodes(workload, recorded, placed)
+        groups = _groups_of_nodes(workload, recorded, nodes, np.flatnonzero(placed))
         remarks.append("Nodes: all that the log's node lists name. Nodes on which no job ran are missing.")
         remarks.append(
             "Cores, GPUs and memory: the most that jobs had at the same time on any node of the group, where nodes with the same "
             "partitions and similar names are taken as equal. Nodes that were never full may be larger."
         )
         if int(ran.sum()) > int(placed.sum()):
-            remarks.append(f"{int(ran.sum()) - int(placed.sum()):,} jobs without a node list were left out.")
+            remarks.append(f"{int(ran.sum()) - int(placed.sum()):,} jobs without a readable node list were left out.")
     else:
         groups = _groups_of_peaks(workload, recorded, ran)
         remarks.append(
@@ -121,17 +122,26 @@ class _SeenNode:
     peak: NDArray[np.int64]  # [3]
 
 
-def _groups_of_nodes(workload: Workload, recorded: Recorded, placed: NDArray[np.bool_]) -> list[DescribedGroup]:
+def _readable_nodes(text: str) -> tuple[str, ...]:
+    """The nodes in a list of the log; none if the list is broken."""
+    try:
+        return expand_nodes(text)
+    except InputError:
+        return ()
+
+
+def _groups_of_nodes(
+    workload: Workload, recorded: Recorded, lists: Sequence[tuple[str, ...]], jobs: NDArray[np.intp]
+) -> list[DescribedGroup]:
     alike: dict[tuple[tuple[str, ...], str, bool, str], list[_SeenNode]] = {}
-    for node in _seen_nodes(workload, recorded, np.flatnonzero(placed)):
+    for node in _seen_nodes(workload, recorded, lists, jobs):
         pattern = re.sub(r"\d+", "#", node.name)
         alike.setdefault((node.partitions, pattern, bool(node.peak[_GPUS]), node.spelling), []).append(node)
     return [_group_of(nodes) for nodes in alike.values()]
 
 
-def _seen_nodes(workload: Workload, recorded: Recorded, jobs: NDArray[np.intp]) -> list[_SeenNode]:
-    """The nodes on which these jobs ran, by name."""
-    lists = [expand_nodes(text) for text in recorded.node_lists]
+def _seen_nodes(workload: Workload, recorded: Recorded, lists: Sequence[tuple[str, ...]], jobs: NDArray[np.intp]) -> list[_SeenNode]:
+    """The nodes on which these jobs ran, by name. `lists` are the nodes of `recorded.node_lists`."""
     number = {name: index for index, name in enumerate(sorted({name for names in lists for name in names}))}
     members = [np.array([number[name] for name in names]) for names in lists]
     on = [members[code] for code in recorded.node_list[jobs]]

@@ -87,6 +87,13 @@ def test_clusters_with_nodes_in_several_partitions_load(tmp_path: Path) -> None:
     assert cluster.num_nodes == 2
 
 
+def test_broken_node_lists_are_left_out_and_counted(tmp_path: Path) -> None:
+    jobs = [("a", 0, 10, "cpu=4,node=1", "n1"), ("a", 0, 10, "cpu=9,node=1", "n[1-"), ("a", 0, 10, "cpu=9,node=1", "None assigned")]
+    described = describe_log(read_jobs(tmp_path / "log.txt", jobs), "log.txt")
+    assert described.summary() == "1 node, 4 cores, 1 partition"
+    assert described.remarks[-1] == "2 jobs without a readable node list were left out."
+
+
 def test_unknown_gpus_get_a_stand_in(tmp_path: Path) -> None:
     described = describe_log(read_jobs(tmp_path / "log.txt", [("a", 0, 10, "cpu=4,node=1,gres/gpu=2", "n1")]), "log.txt")
     (group,) = described.groups
