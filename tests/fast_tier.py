@@ -34,6 +34,7 @@ LEFT_OUT = (
     "tests/differential/test_sleeping.py",  # 18 s
     "tests/differential/test_uncompiled.py",  # 9 s
     "tests/golden/test_rlscheduler_tables.py",
+    "tests/golden/test_whole_logs.py",
     "tests/property/test_deciders.py",
     "tests/property/test_determinism.py",  # 35 s
     "tests/property/test_kept_reservations.py::test_first_reservations_are_kept_on_a_piece_of_a_log",

@@ -19,17 +19,18 @@ from queuewise.prefixes import register_prefix
 if TYPE_CHECKING:
     from queuewise.cluster import Cluster, NodeGroup, load_cluster
     from queuewise.errors import QueuewiseError
+    from queuewise.evaluation.log_validation import Validation, validate
     from queuewise.evaluation.many import ManyReplays, simulate_many
     from queuewise.evaluation.metrics import summarise
     from queuewise.policies import policy_names, simulate
     from queuewise.policies.snapshot import Snapshot
     from queuewise.sim.core.schedule import Schedule
-    from queuewise.workload import load_workload
+    from queuewise.workload import ReadOptions, load_workload
     from queuewise.workload.jobs import Workload
 
 __all__ = [
-    "Cluster", "ManyReplays", "NodeGroup", "QueuewiseError", "Schedule", "Snapshot", "Workload",
-    "load_cluster", "load_workload", "policy_names", "simulate", "simulate_many", "summarise",
+    "Cluster", "ManyReplays", "NodeGroup", "QueuewiseError", "ReadOptions", "Schedule", "Snapshot", "Validation", "Workload",
+    "load_cluster", "load_workload", "policy_names", "simulate", "simulate_many", "summarise", "validate",
 ]  # fmt: skip
 
 _HOME = {
@@ -37,8 +38,10 @@ _HOME = {
     "ManyReplays": "queuewise.evaluation.many",
     "NodeGroup": "queuewise.cluster",
     "QueuewiseError": "queuewise.errors",
+    "ReadOptions": "queuewise.workload",
     "Schedule": "queuewise.sim.core.schedule",
     "Snapshot": "queuewise.policies.snapshot",
+    "Validation": "queuewise.evaluation.log_validation",
     "Workload": "queuewise.workload.jobs",
     "load_cluster": "queuewise.cluster",
     "load_workload": "queuewise.workload",
@@ -46,6 +49,7 @@ _HOME = {
     "simulate": "queuewise.policies",
     "simulate_many": "queuewise.evaluation.many",
     "summarise": "queuewise.evaluation.metrics",
+    "validate": "queuewise.evaluation.log_validation",
 }
 
 

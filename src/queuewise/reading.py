@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
@@ -34,42 +34,58 @@ class Reading:
     """Generic CSV and Parquet: map columns to fields, e.g. started=start walltime=runtime."""
     memory: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """SWF: include the memory that jobs requested."""
+    processors: Literal["requested", "allocated"] | None = None
+    """SWF: the size of a job is what it requested (field 8, as in the literature) or what it was given (field 5, the default).
+    Where one is missing, the other is used."""
+    clean: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """SWF: drop jobs without runtime or requested time or with more processors than the machine, and cut runtimes at the request."""
     partitions: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Restrict jobs to the partition or queue that the log names. The cluster must have it."""
     elastic: Annotated[str | None, tyro.conf.arg(metavar="SHARE,LEAST-MOST,CURVE")] = None
     """Make a share of the jobs elastic. For example, with 0.3,0.5-2,amdahl:0.05, 30 % of the jobs may start with half to twice their
     tasks. Curves: linear, amdahl:SERIAL, power:EXPONENT, table:TASKS=SPEED,…"""
 
-    def load(self, workload: str, jobs: int | None, seed: int) -> Loaded:
-        """Read the log or generate jobs from the model of that name."""
+    def load(self, workload: str, jobs: int | None, seed: int, cluster: Cluster | None = None, *, recorded: bool = False) -> Loaded:
+        """Read the log or generate jobs from the model of that name.
+
+        --clean drops jobs that are larger than `cluster`. `recorded` also returns what the log says about the past of its jobs.
+        """
         from queuewise.workload import load_workload
         from queuewise.workload.transform import make_elastic, parse_elastic
 
         elastic = parse_elastic(self.elastic) if self.elastic is not None else None  # report a mistake before reading a long log
-        loaded = load_workload(workload, format=self.format, jobs=jobs, seed=seed, tables=self.tables, options=self._options())
+        options = self._options(cluster, recorded)
+        loaded = load_workload(workload, format=self.format, jobs=jobs, seed=seed, tables=self.tables, options=options)
         return replace(loaded, workload=make_elastic(loaded.workload, *elastic, seed)) if elastic is not None else loaded
 
     def load_with_cluster(self, workload: str, cluster: str | None, jobs: int | None, seed: int, notify: Notify) -> tuple[Loaded, Cluster]:
         """The jobs, and the named cluster or the one in the log. `notify` is called with what the reader skipped and filled in."""
-        from queuewise.cluster.cluster_loader import from_facts, load_cluster
-        from queuewise.errors import InputError
+        from queuewise.cluster.cluster_loader import load_cluster
+        from queuewise.cluster.from_log import cluster_of_log
 
         named = load_cluster(cluster) if cluster is not None else None  # report a mistyped name before reading a long log
-        loaded = self.load(workload, jobs, seed)
+        loaded = self.load(workload, jobs, seed, named, recorded=named is None)
         for remark in loaded.tally.remarks():
             notify(remark)
         if named is not None:
             return loaded, named
-        if loaded.cluster is None:
-            raise InputError(
-                f"{workload} does not describe its cluster", hint="add --cluster, for example --cluster flat:256; see queuewise clusters"
-            )
-        return loaded, from_facts(loaded.cluster)
+        found, remark = cluster_of_log(loaded, workload)
+        if remark:
+            notify(remark)
+        return loaded, found
 
-    def _options(self) -> ReadOptions:
+    def _options(self, cluster: Cluster | None, recorded: bool) -> ReadOptions:
         from queuewise.workload import ReadOptions
 
-        return ReadOptions(columns=_mapping(self.map), memory=self.memory, partitions=self.partitions)
+        return ReadOptions(
+            columns=_mapping(self.map),
+            memory=self.memory,
+            processors=self.processors,
+            clean=self.clean,
+            machine_procs=None if cluster is None else cluster.num_cores,
+            partitions=self.partitions,
+            recorded=recorded,
+        )
 
 
 def _mapping(pairs: tuple[str, ...]) -> dict[str, str]:

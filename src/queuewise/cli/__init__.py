@@ -24,10 +24,12 @@ from queuewise.errors import QueuewiseError, unknown_name
 class Command:
     home: str  # "module:class" inside this package
     summary: str
+    default: str = ""  # the subcommand that is meant if none is named
 
 
 COMMANDS: dict[str, Command] = {
     "simulate": Command("simulate:Simulate", "replay a workload on a cluster under one or more policies"),
+    "validate": Command("validate:Validate", "replay a log and compare the waits with those that it records"),
     "evaluate": Command("evaluate:Evaluate", "compare policies on the same windows of a workload, with confidence intervals"),
     "train": Command("train:Train", "train a policy for a workload and evaluate it on windows it has not seen"),
     "plot": Command("plot:Plot", "plot the learning curves of training runs, with bands over seeds"),
@@ -39,7 +41,7 @@ COMMANDS: dict[str, Command] = {
     "policies": Command("policies:Policies", "list the orders, backfill rules and placement rules that make up policies"),
     "new-policy": Command("new_policy:NewPolicy", "create a template for your own policy, with a test"),
     "workload": Command("workload:WorkloadCommand", "inspect, convert and download logs; generate and fit workload models"),
-    "clusters": Command("clusters:Clusters", "list the clusters included with Queuewise"),
+    "clusters": Command("clusters:Clusters", "list the included clusters; describe the cluster of a log or of Slurm in a file", "list"),
     "bench": Command("bench:Bench", "measure the speed of the engine on this machine"),
 }
 
@@ -85,7 +87,10 @@ def _parse(name: str, arguments: Sequence[str]) -> Any:
 
     from queuewise.cli.usage import usage_errors
 
-    module, _, cls = COMMANDS[name].home.partition(":")
+    command = COMMANDS[name]
+    if command.default and (not arguments or (arguments[0].startswith("-") and arguments[0] not in ("-h", "--help"))):
+        arguments = [command.default, *arguments]
+    module, _, cls = command.home.partition(":")
     target = getattr(import_module(f"{__name__}.{module}"), cls)
     prog = f"queuewise {name}"
     with usage_errors(target, prog, arguments):

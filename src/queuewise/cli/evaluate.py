@@ -33,7 +33,7 @@ class Evaluate:
     """order[+backfill][@placement], FILE.py:NAME for your own policy, or model:RUN for a trained network.
     Repeat to compare several. See queuewise policies."""
     cluster: Annotated[str | None, tyro.conf.arg(metavar="NAME|FILE")] = None
-    """A preset (see queuewise clusters), flat:N, NxM:kind or a .toml file. Default: the cluster described in the log."""
+    """A preset (see queuewise clusters), flat:N, NxM:kind or a .toml file. Default: that of the log (docs/clusters.md)."""
     protocol: Literal["days", "windows", "blocks", "replay", "rlscheduler", "packing"] | None = None
     """days (default for logs): one replay of the log, its last part counted day by day. windows (default for workload models):
     random windows. blocks: windows from a block that training never sees. replay: the whole log.

@@ -30,7 +30,7 @@ class Simulate:
     """order[+backfill][~bound][@placement], e.g. fcfs, sjf+easy~3d, wfp3+conservative@spread, FILE.py:NAME for your own policy,
     or model:RUN for a trained network. Repeat to compare several. See queuewise policies."""
     cluster: Annotated[str | None, tyro.conf.arg(metavar="NAME|FILE")] = None
-    """A preset (see queuewise clusters), flat:N, NxM:kind or a .toml file. Default: the cluster described in the log."""
+    """A preset (see queuewise clusters), flat:N, NxM:kind or a .toml file. Default: that of the log (docs/clusters.md)."""
     reading: Reading = field(default_factory=Reading)
     dispatch: Literal["reorder", "commit"] = "reorder"
     """reorder: sort the queue again at every decision. commit: keep the machine free for the chosen job until it fits."""

@@ -12,6 +12,7 @@ from queuewise.cli.inputs import report_reading
 from queuewise.reading import Reading
 
 if TYPE_CHECKING:
+    from queuewise.cluster import Cluster
     from queuewise.workload import Loaded
     from queuewise.workload.fitting import FitReport
 
@@ -28,8 +29,8 @@ class WorkloadArguments:
     seed: Annotated[int, tyro.conf.arg(metavar="S")] = 0
     """Seed for a model."""
 
-    def load(self) -> Loaded:
-        return self.reading.load(self.file, self.jobs, self.seed)
+    def load(self, cluster: Cluster | None = None, *, recorded: bool = False) -> Loaded:
+        return self.reading.load(self.file, self.jobs, self.seed, cluster, recorded=recorded)
 
 
 @dataclass(frozen=True)
@@ -38,17 +39,20 @@ class Info:
 
     source: tyro.conf.OmitArgPrefixes[WorkloadArguments]
     cluster: Annotated[str | None, tyro.conf.arg(metavar="NAME|FILE")] = None
-    """Compute the offered load on this cluster instead of the one described in the log."""
+    """Compute the offered load on this cluster instead of that of the log (see queuewise clusters from-log)."""
     json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Print JSON."""
     plot: Annotated[str | None, tyro.conf.arg(metavar="OUT.png")] = None
     """Plot arrivals, sizes and runtimes to this file."""
 
     def run(self) -> None:
+        from queuewise.cluster.cluster_loader import load_cluster
         from queuewise.workload.info import describe
 
-        loaded = self.source.load()
-        figures = describe(loaded, self._capacity())
+        cluster = load_cluster(self.cluster) if self.cluster is not None else None
+        loaded = self.source.load(cluster, recorded=cluster is None)
+        cluster = cluster or self._cluster_of(loaded)
+        figures = describe(loaded, (float(cluster.num_gpus), cluster.num_cores) if cluster is not None else None)
         if self.plot:
             from queuewise.cli.console import note
             from queuewise.report.workload_figure import draw_workload
@@ -60,13 +64,18 @@ class Info:
         else:
             _print_info(loaded, figures)
 
-    def _capacity(self) -> tuple[float, float] | None:
-        if self.cluster is None:
-            return None
-        from queuewise.cluster.cluster_loader import load_cluster
+    def _cluster_of(self, loaded: Loaded) -> Cluster | None:
+        from queuewise.cli.console import note
+        from queuewise.cluster.from_log import cluster_of_log
+        from queuewise.errors import InputError
 
-        cluster = load_cluster(self.cluster)
-        return float(cluster.num_gpus), cluster.num_cores
+        try:
+            cluster, remark = cluster_of_log(loaded, self.source.file)
+        except InputError:  # without a cluster, the load is unknown
+            return None
+        if remark:
+            note(remark)
+        return cluster
 
 
 @dataclass(frozen=True)
@@ -248,8 +257,8 @@ def _list_traces(json: bool) -> None:
     if json:
         print(json_text.dumps([asdict(trace) for trace in TRACES], indent=2))
         return
-    rows = [(trace.name, trace.title, trace.format, trace.licence, trace.citation) for trace in TRACES]
-    print_table(["name", "trace", "format", "licence", "cite"], rows, left=5)
+    rows = [(trace.name, trace.title, trace.format, trace.cluster, trace.licence, trace.citation) for trace in TRACES]
+    print_table(["name", "trace", "format", "cluster", "licence", "cite"], rows, left=6)
 
 
 def _advance(bars: Any, bar: Any, done: int, total: int | None) -> None:
@@ -275,6 +284,8 @@ def _download(trace: Any, folder: str, json: bool) -> None:
     if trace.unverified and any(file.sha256 is None for file in trace.files):
         note(f"not verified by checksum: {trace.unverified}")
     note(f"licence: {trace.licence}; cite {trace.citation}")
+    if trace.cluster:
+        note(f"replay it with --cluster {trace.cluster}")
     if trace.then:
         note(trace.then)
     names = [str(path) for path in paths]

@@ -6,18 +6,19 @@ docs/clusters.md describes the file format. Presets are files of the same format
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
+from typing import Any
 
 from pydantic import Field
 
 from queuewise.cluster.gpus import gpu_kind
 from queuewise.cluster.spec import Cluster, NodeGroup, VirtualCluster, build, check_group
-from queuewise.config import Config, line_of, read_toml
+from queuewise.config import Config, line_of, read_toml, validate
 from queuewise.errors import InputError, unknown_name
 from queuewise.workload.loaded import ClusterFacts
 
@@ -93,6 +94,12 @@ def _presets() -> dict[str, Traversable]:
     return {entry.name.removesuffix(".toml"): entry for entry in folder.iterdir() if entry.name.endswith(".toml")}
 
 
+def from_tables(tables: Mapping[str, Any], source: str) -> Cluster:
+    """The cluster in the tables of a cluster file, as plain data. Errors name `source`."""
+    file = validate(ClusterFile, tables, source=source)
+    return _build(file, file.name or source, [NodeGroup(**group.model_dump()) for group in file.nodes])
+
+
 def _from_file(path: Path) -> Cluster:
     file = read_toml(path, ClusterFile)
     name = file.name or path.stem
@@ -104,15 +111,19 @@ def _from_file(path: Path) -> Cluster:
         with _errors_at(path, "nodes", index):
             check_group(name, group)
     with _errors_at(path, "speeds"):
-        return build(
-            name,
-            groups,
-            speeds=file.speeds,
-            virtual_clusters=[VirtualCluster(**tenant.model_dump()) for tenant in file.virtual_clusters],
-            node_penalty=file.node_penalty,
-            rack_penalty=file.rack_penalty,
-            notes=file.notes,
-        )
+        return _build(file, name, groups)
+
+
+def _build(file: ClusterFile, name: str, groups: Sequence[NodeGroup]) -> Cluster:
+    return build(
+        name,
+        groups,
+        speeds=file.speeds,
+        virtual_clusters=[VirtualCluster(**tenant.model_dump()) for tenant in file.virtual_clusters],
+        node_penalty=file.node_penalty,
+        rack_penalty=file.rack_penalty,
+        notes=file.notes,
+    )
 
 
 @contextmanager

@@ -26,6 +26,7 @@ from queuewise.sim.core.schedule import Schedule
 REPLAY_FILE = "replay.json"
 CLUSTER_FILE = "cluster.json"
 CONFIG_FILE = "config.toml"
+VALIDATION_FILE = "validation.json"  # written by `validate` alone
 
 
 def write_replay(folder: Path, schedule: Schedule, **figures: Any) -> None:

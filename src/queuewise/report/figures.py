@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from queuewise.errors import optional_imports
+from queuewise.errors import InputError, optional_imports
 from queuewise.report.charts import Chart
 from queuewise.runs import replacing
 
@@ -20,6 +21,7 @@ FORMATS = ("png", "svg", "pdf")
 # The palette of Okabe and Ito, which is readable with colour blindness, with black last. From the ninth policy on, lines are dashed.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#8C8C00", "#000000")
 DASHES = ("-", "--", ":")
+WITHOUT_DATE: dict[str, dict[str, Any]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}  # metadata of reproducible files
 WIDTH, HEIGHT = 7.2, 4.0  # inches
 STYLE: dict[Any, Any] = {
     "font.size": 9,
@@ -31,6 +33,17 @@ STYLE: dict[Any, Any] = {
     "axes.axisbelow": True,
     "svg.hashsalt": "queuewise",  # makes files reproducible
 }
+
+
+def figure_target(path: str | os.PathLike[str]) -> tuple[Path, str]:
+    """The file to write one figure to, and its format, which the suffix determines."""
+    target = Path(path)
+    extension = target.suffix.lstrip(".").lower()
+    if extension not in FORMATS:
+        raise InputError(f"cannot write a figure with the suffix {target.suffix!r}", where=str(target), hint=f"use .{', .'.join(FORMATS)}")
+    if not target.parent.is_dir():
+        raise InputError("no such folder", where=str(target.parent), hint="create it first")
+    return target, extension
 
 
 def write_figures(charts: Iterable[Chart], folder: Path, formats: Iterable[str] = FORMATS) -> list[Path]:
@@ -46,9 +59,8 @@ def write_figures(charts: Iterable[Chart], folder: Path, formats: Iterable[str] 
             figure.set_layout_engine("none")  # lay out once instead of for every format
             for extension in formats:
                 path = folder / f"{chart.key}.{extension}"
-                metadata = {"Date": None} if extension == "svg" else {"CreationDate": None} if extension == "pdf" else None
                 with replacing(path) as temporary:
-                    figure.savefig(temporary, format=extension, dpi=160, metadata=metadata)
+                    figure.savefig(temporary, format=extension, dpi=160, metadata=WITHOUT_DATE.get(extension))
                 written.append(path)
     return written
 
@@ -59,7 +71,14 @@ def draw(chart: Chart) -> Figure:
 
     rows = len(chart.series[0].x) if chart.kind == "intervals" else 0
     figure = Figure(figsize=(WIDTH, 0.3 * rows + 1.2 if rows else HEIGHT), layout="constrained")
-    axes = figure.subplots()
+    draw_on(figure.subplots(), chart)
+    if len(chart.series) > 1:
+        figure.legend(loc="outside right upper", frameon=False, fontsize=8)
+    return figure
+
+
+def draw_on(axes: Axes, chart: Chart) -> None:
+    """The chart without its legend, on axes of a figure."""
     {"line": _lines, "points": _points, "bars": _bars, "intervals": _intervals, "heatmap": _heatmap}[chart.kind](axes, chart)
     axes.set_title(chart.title, loc="left", fontsize=10, fontweight="bold")
     axes.set_xlabel(chart.x_label)
@@ -70,9 +89,6 @@ def draw(chart: Chart) -> Figure:
         axes.set_yscale("log")
     if chart.log_y and chart.kind == "bars":
         axes.set_ylim(bottom=1)  # slowdowns start at 1: bars from any other value would mislead
-    if len(chart.series) > 1:
-        figure.legend(loc="outside right upper", frameon=False, fontsize=8)
-    return figure
 
 
 def _look(index: int) -> dict[str, Any]:

@@ -8,9 +8,10 @@ from __future__ import annotations
 import html
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal
 
 from queuewise.errors import InputError, optional_imports
@@ -18,7 +19,7 @@ from queuewise.evaluation.experiment import Cell
 from queuewise.evaluation.judging import Result, judge
 from queuewise.evaluation.measure import Measurement, measure
 from queuewise.evaluation.metrics import all_metrics
-from queuewise.evaluation.replay_files import check_run, find_replays, read_facts, read_schedule, read_summary
+from queuewise.evaluation.replay_files import VALIDATION_FILE, check_run, find_replays, read_facts, read_json, read_schedule, read_summary
 from queuewise.evaluation.results import flatten, mean_metrics, read_cells
 from queuewise.evaluation.scores import parse_score
 from queuewise.report.batsim import write_batsim_jobs
@@ -28,6 +29,7 @@ from queuewise.report.figures import COLOURS, write_figures
 from queuewise.report.gantt import gantt_data
 from queuewise.report.lanes import count_bars
 from queuewise.report.text_tables import TextTable, metric_table, score_table, to_latex, to_markdown
+from queuewise.report.validation_charts import validation_charts, validation_table, verdict_sentences
 from queuewise.runs import file_name, write_text
 
 MAX_BARS = 400_000  # in all Gantt charts of a page: about 20 MB
@@ -45,13 +47,15 @@ def write_report(run: Path, *, window: int = 0, figures: bool = True, exports: E
     if rows is None:
         rows = [{"policy": m.schedule.policy, **flatten(all_metrics(m))} for m in replays]
     charts, reasons = make_charts(replays, result)
-    charts = (packing_charts(curves) if curves else []) + charts
-    tables = {"metrics": metric_table(rows)} | ({"scores": score_table(result)} if result else {})
+    found = read_json(run / VALIDATION_FILE) if (run / VALIDATION_FILE).exists() else None
+    charts = [*(validation_charts(found) if found else []), *(packing_charts(curves) if curves else []), *charts]
+    tables = {"validation": validation_table(found)} if found else {}
+    tables |= {"metrics": metric_table(rows)} | ({"scores": score_table(result)} if result else {})
     _write_tables(run, tables)
     if figures:
         write_figures(charts, run / "figures")
     _write_exports(run, replays, exports)
-    page = render(replays, charts, reasons, tables)
+    page = render(replays, charts, reasons, tables, {"validation": verdict_sentences(found)} if found else {})
     write_text(run / "report.html", page)
     return run / "report.html"
 
@@ -97,8 +101,14 @@ def _write_exports(run: Path, replays: Sequence[Measurement], exports: Exports) 
         write_trace(m.schedule, home / "trace.json.gz")
 
 
-def render(replays: Sequence[Measurement], charts: Sequence[Chart], reasons: Sequence[str], tables: dict[str, TextTable]) -> str:
-    """The page as text."""
+def render(
+    replays: Sequence[Measurement],
+    charts: Sequence[Chart],
+    reasons: Sequence[str],
+    tables: dict[str, TextTable],
+    sentences: Mapping[str, Sequence[str]] = MappingProxyType({}),
+) -> str:
+    """The page as text. `sentences` are listed below the table of that name."""
     first = replays[0].schedule
     gantts, left_out = _gantts(replays)
     data = {"charts": [plotly_figure(chart) for chart in charts], "gantts": gantts}
@@ -110,7 +120,7 @@ def render(replays: Sequence[Measurement], charts: Sequence[Chart], reasons: Seq
     parts = {
         "title": html.escape(f"{first.workload.name} on {first.cluster.name}"),
         "facts": html.escape(facts),
-        "tables": "".join(_table_html(name, cells) for name, cells in tables.items()),
+        "tables": "".join(_table_html(name, cells, sentences.get(name, ())) for name, cells in tables.items()),
         "charts": "".join(
             f'<figure id="{chart.key}"><h2>{html.escape(chart.title)}</h2><div class="plot"></div>'
             f"<figcaption>{html.escape(chart.caption)}</figcaption></figure>"
@@ -190,12 +200,14 @@ def _trace(chart: Chart, index: int) -> dict[str, Any]:
     return {**trace, "type": "scatter", "mode": "lines", "line": {"color": colour, "dash": dash, "width": 1.8}}
 
 
-def _table_html(name: str, cells: TextTable) -> str:
+def _table_html(name: str, cells: TextTable, sentences: Sequence[str]) -> str:
     headings, rows = cells
     head = "".join(f"<th>{html.escape(heading)}</th>" for heading in headings)
     body = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
     table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-    return f'<section><h2>{html.escape(name.capitalize())}</h2><div class="wide">{table}</div></section>'
+    listed = "".join(f"<li>{html.escape(sentence)}</li>" for sentence in sentences)
+    below = f"<ul>{listed}</ul>" if listed else ""
+    return f'<section id="{name}"><h2>{html.escape(name.capitalize())}</h2><div class="wide">{table}</div>{below}</section>'
 
 
 def _asset(name: str) -> str:

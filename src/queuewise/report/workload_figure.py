@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from queuewise.errors import InputError, optional_imports
-from queuewise.report.figures import COLOURS, FORMATS, HEIGHT, STYLE, WIDTH
+from queuewise.errors import optional_imports
+from queuewise.report.figures import COLOURS, HEIGHT, STYLE, WIDTH, figure_target
 from queuewise.runs import replacing
 from queuewise.workload.info import rhythm
 from queuewise.workload.jobs import Workload
@@ -22,12 +21,7 @@ BINS = 100
 
 def draw_workload(workload: Workload, path: str | os.PathLike[str]) -> None:
     """Write the figure to `path`. The suffix determines the format."""
-    target = Path(path)
-    extension = target.suffix.lstrip(".").lower()
-    if extension not in FORMATS:
-        raise InputError(f"cannot write a figure with the suffix {target.suffix!r}", where=str(target), hint=f"use .{', .'.join(FORMATS)}")
-    if not target.parent.is_dir():
-        raise InputError("no such folder", where=str(target.parent), hint="create it first")
+    target, extension = figure_target(path)
     with optional_imports():
         import matplotlib as mpl
         from matplotlib.figure import Figure

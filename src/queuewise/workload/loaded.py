@@ -7,11 +7,18 @@ or repaired is counted by name, with a note.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
+from typing import Literal, get_args
 
+import numpy as np
+from numpy.typing import NDArray
+
+from queuewise.errors import unknown_name
 from queuewise.workload.jobs import Workload
+
+Processors = Literal["requested", "allocated"]
 
 
 @dataclass(frozen=True)
@@ -87,12 +94,32 @@ class Tally:
         )
 
 
+@dataclass(frozen=True, eq=False)
+class Recorded:
+    """What the log says about the past of its jobs and a replay does not need. The rows are those of the workload."""
+
+    node_list: NDArray[np.int32]  # [J] index into node_lists or UNKNOWN
+    partition: NDArray[np.int32]  # [J] index into partitions or UNKNOWN
+    eligible: NDArray[np.float64]  # [J] when the job could have started first, seconds on the log's clock, NaN unknown
+    node_lists: tuple[str, ...] = ()  # as written in the log, e.g. n[1-4,7]
+    partitions: tuple[str, ...] = ()
+
+    def take(self, rows: slice | NDArray[np.bool_]) -> Recorded:
+        return replace(self, node_list=self.node_list[rows], partition=self.partition[rows], eligible=self.eligible[rows])
+
+
 @dataclass(frozen=True)
 class Loaded:
     workload: Workload
-    cluster: ClusterFacts | None
+    cluster: ClusterFacts | None  # as described in the log or its tables
     tally: Tally
     format: str
+    recorded: Recorded | None = None  # only if the reader was asked for it
+
+    def take(self, rows: slice | NDArray[np.bool_]) -> Loaded:
+        """The jobs at `rows`, a slice or a mask."""
+        recorded = self.recorded.take(rows) if self.recorded is not None else None
+        return replace(self, workload=self.workload.take(rows), recorded=recorded)
 
 
 @dataclass(frozen=True)
@@ -101,7 +128,15 @@ class ReadOptions:
 
     columns: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))  # generic formats: column in the file -> field
     memory: bool = False  # SWF: include the requested memory
+    processors: Processors | None = None  # SWF: which field gives the size of a job; None: allocated
+    clean: bool = False  # SWF: drop unusable jobs and cut runtimes at the request, as in the literature
+    machine_procs: float | None = None  # SWF, clean: processors of the machine, above which jobs are dropped; None: as in the header
     partitions: bool = False  # restrict jobs to the partition or queue in the log
+    recorded: bool = False  # also return `Recorded`
+
+    def __post_init__(self) -> None:
+        if self.processors not in (None, *get_args(Processors)):
+            raise unknown_name("kind of processors", str(self.processors), get_args(Processors))
 
 
 @dataclass(frozen=True)

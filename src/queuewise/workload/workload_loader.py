@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,6 +12,7 @@ from queuewise.workload.readers import READERS, detect, more_files, reader
 from queuewise.workload.readers.source import read_head
 
 GENERIC = ("csv", "parquet")
+SWF_ONLY = ("memory", "processors", "clean")  # options for which other logs have no fields
 
 __all__ = ["ClusterFacts", "Loaded", "NodeFacts", "ReadOptions", "Tally", "load_workload"]
 
@@ -36,15 +36,16 @@ def load_workload(
     path = Path(source)
     request = ReadRequest(path, tuple(Path(table) for table in tables), options or ReadOptions())
     if format is None and _is_model(path):
-        if tables or request.options.columns:
-            raise InputError(f"{source} is a model, not a log; --tables and --map do not apply", hint="omit them")
+        unused = [flag for flag, given in {"--tables": tables, "--map": request.options.columns}.items() if given]
+        if unused := [*unused, *_swf_flags(request)]:
+            raise InputError(f"{source} is a model, not a log; {' and '.join(unused)} cannot be used", hint="omit them")
         return _generate(str(source), jobs, seed)
     name = format or _detect(request)
     _check_unused(name, request)
     loaded = reader(name).read(request)
     if jobs is not None and jobs < len(loaded.workload):
         loaded.tally.note(f"using the first {jobs} of {len(loaded.workload)} jobs")
-        return dataclasses.replace(loaded, workload=loaded.workload.take(slice(0, jobs)))
+        return loaded.take(slice(0, jobs))
     if jobs is not None and jobs > len(loaded.workload):
         loaded.tally.note(f"{jobs} jobs were requested, but the log has only {len(loaded.workload)}")
     return loaded
@@ -67,6 +68,12 @@ def _check_unused(name: str, request: ReadRequest) -> None:
         raise InputError(text, where=str(request.path), hint=f"formats that support --tables: {takers}")
     if request.options.columns and name not in GENERIC:
         raise InputError(f"--map does not apply to {name}", where=str(request.path), hint=f"use it with {' and '.join(GENERIC)}")
+    if name != "swf" and (flags := _swf_flags(request)):
+        raise InputError(f"{' and '.join(flags)} cannot be used with {name}", where=str(request.path), hint="use it with swf")
+
+
+def _swf_flags(request: ReadRequest) -> list[str]:
+    return [f"--{option}" for option in SWF_ONLY if getattr(request.options, option)]
 
 
 def _is_model(path: Path) -> bool:

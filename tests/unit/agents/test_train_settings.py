@@ -151,5 +151,5 @@ def test_logs_are_read_as_every_command_reads_them(tmp_path: Path) -> None:
 
 
 def test_a_model_is_not_read() -> None:
-    with pytest.raises(InputError, match="--tables and --map do not apply"):
+    with pytest.raises(InputError, match="--map cannot be used"):
         load_scenario(layered(workload="bursty", reading={"map": ["a=submit"]}))

@@ -84,7 +84,11 @@ def test_unknown_command_suggests_the_nearest(capsys: pytest.CaptureFixture[str]
 
 
 USAGE = {  # what is typed -> error and hint
-    "clusters --jsn": ("queuewise clusters has no option --jsn", "did you mean --json? see queuewise clusters --help"),
+    "clusters --jsn": ("queuewise clusters list has no option --jsn", "did you mean --json? see queuewise clusters list --help"),
+    "clusters from-lg a": (
+        "queuewise clusters has no subcommand 'from-lg'", "did you mean 'from-log'? one of list, from-log, from-slurm"
+    ),
+    "clusters from-log a": ("--out FILE.toml is missing", "see queuewise clusters from-log --help"),
     "simulate --polcy=fcfs": ("queuewise simulate has no option --polcy", "did you mean --policy? see queuewise simulate --help"),
     "workload info a --formt swf": (
         "queuewise workload info has no option --formt", "did you mean --format? see queuewise workload info --help"

@@ -23,9 +23,10 @@ PAGES = (
     "docs/workloads.md",
     "docs/metrics.md",
     "docs/mdp.md",
+    "docs/validation.md",
 )
 # Other commands take minutes and have tests of their own.
-TRIED = ("simulate", "evaluate", "compare", "report", "workload", "policies", "clusters", "new-policy")
+TRIED = ("simulate", "validate", "evaluate", "compare", "report", "workload", "policies", "clusters", "new-policy")
 REPOSITORY = Path(__file__).resolve().parents[3]
 
 
@@ -46,7 +47,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The logs that the pages speak of."""
     folder = tmp_path_factory.mktemp("reader")
     jobs = generate("lublin", 12_000, seed=1)
-    write_workload(jobs, folder / "log.swf")
+    write_workload(jobs.replace(requested=2 * jobs.runtime), folder / "log.swf")
     write_workload(jobs.take(slice(0, 2_000)), folder / "my_log.swf.gz")
     for name, text in zip(("conditions.toml", "reserved.toml"), blocks("docs/conditions.md", "toml"), strict=True):
         (folder / name).write_text(text)
@@ -58,6 +59,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for number, (hour, minute, gpus) in enumerate(zip(*rng.integers(0, [[24], [59], [4]], (3, 300)), strict=True)):
         day = f"2024-01-{1 + number % 28:02}T{hour:02}:{minute:02}"
         rows.append(f"{number}|u{number % 5}|COMPLETED|{day}:00|{day}:01|{day}:{2 + number % 57:02}|1|cpu=4,gres/gpu={1 + gpus}")
+    (folder / "nodes.txt").write_text("NodeName=n1 CPUTot=8 RealMemory=4096 Partitions=a State=IDLE\n")
     (folder / "sacct.txt").write_text("\n".join(rows) + "\n")
     return folder
 

@@ -94,10 +94,11 @@ def test_download_fetches_verifies_and_cites(tmp_path: Path, capsys: pytest.Capt
     published = tmp_path / "published.csv"
     published.write_text(LIST)
     file = TraceFile(published.as_uri(), hashlib.sha256(LIST.encode()).hexdigest(), len(LIST))
-    trace = PublicTrace("tiny", "a tiny trace", "drl", (file,), "CC0", "Nobody: Nothing, 2024")
+    trace = PublicTrace("tiny", "a tiny trace", "drl", (file,), "CC0", "Nobody: Nothing, 2024", "flat:4")
     monkeypatch.setattr("queuewise.workload.catalog.TRACES", (trace,))
     assert main(["workload", "download", "tiny", "--dir", str(tmp_path / "here")]) == 0
     told = capsys.readouterr()
     assert told.out.strip() == str(tmp_path / "here" / "published.csv")
     assert Path(told.out.strip()).read_text() == LIST
     assert "licence: CC0; cite Nobody: Nothing, 2024" in told.err
+    assert "replay it with --cluster flat:4" in told.err

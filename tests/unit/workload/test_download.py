@@ -10,6 +10,7 @@ from threading import Thread
 
 import pytest
 
+from queuewise.cluster import load_cluster
 from queuewise.errors import InputError
 from queuewise.workload.catalog import TRACES, PublicTrace, TraceFile, find_trace
 from queuewise.workload.download import fetch
@@ -138,6 +139,14 @@ def test_catalogue_entries_are_complete(trace: PublicTrace) -> None:
     assert trace.files
     assert all(file.sha256 is None or len(bytes.fromhex(file.sha256)) == 32 for file in trace.files)
     assert trace.unverified or all(file.sha256 for file in trace.files)
+
+
+def test_clusters_of_the_catalogue_have_the_size_of_the_literature() -> None:
+    processors = {"hpc2n": 240, "ctc-sp2": 338, "kth-sp2": 100, "sdsc-sp2": 128}
+    assert {trace.name: load_cluster(trace.cluster).num_cores for trace in TRACES if trace.format == "swf"} == processors
+    gpus = {"philly": 2490, "helios": 1080, "pai": 6742, "openb": 6212}
+    others = {trace.name: load_cluster(trace.cluster).num_gpus for trace in TRACES if trace.format != "swf" and trace.cluster}
+    assert others == gpus
 
 
 def test_unknown_trace_suggests_the_nearest() -> None:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from queuewise.errors import InputError
 from queuewise.workload.dependencies import NO_DEPENDENCIES, Dependencies, resolve
 from queuewise.workload.jobs import UNKNOWN, WHOLE_GPU, Workload
-from queuewise.workload.loaded import ClusterFacts, Loaded, ReadRequest, Tally
+from queuewise.workload.loaded import ClusterFacts, Loaded, ReadRequest, Recorded, Tally
 from queuewise.workload.speedup import LINEAR, parse_curve
 
 FIELDS: dict[str, pl.DataType] = {
@@ -27,6 +27,7 @@ FIELDS: dict[str, pl.DataType] = {
     "kinds": pl.String(), "partition": pl.String(), "user": pl.String(), "group": pl.String(), "qos": pl.String(), "job_name": pl.String(),
     "job_id": pl.String(), "depends_on": pl.String(), "min_tasks": pl.Float64(), "max_tasks": pl.Float64(), "scaling": pl.String(),
 }  # fmt: skip
+RECORDED: dict[str, pl.DataType] = {"node_list": pl.String(), "eligible": pl.Float64()}  # kept if options.recorded
 KIND_SEPARATOR = "|"  # in `kinds`: "P100|T4" may run on either
 
 _COUNTS = ("num_tasks", "gpu_milli", "cpu_milli", "mem_mib")
@@ -77,14 +78,16 @@ class Collector:
         self._kept: list[pl.DataFrame] = []
 
     def add(self, batch: pl.DataFrame, filled: Mapping[str, tuple[pl.Expr, str]] = MappingProxyType({}), /, **fields: pl.Expr) -> None:
-        """Add the rows of a batch. `fields` are expressions for columns of FIELDS, and `skip` is the reader's own reason to skip a row.
+        """Add the rows of a batch. `fields` are expressions for columns of FIELDS and RECORDED, and `skip` is the reader's own reason to
+        skip a row.
 
         `filled` maps a field to the condition under which it was filled in or repaired, and a note. Only kept rows are counted.
         """
         own_skip = fields.pop("skip", pl.lit(None, dtype=pl.String))
-        unknown = set(fields) - set(FIELDS)
+        unknown = set(fields) - set(FIELDS | RECORDED)
         assert not unknown, unknown
-        columns = [fields.get(name, pl.lit(None)).cast(kind, strict=False).alias(name) for name, kind in FIELDS.items()]
+        wanted_fields = FIELDS | (RECORDED if self.request.options.recorded else {})
+        columns = [fields.get(name, pl.lit(None)).cast(kind, strict=False).alias(name) for name, kind in wanted_fields.items()]
         marks = [where.fill_null(False).alias(f"filled {name}") for name, (where, _) in filled.items()]
         already = pl.col("skip") if "skip" in batch.columns else pl.lit(None, dtype=pl.String)
         line = pl.col("line") if "line" in batch.columns else pl.lit(None, dtype=pl.UInt32)
@@ -99,9 +102,12 @@ class Collector:
         kept = frame.filter(pl.col("skip").is_null()).drop("line", "skip")
         for name, (_, how) in filled.items():
             self.tally.fill(name, int(kept[f"filled {name}"].sum()), how)
-        self._keep(kept.select(*FIELDS))
+        self._keep(kept.select(*wanted_fields))
 
     def _keep(self, frame: pl.DataFrame) -> None:
+        if self.request.options.recorded:
+            own = pl.col("partition").alias("recorded_partition")
+            frame = frame.with_columns(own).with_columns(pl.col("node_list", "recorded_partition").cast(pl.Categorical))
         backwards = int((frame["recorded_wait"] < 0).sum())
         self.tally.fill("recorded_wait", backwards, "starts before the submission are treated as unknown waits")
         if not self.partitions and frame["partition"].null_count() < frame.height:
@@ -141,7 +147,8 @@ class Collector:
             epoch = float(np.floor(submit[0]))
             submit -= epoch
         workload = self._workload(table, submit, epoch, name or _stem(self.request.path))
-        return Loaded(workload, cluster, self.tally, self.format)
+        recorded = _recorded(table, float(table["submit"][0]) - submit[0]) if self.request.options.recorded else None
+        return Loaded(workload, cluster, self.tally, self.format, recorded)
 
     def _workload(self, table: pl.DataFrame, submit: NDArray[np.float64], epoch: float, name: str) -> Workload:
         codes, labels = zip(*(_code(table[name]) for name in _LABELS), strict=True)
@@ -191,6 +198,11 @@ class Collector:
         if whole.null_count() == 0 and (whole.cast(pl.String) == ids).all():
             return whole.to_numpy()
         return ids.fill_null("").to_numpy()
+
+
+def _recorded(table: pl.DataFrame, clock_start: float) -> Recorded:
+    (node_list, node_lists), (partition, partitions) = (_code(table[name]) for name in ("node_list", "recorded_partition"))
+    return Recorded(node_list, partition, _numbers(table["eligible"]) - clock_start, node_lists, partitions)
 
 
 def _unless_negative(name: str) -> pl.Expr:

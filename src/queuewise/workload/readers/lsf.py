@@ -42,7 +42,7 @@ _BATCH_ROWS = 100_000
 _ROW = {
     "line": pl.UInt32, "skip": pl.String, "job_id": pl.String, "slots": pl.Float64, "submit": pl.Float64, "start": pl.Float64,
     "end": pl.Float64, "run_limit": pl.Float64, "hosts": pl.Float64, "user": pl.String, "project": pl.String, "queue": pl.String,
-    "job_name": pl.String, "res_req": pl.String,
+    "job_name": pl.String, "res_req": pl.String, "node_list": pl.String,
 }  # fmt: skip
 
 
@@ -123,7 +123,7 @@ def _row(line: int, record: dict[str, Any]) -> tuple[Any, ...]:
     numbers = (_float(record[key]) for key in ("num_processors", "submit_time", "start_time", "event_time"))
     hosts = float(len(record["exec_hosts"]))
     labels = (record["user_name"], record.get("project_name"), record["queue"], record["job_name"] or None, record["res_req"])
-    return line, None, name, *numbers, record["run_limit"], hosts, *labels
+    return line, None, name, *numbers, record["run_limit"], hosts, *labels, ",".join(record["exec_hosts"]) or None
 
 
 def _float(text: str) -> float | None:
@@ -143,4 +143,5 @@ def _add(rows: list[tuple[Any, ...]], collect: Collector) -> None:
         skip=pl.when(start == 0).then(pl.lit(NEVER_STARTED)).when(~(slots >= 1)).then(pl.lit("no slots")),
         submit=submit, runtime=pl.col("end") - start, recorded_wait=start - submit, requested=pl.col("run_limit"), **shape,
         user=pl.col("user"), group=pl.col("project"), partition=pl.col("queue"), job_name=pl.col("job_name"), job_id=pl.col("job_id"),
+        node_list=pl.col("node_list"),
     )  # fmt: skip

@@ -63,7 +63,7 @@ def _is_xdmod(head: FileHead) -> bool:
 def _add(batch: pl.DataFrame, collect: Collector) -> None:
     missing = [pl.lit(None, dtype=pl.String).alias(name) for name in _USED if name not in batch.columns]
     batch = batch.with_columns(missing).select(*_USED, *(name for name in ("line", "skip") if name in batch.columns))
-    batch = _with_sizes(batch).with_columns(fields.timestamp(name).alias(name) for name in ("submit", "start", "end"))
+    batch = _with_sizes(batch).with_columns(fields.timestamp(name).alias(name) for name in ("submit", "eligible", "start", "end"))
     submit, start, end, nodes, memory = (pl.col(name) for name in ("submit", "start", "end", "nodes", "memory"))
     unplaced = (pl.col("nodelist") == "None assigned") & (start == end)
     collect.tally.note_count(
@@ -80,6 +80,8 @@ def _add(batch: pl.DataFrame, collect: Collector) -> None:
         requested=pl.col("requested"),
         **fields.node_tasks(nodes, pl.col("cores"), pl.col("gpus"), pl.when(memory <= _MAX_NODE_MIB * nodes).then(memory)),
         kinds=pl.col("kinds"),
+        node_list=pl.when(pl.col("nodelist") != "None assigned").then(pl.col("nodelist")),
+        eligible=pl.col("eligible"),
         **{field: pl.col(column) for field, column in _NAMES.items()},
     )  # fmt: skip
 

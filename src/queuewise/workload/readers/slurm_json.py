@@ -17,7 +17,7 @@ from queuewise.workload.readers.source import FileHead, one_line, read_all
 
 _COLUMNS = (
     "jobid", "submit", "start", "end", "elapsedraw", "state", "nnodes", "timelimitraw", "alloctres", "reqtres", "partition", "qos",
-    "account", "user", "jobname", "nodelist",
+    "account", "user", "jobname", "nodelist", "eligible",
 )  # fmt: skip
 
 
@@ -42,13 +42,13 @@ def table(path: Path) -> pl.DataFrame:
 
 def _row(job: dict[str, Any]) -> tuple[str | None, ...]:
     time, tres, state = _dict(job.get("time")), _dict(job.get("tres")), _dict(job.get("state")).get("current", job.get("state"))
-    start, end = (_number(time.get(key)) for key in ("start", "end"))
+    start, end, eligible = (_moment(time.get(key)) for key in ("start", "end", "eligible"))
     nodes = job.get("nodes")
     return (
         _number(job.get("job_id")),
         _number(time.get("submission")),
-        start if start != "0" else None,
-        end if end != "0" else None,
+        start,
+        end,
         _number(time.get("elapsed")),
         _text(state[0] if isinstance(state, list) and state else state),
         _number(job.get("allocation_nodes")),
@@ -57,6 +57,7 @@ def _row(job: dict[str, Any]) -> tuple[str | None, ...]:
         _tres(tres.get("requested")),
         *(_text(job.get(key)) for key in ("partition", "qos", "account", "user", "name")),
         _text(nodes),
+        eligible,
     )
 
 
@@ -68,11 +69,22 @@ def _text(value: object) -> str | None:
     return value if isinstance(value, str) and value else None
 
 
+def _moment(value: object) -> str | None:
+    """A Unix time; Slurm writes 0 for one that has not come."""
+    number = unwrap(value)
+    return str(number) if number else None
+
+
 def _number(value: object) -> str | None:
+    number = unwrap(value)
+    return None if number is None else str(number)
+
+
+def unwrap(value: object) -> int | float | None:
     """A plain number, or the number in Slurm's object if it is set and finite."""
     if isinstance(value, dict):
         value = value.get("number") if value.get("set") is True and value.get("infinite") is not True else None
-    return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
 def _tres(entries: object) -> str | None:

@@ -1,11 +1,13 @@
 """Standard Workload Format 2.2: `;` header lines, then 18 fields per job, separated by spaces; -1 = missing.
 
 A job of n processors becomes n one-core tasks. Times are used as in the file. The format is defined by the Parallel Workloads Archive.
+Simulators write files with three fields more, of which the first 18 are read.
 """
 
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
@@ -16,47 +18,92 @@ from queuewise.workload.readers.delimited import batches
 from queuewise.workload.readers.fields import label
 from queuewise.workload.readers.source import FileHead, read_head
 
-SUMMARY = "Standard Workload Format (Parallel Workloads Archive), 18 fields separated by spaces"
+
+class _SizeField(NamedTuple):
+    column: str
+    field: int  # as SWF counts them
+
+
+SUMMARY = "Standard Workload Format (Parallel Workloads Archive), 18 or 21 fields separated by spaces"
 
 COLUMNS = (
     "job", "submit", "wait", "run", "procs", "cpu_time", "used_mem", "req_procs", "req_time", "req_mem", "status", "user", "group",
     "executable", "queue", "partition", "previous", "think_time",
 )  # fmt: skip
+_MORE_COLUMNS = ("field_19", "field_20", "field_21")
 _NUMBERS = dict.fromkeys(("submit", "wait", "run", "procs", "used_mem", "req_procs", "req_time", "req_mem"), pl.Float64)
+_SIZES = {"allocated": _SizeField("procs", 5), "requested": _SizeField("req_procs", 8)}
 _HEADER = re.compile(r"^\s*;\s*(\w+)\s*:\s*(.*?)\s*$")
 _FIRST_NUMBER = re.compile(r"-?\d+(\.\d+)?")
 _SHOWN = 40  # characters of a header's value in a note
 
 
 def sniff(head: FileHead) -> bool:
-    rows = [line for line in head.lines if not line.lstrip().startswith(";")]
-    if not rows:
+    if not _first_row(head):
         return any(_HEADER.match(line) for line in head.lines)
-    return "," not in rows[0] and len(rows[0].split()) == len(COLUMNS)
+    return "," not in _first_row(head) and len(_first_row(head).split()) in (len(COLUMNS), len(COLUMNS + _MORE_COLUMNS))
+
+
+def _first_row(head: FileHead) -> str:
+    return next((line for line in head.lines if not line.lstrip().startswith(";")), "")
 
 
 def read(request: ReadRequest) -> Loaded:
-    header = _header(read_head(request.path))
+    head = read_head(request.path)
+    header = _header(head)
     collect = Collector(request, "swf")
+    epoch, cluster = _number(header, "UnixStartTime", collect.tally) or 0.0, _cluster(header, request, collect.tally)
+    machine = _machine_procs(cluster, request, collect.tally)
+    columns: tuple[str, ...] = COLUMNS
+    if len(_first_row(head).split()) > len(COLUMNS):
+        columns += _MORE_COLUMNS
+        collect.tally.note(f"fields {len(COLUMNS) + 1} to {len(columns)} are not part of SWF 2.2 and are not used")
     for batch in batches(
-        request.path, collect.tally, columns=COLUMNS, separator=" ", comment=";", quoted=False, numbers=_NUMBERS, prepare=_single_blanks
+        request.path, collect.tally, columns=columns, separator=" ", comment=";", quoted=False, numbers=_NUMBERS, prepare=_single_blanks
     ):
-        procs, asked = _known("procs", above=0), _known("req_procs", above=0)
-        kib = pl.coalesce(_known("req_mem", above=0), _known("used_mem", above=0))
-        collect.add(
-            batch,
-            {"num_tasks": (procs.is_null(), "requested processors (field 8) if field 5 has none")},
-            skip=pl.when(pl.col("think_time").is_null()).then(pl.lit("too few fields"))
-            .when(pl.col("run").is_null() | (pl.col("run") == -1)).then(pl.lit("no runtime"))
-            .when(procs.is_null() & asked.is_null()).then(pl.lit("no processors")),
-            submit=pl.col("submit"), runtime=pl.col("run"), num_tasks=pl.coalesce(procs, asked).ceil(), cpu_milli=pl.lit(1000),
-            mem_mib=(kib / 1024).ceil() if request.options.memory else pl.lit(0),
-            requested=_known("req_time"), recorded_wait=_known("wait"),
-            user=label("user"), group=label("group"), job_name=label("executable"), partition=label("queue"), job_id=pl.col("job"),
-            depends_on=_depends_on(),
+        _add(batch, collect, machine)
+    return collect.finish(epoch=epoch, cluster=cluster)
+
+
+def _add(batch: pl.DataFrame, collect: Collector, machine: float) -> None:
+    options = collect.request.options
+    wanted, other = ("requested", "allocated") if options.processors == "requested" else ("allocated", "requested")
+    known, stand_in = (_known(_SIZES[kind].column, above=0) for kind in (wanted, other))
+    procs = pl.coalesce(known, stand_in).ceil()
+    filled = {"num_tasks": (known.is_null(), f"{other} processors (field {_SIZES[other].field}) if field {_SIZES[wanted].field} has none")}
+    skip = (
+        pl.when(pl.col("think_time").is_null()).then(pl.lit("too few fields"))
+        .when(pl.col("run").is_null() | (pl.col("run") == -1)).then(pl.lit("no runtime"))
+        .when(procs.is_null()).then(pl.lit("no processors"))
+    )  # fmt: skip
+    run, request_s = pl.col("run"), pl.col("req_time")
+    if options.clean:
+        skip = (
+            skip.when(run <= 0).then(pl.lit("runtime of 0 s (--clean)"))
+            .when((request_s <= 0) | request_s.is_null()).then(pl.lit("no requested time (--clean)"))
+            .when(procs > machine).then(pl.lit("more processors than the machine (--clean)"))
         )  # fmt: skip
-    epoch = _number(header, "UnixStartTime", collect.tally) or 0.0
-    return collect.finish(epoch=epoch, cluster=_cluster(header, request, collect.tally))
+        filled["runtime"] = (run > request_s, "runs longer than requested are cut to the request (--clean)")
+        run = pl.min_horizontal(run, request_s)
+    kib = pl.coalesce(_known("req_mem", above=0), _known("used_mem", above=0))
+    collect.add(
+        batch, filled, skip=skip, submit=pl.col("submit"), runtime=run, num_tasks=procs, cpu_milli=pl.lit(1000),
+        mem_mib=(kib / 1024).ceil() if options.memory else pl.lit(0),
+        requested=_known("req_time"), recorded_wait=_known("wait"),
+        user=label("user"), group=label("group"), job_name=label("executable"), partition=label("queue"), job_id=pl.col("job"),
+        depends_on=_depends_on(),
+    )  # fmt: skip
+
+
+def _machine_procs(cluster: ClusterFacts | None, request: ReadRequest, tally: Tally) -> float:
+    """The processors above which --clean drops a job: those of the given cluster, otherwise those of the header."""
+    if request.options.machine_procs is not None:
+        return request.options.machine_procs
+    if cluster is not None:
+        return cluster.nodes[0].cpus
+    if request.options.clean:
+        tally.note("the header has no MaxProcs, so --clean drops no job for its size")
+    return float("inf")
 
 
 def _depends_on() -> pl.Expr:

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from queuewise.workload import load_workload
+from queuewise.workload import ReadOptions, load_workload
 from queuewise.workload.readers.lsf import MalformedRecord, parse_record
 from reader_examples import LSF, ReadText
 
@@ -20,7 +20,10 @@ def test_lsf_record_fields() -> None:
 
 
 def test_lsf_job(read: ReadText) -> None:
-    workload = read(LSF).workload
+    loaded = read(LSF, options=ReadOptions(recorded=True))
+    workload = loaded.workload
+    assert loaded.recorded is not None
+    assert loaded.recorded.node_lists == ("h1,h2",)
     assert (workload.num_tasks[0], workload.cpu_milli[0], workload.mem_mib[0]) == (4, 1000, 1000)  # 2000 MB on each of two hosts
     assert (workload.epoch, workload.recorded_wait[0], workload.runtime[0], workload.requested[0]) == (100, 200, 700, 3600)
     assert (workload.job_id[0], workload.users, workload.groups) == ("17[3]", ("ann",), ("proj",))

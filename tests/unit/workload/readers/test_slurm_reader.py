@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 from queuewise.errors import InputError
+from queuewise.workload import ReadOptions
+from queuewise.workload.jobs import UNKNOWN
 from reader_examples import ReadText
 
 HEADER = "JobID|Submit|Start|End|State|NNodes|NCPUS|ReqMem|ReqTRES|AllocTRES|Timelimit|User|Account|Partition|QOS|JobName"
@@ -27,6 +29,24 @@ def test_a_job_becomes_one_task_a_node(read: ReadText) -> None:
     assert (workload.num_tasks[0], workload.gpu_milli[0], workload.cpu_milli[0], workload.mem_mib[0]) == (2, 2000, 8000, 4096)
     assert (workload.recorded_wait[0], workload.runtime[0], workload.requested[0]) == (300, 3600, 7200)
     assert (workload.users, workload.groups, workload.qos_names) == (("ann",), ("lab",), ("high",))
+
+
+def test_records_follow_the_jobs_and_their_clock(read: ReadText) -> None:
+    """Rows are sorted by submission; the clock starts with the first of them. Without --partitions, names are kept here alone."""
+    header = f"{HEADER}|Eligible|NodeList"
+    late = {"Submit": "2024-05-01T10:04:00", "Eligible": "2024-05-01T10:05:00", "NodeList": "n[1-2]", "Partition": "cpu"}
+    early = {"JobID": "8", "Eligible": "Unknown", "NodeList": "None assigned"}
+    loaded = read(sacct(late, early, header=header), options=ReadOptions(recorded=True))
+    recorded = loaded.recorded
+    assert recorded is not None
+    assert (loaded.workload.job_id.tolist(), loaded.workload.partitions) == ([8, 7], ())
+    assert (recorded.node_list.tolist(), recorded.node_lists) == ([UNKNOWN, 0], ("n[1-2]",))
+    assert [recorded.partitions[code] for code in recorded.partition] == ["gpu", "cpu"]
+    np.testing.assert_array_equal(recorded.eligible, [np.nan, 300.0])
+    first = read(sacct(late, early, header=header), options=ReadOptions(recorded=True), jobs=1)
+    assert first.recorded is not None
+    assert first.recorded.node_list.tolist() == [UNKNOWN]
+    assert read(sacct(late, header=header)).recorded is None
 
 
 def test_fields_may_come_in_any_order(read: ReadText) -> None:
@@ -120,19 +140,21 @@ def test_json_in_both_styles(read: ReadText, wrapped: bool) -> None:
         {"type": "gres", "name": "gpu:v100", "count": 4},
         {"type": "mem", "name": "", "count": 8192},
     ]
-    time = {"submission": 1000, "start": 1300, "end": 4900, "elapsed": 3600, "limit": number(120)}
+    time = {"submission": 1000, "start": 1300, "end": 4900, "elapsed": 3600, "limit": number(120), "eligible": 1100}
     job = {
         "job_id": 7, "name": "train", "user": "ann", "account": "lab", "partition": "gpu", "qos": "high", "allocation_nodes": 2,
-        "time": time,
+        "time": time, "nodes": "n[1-2]",
         "state": {"current": ["COMPLETED"] if wrapped else "COMPLETED"}, "tres": {"allocated": gpus, "requested": gpus},
     }  # fmt: skip
     unlimited = job | {"job_id": 8, "time": time | {"limit": {"set": True, "infinite": True, "number": 0}}}
     running = job | {"job_id": 9, "state": {"current": ["RUNNING"]}, "time": time | {"end": 0}}
-    loaded = read(json.dumps({"jobs": [job, unlimited, running]}))
+    loaded = read(json.dumps({"jobs": [job, unlimited, running]}), options=ReadOptions(recorded=True))
     workload = loaded.workload
     assert (workload.num_tasks[0], workload.gpu_milli[0], workload.cpu_milli[0], workload.mem_mib[0]) == (2, 2000, 8000, 4096)
     assert (workload.recorded_wait[0], workload.runtime[0], workload.epoch, workload.users) == (300, 3600, 1000, ("ann",))
     np.testing.assert_equal(workload.requested, [7200, np.nan])
+    assert loaded.recorded is not None
+    assert (loaded.recorded.node_lists, loaded.recorded.eligible.tolist()) == (("n[1-2]",), [100, 100])
     assert loaded.tally.skipped == {"not finished when the log was taken": 1}
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from queuewise.workload import ReadOptions
+from queuewise.errors import InputError
+from queuewise.workload import ReadOptions, load_workload
 from queuewise.workload.jobs import ANY_PARTITION
+from queuewise.workload.loaded import Processors
 from reader_examples import ReadText
 
 
@@ -42,6 +44,66 @@ def test_requested_processors_stand_in_and_are_counted(read: ReadText) -> None:
     loaded = read(job(f1=1, f2=0, f4=5, f8=16) + "\n")
     assert loaded.workload.num_tasks.tolist() == [16]
     assert loaded.tally.filled == {"num_tasks": 1}
+
+
+@pytest.mark.parametrize(("processors", "sizes"), [(None, [4, 16, 2]), ("allocated", [4, 16, 2]), ("requested", [8, 16, 2])])
+def test_the_size_is_what_was_requested_or_allocated(read: ReadText, processors: Processors | None, sizes: list[int]) -> None:
+    rows = [job(**GOOD, f8=8), job(f1=2, f2=200, f4=5, f8=16), job(f1=3, f2=300, f4=5, f5=2)]
+    loaded = read("\n".join(rows), options=ReadOptions(processors=processors))
+    assert loaded.workload.num_tasks.tolist() == sizes
+    assert loaded.tally.filled == {"num_tasks": 1}
+    field, other = (8, "allocated processors (field 5)") if processors == "requested" else (5, "requested processors (field 8)")
+    assert f"num_tasks: {other} if field {field} has none" in loaded.tally.notes
+
+
+CLEANABLE = "; MaxProcs: 8\n" + "\n".join(
+    job(**(GOOD | {"f1": number} | fields))
+    for number, fields in enumerate([
+        {"f9": 100}, {"f9": 50}, {"f4": 0, "f9": 100}, {"f9": 0}, {"f9": -1}, {"f5": 9, "f9": 100}, {"f5": 8, "f8": 9, "f9": 100},
+    ])
+)  # fmt: skip
+
+
+def test_clean_drops_what_cannot_have_run_and_cuts_runtimes(read: ReadText) -> None:
+    loaded = read(CLEANABLE, options=ReadOptions(clean=True))
+    assert loaded.workload.job_id.tolist() == [0, 1, 6]
+    assert loaded.workload.runtime.tolist() == [60, 50, 60]
+    assert loaded.tally.skipped == {
+        "runtime of 0 s (--clean)": 1, "no requested time (--clean)": 2, "more processors than the machine (--clean)": 1,
+    }  # fmt: skip
+    assert loaded.tally.filled == {"runtime": 1}
+    requested = read(CLEANABLE, options=ReadOptions(clean=True, processors="requested"))
+    assert requested.workload.job_id.tolist() == [0, 1]
+    unclean = read(CLEANABLE)
+    assert (len(unclean.workload), unclean.workload.runtime[1], unclean.tally.filled) == (7, 60, {})
+
+
+def test_the_machine_of_clean_is_the_given_one_before_that_of_the_header(read: ReadText) -> None:
+    assert read(CLEANABLE, options=ReadOptions(clean=True, machine_procs=9)).workload.job_id.tolist() == [0, 1, 5, 6]
+    loaded = read(CLEANABLE.partition("\n")[2], options=ReadOptions(clean=True))
+    assert loaded.workload.job_id.tolist() == [0, 1, 5, 6]
+    assert "the header has no MaxProcs, so --clean drops no job for its size" in loaded.tally.notes
+
+
+def test_files_of_21_fields_are_read(read: ReadText) -> None:
+    loaded = read(f"{job(**GOOD)} 1 2 3\n{job(**GOOD)}\n{job(**GOOD)} 1 2 3 4\n")
+    assert (loaded.format, loaded.workload.num_tasks.tolist(), loaded.tally.skipped) == ("swf", [4, 4], {"too many fields": 1})
+    assert "fields 19 to 21 are not part of SWF 2.2 and are not used" in loaded.tally.notes
+
+
+@pytest.mark.parametrize("options", [ReadOptions(processors="requested"), ReadOptions(clean=True), ReadOptions(memory=True)])
+def test_options_of_swf_are_refused_for_other_logs(read: ReadText, options: ReadOptions) -> None:
+    with pytest.raises(InputError, match=r"--\w+ cannot be used with drl") as refused:
+        read("arrival_time,runtime,gpus,priority\n0,60,1,0\n", options=options)
+    assert refused.value.hint == "use it with swf"
+    with pytest.raises(InputError, match=r"bursty is a model, not a log; --\w+ cannot be used"):
+        load_workload("bursty", options=options)
+
+
+def test_unknown_kinds_of_processors_are_refused() -> None:
+    with pytest.raises(InputError, match="unknown kind of processors 'request'") as refused:
+        ReadOptions(processors="request")  # type: ignore[arg-type]
+    assert "did you mean 'requested'" in str(refused.value.hint)
 
 
 def test_unusable_rows_are_counted_by_reason_with_their_first_line(read: ReadText) -> None:
