@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from queuewise import load_cluster, simulate
 from queuewise.evaluation.experiment import Experiment, ReplaySettings, run_experiment
 from queuewise.evaluation.protocol import make_plan
-from queuewise.evaluation.statistics import Series, compare
+from queuewise.evaluation.statistics import ScoreSeries, compare
 from queuewise.evaluation.units import mean_series
 from queuewise.workload.models import generate
 from queuewise.workload.transform import rescale_load
@@ -39,7 +39,7 @@ LEVEL = 20.0  # mean slowdown of a day beyond 1
 LOAD = 0.7  # of the logs
 
 
-def draw_series(rng: np.random.Generator, units: int, memory: float, sigma: float, ratio: float) -> tuple[Series, Series, float]:
+def draw_series(rng: np.random.Generator, units: int, memory: float, sigma: float, ratio: float) -> tuple[ScoreSeries, ScoreSeries, float]:
     """Two policies on the same days, and the logarithm of the true ratio of their means."""
     steps = rng.standard_normal(units + 50)
     congestion = np.zeros(units + 50)
@@ -48,10 +48,14 @@ def draw_series(rng: np.random.Generator, units: int, memory: float, sigma: floa
     jobs = np.exp(0.5 * rng.standard_normal(units))
     base = LEVEL * np.exp(sigma * congestion[50:] - sigma**2 / 2)
     mine, other = (base * np.exp(SPREAD * rng.standard_normal(units) - SPREAD**2 / 2) for _ in range(2))
-    return Series(jobs * (1 + ratio * mine), jobs), Series(jobs * (1 + other), jobs), float(np.log((1 + ratio * LEVEL) / (1 + LEVEL)))
+    return (
+        ScoreSeries(jobs * (1 + ratio * mine), jobs),
+        ScoreSeries(jobs * (1 + other), jobs),
+        float(np.log((1 + ratio * LEVEL) / (1 + LEVEL))),
+    )
 
 
-def draw_logs(number: int, jobs: int) -> Iterator[tuple[Series, Series]]:
+def draw_logs(number: int, jobs: int) -> Iterator[tuple[ScoreSeries, ScoreSeries]]:
     """Logs of the model `lublin` by the protocol days, under two policies."""
     cluster = load_cluster("flat:256")
     for seed in range(number):
@@ -62,7 +66,7 @@ def draw_logs(number: int, jobs: int) -> Iterator[tuple[Series, Series]]:
         yield mine, other
 
 
-def measure(pairs: list[tuple[Series, Series]], truth: float) -> dict[str, float]:
+def measure(pairs: list[tuple[ScoreSeries, ScoreSeries]], truth: float) -> dict[str, float]:
     held = called = 0
     for mine, other in pairs:
         found = compare(mine, other)

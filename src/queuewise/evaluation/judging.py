@@ -14,7 +14,7 @@ import numpy as np
 from queuewise.errors import InputError
 from queuewise.evaluation.experiment import Cell
 from queuewise.evaluation.scores import Score
-from queuewise.evaluation.statistics import SAME, Series, Standing, compare, ranking
+from queuewise.evaluation.statistics import SAME, ScoreSeries, Standing, compare, ranking
 from queuewise.evaluation.units import PER_JOB, mean_series
 
 
@@ -37,7 +37,7 @@ class Result:
     """The scores of every policy on every window or day, with a ranking."""
 
     score: Score
-    series: Mapping[str, Series]  # policy -> by window or day
+    series: Mapping[str, ScoreSeries]  # policy -> by window or day
     standings: Sequence[Standing]  # best first
     lower_bound: float | None  # mean over windows
     beside: Mapping[str, Beside]
@@ -97,9 +97,9 @@ def judge(cells: Sequence[Cell], score: Score, *, same: float = SAME) -> Result:
     return Result(score, series, standings, _mean_bound(ordered[policies[0]], score), beside, cells[0].units is not None)
 
 
-def _series(cells: Sequence[Cell], score: Score) -> Series:
+def _series(cells: Sequence[Cell], score: Score) -> ScoreSeries:
     if cells[0].units is None:
-        return Series.of_means([score.of(cell.scores, f"{cell.policy}, window {cell.window}") for cell in cells])
+        return ScoreSeries.of_means([score.of(cell.scores, f"{cell.policy}, window {cell.window}") for cell in cells])
     other = [name for _, name in score.terms if name not in PER_JOB]
     if other:
         raise InputError(
@@ -109,15 +109,17 @@ def _series(cells: Sequence[Cell], score: Score) -> Series:
     return mean_series([cell.units or {} for cell in cells], score.terms)
 
 
-def _waits(cells: Sequence[Cell]) -> Series | None:
+def _waits(cells: Sequence[Cell]) -> ScoreSeries | None:
     """The mean waits by window or day, None if no job finished in some window."""
     if cells[0].units is not None:
         return mean_series([cell.units or {} for cell in cells], [(1.0, "wait")])
     means = [cell.scores.get("wait") for cell in cells]
-    return None if None in means else Series.of_means([mean for mean in means if mean is not None])
+    return None if None in means else ScoreSeries.of_means([mean for mean in means if mean is not None])
 
 
-def _beside(cells: Sequence[Cell], standing: Standing, series: Series, waits: Mapping[str, Series | None], score: Score) -> Beside:
+def _beside(
+    cells: Sequence[Cell], standing: Standing, series: ScoreSeries, waits: Mapping[str, ScoreSeries | None], score: Score
+) -> Beside:
     waited, versus = [cell.metrics.get("wait_s") or {} for cell in cells], standing.vs_best_baseline
     mine, theirs = waits[standing.policy], waits.get(standing.best_baseline or "")
     longer = False

@@ -90,14 +90,14 @@ def _student(freedom: int, confidence: float) -> float:
 
 
 @dataclass(frozen=True, eq=False)
-class Series:
+class ScoreSeries:
     """A score by units: its sums over jobs, and the numbers of jobs. Of windows, the means, each counted once."""
 
     sums: Floats  # [U]
     jobs: Floats  # [U]
 
     @classmethod
-    def of_means(cls, values: Sequence[float] | Floats) -> Series:
+    def of_means(cls, values: Sequence[float] | Floats) -> ScoreSeries:
         return cls(np.asarray(values, np.float64), np.ones(len(values)))
 
     @property
@@ -133,7 +133,7 @@ class Difference:
 
 
 def compare(
-    mine: Series, other: Series, *, higher_is_better: bool = False, comparisons: int = 1, same: float = SAME, seed: int = 0
+    mine: ScoreSeries, other: ScoreSeries, *, higher_is_better: bool = False, comparisons: int = 1, same: float = SAME, seed: int = 0
 ) -> Difference:
     """The paired difference. `comparisons` is how many are made together: a difference is clear only at that level (Bonferroni)."""
     if len(mine.sums) != len(other.sums):
@@ -163,7 +163,7 @@ def paired_difference(
     policy: Sequence[float] | Floats, other: Sequence[float] | Floats, *, higher_is_better: bool = False, same: float = 0.0
 ) -> Difference:
     """The same for the means of windows."""
-    return compare(Series.of_means(policy), Series.of_means(other), higher_is_better=higher_is_better, same=same)
+    return compare(ScoreSeries.of_means(policy), ScoreSeries.of_means(other), higher_is_better=higher_is_better, same=same)
 
 
 @dataclass(frozen=True)
@@ -177,7 +177,7 @@ class Standing:
 
 
 def ranking(
-    scores: Mapping[str, Series], *, higher_is_better: bool = False, baselines: Sequence[str] = (), same: float = SAME
+    scores: Mapping[str, ScoreSeries], *, higher_is_better: bool = False, baselines: Sequence[str] = (), same: float = SAME
 ) -> list[Standing]:
     """All policies, best mean first; ties keep the given order. `baselines` are the policies to beat (default: all).
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from queuewise.evaluation import measure
 from queuewise.evaluation.measure import Floats, Measurement
-from queuewise.evaluation.statistics import Series
+from queuewise.evaluation.statistics import ScoreSeries
 
 PER_JOB: Mapping[str, Callable[[Measurement], Floats]] = {  # scores that are means over jobs
     "bsld": measure.bounded_slowdown,
@@ -32,7 +32,7 @@ def unit_sums(m: Measurement, unit_s: float | None) -> dict[str, list[float]]:
     return {name: values.astype(np.float64).tolist() for name, values in sums.items()}
 
 
-def mean_series(cells: Sequence[Mapping[str, Any]], terms: Sequence[tuple[float, str]]) -> Series:
+def mean_series(cells: Sequence[Mapping[str, Any]], terms: Sequence[tuple[float, str]]) -> ScoreSeries:
     """The weighted sum of scores by unit, averaged over replays of the same jobs. Units at the edge may lack a few jobs in some."""
     number = max(len(cell["jobs"]) for cell in cells)
 
@@ -44,4 +44,4 @@ def mean_series(cells: Sequence[Mapping[str, Any]], terms: Sequence[tuple[float,
     jobs = mean(lambda cell: np.array(cell["jobs"]))
     sums = mean(lambda cell: np.sum([weight * np.array(cell[name]) for weight, name in terms], axis=0))
     used = jobs > 0
-    return Series(sums[used], jobs[used])
+    return ScoreSeries(sums[used], jobs[used])

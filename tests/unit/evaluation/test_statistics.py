@@ -6,17 +6,17 @@ import numpy as np
 import pytest
 
 from queuewise.errors import InputError
-from queuewise.evaluation.statistics import Series, compare, paired_difference, ranking
+from queuewise.evaluation.statistics import ScoreSeries, compare, paired_difference, ranking
 
 
 def interval(values: object) -> tuple[float, float]:
-    found = Series.of_means(values).interval()  # type: ignore[arg-type]
+    found = ScoreSeries.of_means(values).interval()  # type: ignore[arg-type]
     assert found is not None
     return found
 
 
-def means(scores: dict[str, list[float]]) -> dict[str, Series]:
-    return {policy: Series.of_means(values) for policy, values in scores.items()}
+def means(scores: dict[str, list[float]]) -> dict[str, ScoreSeries]:
+    return {policy: ScoreSeries.of_means(values) for policy, values in scores.items()}
 
 
 def test_interval_of_equal_values_is_that_value() -> None:
@@ -25,7 +25,7 @@ def test_interval_of_equal_values_is_that_value() -> None:
 
 
 def test_one_window_has_no_interval() -> None:
-    assert Series.of_means([3.0]).interval() is None
+    assert ScoreSeries.of_means([3.0]).interval() is None
     assert not paired_difference([1.0], [9.0]).better()
 
 
@@ -45,7 +45,7 @@ def test_a_mean_is_a_ratio_of_sums_and_its_interval_too() -> None:
     covered, number = 0, 200
     for _ in range(number):
         jobs = rng.integers(1, 100, 60).astype(float)
-        low, high = Series(jobs * (1.0 + 0.02 * jobs) * rng.lognormal(-0.125, 0.5, 60), jobs).interval() or (0, 0)
+        low, high = ScoreSeries(jobs * (1.0 + 0.02 * jobs) * rng.lognormal(-0.125, 0.5, 60), jobs).interval() or (0, 0)
         true = (np.arange(1, 100) * (1.0 + 0.02 * np.arange(1, 100))).mean() / np.arange(1, 100).mean()
         covered += low <= true <= high
     assert 0.90 <= covered / number <= 0.99
@@ -79,7 +79,7 @@ def test_many_comparisons_need_a_clearer_difference() -> None:
     rng = np.random.default_rng(11)
     other = rng.lognormal(2, 0.5, 30)
     mine = other * rng.lognormal(-0.15, 0.25, 30)
-    alone, among_many = (compare(Series.of_means(mine), Series.of_means(other), comparisons=number) for number in (1, 50))
+    alone, among_many = (compare(ScoreSeries.of_means(mine), ScoreSeries.of_means(other), comparisons=number) for number in (1, 50))
     assert alone.better()
     assert not among_many.better()
     assert alone.ci95 == among_many.ci95
