@@ -30,7 +30,9 @@ def account_tree(jobs: Jobs) -> Accounts:
     shares = [1, *(_shares_of(fairness, name) for name in above), *(_shares_of(fairness, account, user) for account, user in leaves)]
     fraction, share = _normalise(np.array(parent), np.array(shares, np.int64))
     owner = (leaf + 1 + len(above)).astype(np.int32)
-    return Accounts(owner, np.array(parent), fraction, share, _numbers(jobs.machine, fairness))
+    numbers = _numbers(jobs.machine, fairness)
+    numbers.first_user = 1 + len(above)
+    return Accounts(owner, np.array(parent), fraction, share, numbers)
 
 
 def account_names(jobs: Jobs) -> list[tuple[str | None, str | None]]:
@@ -110,6 +112,7 @@ def _numbers(cluster: Cluster, fairness: Fairness) -> FairShare:
     numbers.age_weight = fairness.weights.age
     numbers.max_age = fairness.max_age_s
     numbers.fairshare_weight = fairness.weights.fairshare
+    numbers.classic_factor = 0.0 if fairness.fair_tree else 1.0
     numbers.gpu_total, numbers.cpu_total, numbers.mem_total = _totals(cluster)
     return numbers
 

@@ -50,7 +50,7 @@ class Order:
     looks_around: bool = False  # a function reads the outlook
     looks_at_users: bool = False  # a function reads what users have had
     memory: int = 0  # numbers that the function keeps between calls, 0 at first
-    fair: int = queue.FIXED  # FAIRSHARE, MULTIFACTOR (`fixed` is what its other factors add up to) or DRF
+    fair: int = queue.FIXED  # FAIRSHARE, FAIRTREE, MULTIFACTOR (`fixed` is what its other factors add up to) or DRF
     accounts: Accounts = NOBODY  # fair orders only
 
     @property

@@ -147,7 +147,8 @@ def _world_lengths(sizes: Sizes, pools: Pools, tenants: int, stops: bool) -> dic
     return {
         "jobs": int(sizes.num_jobs), "nodes": int(sizes.num_nodes), "pools": len(pools), "pool_bounds": len(pools) + 1,
         "classes": int(sizes.num_classes), "class_bounds": int(sizes.num_classes) + 1, "gpu_slots": int(sizes.gpu_stride),
-        "types": int(sizes.num_types), "accounts": int(sizes.num_accounts), "tenants": tenants, "penalties": 2, "params": PARAMS_SIZE,
+        "types": int(sizes.num_types), "accounts": int(sizes.num_accounts),
+        "account_bounds": int(sizes.num_accounts) + 1, "tenants": tenants, "penalties": 2, "params": PARAMS_SIZE,
         "max_levels": MAX_LEVELS, "one": 1, "stopped_jobs": int(sizes.num_jobs) if stops else 1,
     }  # fmt: skip
 
