@@ -1,4 +1,4 @@
-"""Schedules with preemption, outages, sleep, a power cap, reservations, elastic jobs and conservative plans, made by hand.
+"""Schedules with preemption, outages, sleep, a power cap, reservations, elastic jobs, conservative plans and partitions, made by hand.
 
 The reference and the engine are both held to them. A schedule is the list of all runs, sorted: (job, start, end, nodes).
 """
@@ -367,4 +367,34 @@ CONSERVATIVE = [
              [(0, 0, 3, (1,)), (1, 0, 3, (0,)), (2, 3, 6, (1,)), (3, 2, 4, (0,)), (4, 4, 9, (0,))]),
 ]  # fmt: skip
 
-HAND_CASES = [*SRTF, *SERVICE, *URGENCY, *MIGRATION, *OUTAGES, *SLEEP, *CAP, *RESERVED, *ELASTIC, *RESIZED, *CONSERVATIVE]
+# Nodes 0 and 1 are in a, nodes 1 and 2 in b, node 3 is in c.
+OVERLAPPING = build("overlapping", [
+    NodeGroup(1, gpus=1, kind="V100-16", partition="a"), NodeGroup(1, gpus=1, kind="V100-16", partitions=("a", "b")),
+    NodeGroup(1, gpus=1, kind="V100-16", partition="b"), NodeGroup(1, gpus=1, kind="V100-16", partition="c"),
+])  # fmt: skip
+
+
+def bound(workload: Workload, *names: str) -> Workload:
+    """With the partitions that each job names."""
+    labels = tuple(dict.fromkeys(names))
+    return workload.replace(partition=np.array([labels.index(name) for name in names], np.int32), partitions=labels)
+
+
+# Job 0 is on node 1 until 10, and job 1 waits for nodes 1 and 2.
+IN_PARTITIONS = bound(tasks((0, 10, 1), (0, 5, 2), (1, 20, 1), (2, 20, 1), (2, 4, 1)), "b", "b", "a", "a,b", "c")
+
+PARTITIONS = [
+    # a and b share a node and so a queue: job 1 blocks jobs 2 and 3. Partition c has its own queue.
+    HandCase("partitions that share a node", "fcfs", OVERLAPPING, IN_PARTITIONS,
+             [(0, 0, 10, (1,)), (1, 10, 15, (1, 2)), (2, 10, 30, (0,)), (3, 15, 35, (1,)), (4, 2, 6, (3,))]),
+    # Job 2 has node 0, which does not delay job 1. Job 3 may use any node of a and b, but only node 2 is free, which job 1 needs at 10.
+    *(HandCase(f"{rule} in partitions that share a node", f"fcfs+{rule}", OVERLAPPING, IN_PARTITIONS,
+               [(0, 0, 10, (1,)), (1, 10, 15, (1, 2)), (2, 1, 21, (0,)), (3, 15, 35, (1,)), (4, 2, 6, (3,))])
+      for rule in ("easy", "conservative")),
+    # No node is in a and c, but job 1 names both: they have one queue, and job 2 waits behind it. Partition b is on its own.
+    HandCase("partitions that share a job", "fcfs", build("rooms", [NodeGroup(1, gpus=1, kind="V100-16", partition=p) for p in "abc"]),
+             bound(tasks((0, 10, 1), (0, 5, 2), (1, 3, 1), (1, 2, 1)), "a", "a,c", "c", "b"),
+             [(0, 0, 10, (0,)), (1, 10, 15, (0, 2)), (2, 15, 18, (2,)), (3, 1, 3, (1,))]),
+]  # fmt: skip
+
+HAND_CASES = [*SRTF, *SERVICE, *URGENCY, *MIGRATION, *OUTAGES, *SLEEP, *CAP, *RESERVED, *ELASTIC, *RESIZED, *CONSERVATIVE, *PARTITIONS]

@@ -182,12 +182,15 @@ class Owners:
             float(w.priority[j])
             + weights.association * relative(self.names[j][0], accounts, 0.0)
             + weights.job_size * (1 - size if f.favor_small else size)
-            + weights.partition * relative(named(w.partitions, w.partition[j]), f.partition_priority, 1.0)
+            + weights.partition * self.partition_factor(named(w.partitions, w.partition[j]))
             + weights.qos * relative(named(w.qos_names, w.qos[j]), f.qos_priority, 0.0)
             + weights.gpu * asked[0]
             + weights.cpu * asked[1]
             + weights.mem * asked[2]
         )
+
+    def partition_factor(self, names: str) -> float:
+        return max(relative(name.strip(), self.fairness.partition_priority, 1.0) for name in names.split(","))
 
     def factor(self, j: int, now: float, ranks: dict[int, int]) -> float:
         if self.fairness.fair_tree:

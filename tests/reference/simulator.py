@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from queuewise.cluster.conditions import Conditions, Outage
 from queuewise.cluster.spec import Cluster
-from queuewise.workload.jobs import ANY_PARTITION, Workload
+from queuewise.workload.jobs import Workload
 from reference import backfill, defrag, preemption, reservations, resizing, stopping
 from reference.dependencies import Waiting
 from reference.fairness import FAIR_ORDERS, Owners
@@ -25,7 +25,7 @@ from reference.powercap import budget, greatest_draw
 from reference.quotas import Quotas
 from reference.scripted import GIVEN, GivenOrders, Script
 from reference.sleeping import Sleepers
-from reference.state import Job, Machine, Piece, Run, make_jobs, nodes_of
+from reference.state import Job, Machine, Piece, Run, make_jobs, nodes_of, partitions_of
 
 QUEUED, DONE, REJECTED, KILLED, CANCELLED, FAILED = 1, 3, 4, 5, 6, 7  # the numbers of queuewise.sim.schedule, which this must not import
 # Events of one time, in this order.
@@ -155,8 +155,7 @@ class Simulator:
         self.state = machine.empty()
         self.queues: list[set[int]] = [set() for _ in cluster.partitions]
         self.committed: list[int | None] = [None for _ in cluster.partitions]
-        self.queue_of_partition = {partition.name: q for q, partition in enumerate(cluster.partitions)}
-        self.one_queue = bool((workload.partition == ANY_PARTITION).any())
+        self.queue_of_partition = queues_of_partitions(workload, machine)
         self.first_start = np.full(len(workload), math.inf)
         self.end = np.full(len(workload), math.inf)
         self.status = np.zeros(len(workload), dtype=np.int8)
@@ -218,9 +217,8 @@ class Simulator:
         self.queues[self.queue_of(job)].add(job.index)
 
     def queue_of(self, job: Job) -> int:
-        if self.one_queue:
-            return 0
-        return self.queue_of_partition[self.workload.partitions[self.workload.partition[job.index]]]
+        names = partitions_of(self.workload, job.index)
+        return min(q for name, q in self.queue_of_partition.items() if names is None or name in names)
 
     def complete(self, job: Job, run: Run) -> None:
         if job.run is not run:  # it was stopped before
@@ -486,6 +484,18 @@ class Simulator:
     def candidates_again(self, candidates: list[Job]) -> list[Job]:
         again = self.in_order_again(self.policy.second_order, [job.index for job in candidates])
         return [self.jobs[j] for j in again]
+
+
+def queues_of_partitions(workload: Workload, machine: Machine) -> dict[str, int]:
+    """The queue of each partition: its place in the cluster, or that of the first of those that share nodes or jobs with it."""
+    queue = {partition.name: q for q, partition in enumerate(machine.cluster.partitions)}
+    of_jobs = [partitions_of(workload, j) for j in range(len(workload))]
+    groups = [*machine.partitions, *(set(queue) if names is None else names & set(queue) for names in of_jobs)]
+    for _ in queue:
+        for group in groups:
+            for name in group:
+                queue[name] = min(queue[other] for other in group)
+    return queue
 
 
 def known_estimates(workload: Workload) -> dict[str, Floats]:

@@ -13,7 +13,7 @@ from queuewise.sim.conditions.quotas import Tenants
 from queuewise.sim.conditions.reserved_nodes import BlockedTimes
 from queuewise.sim.core.state import Machine
 from queuewise.sim.core.tables import F64, I32, I64
-from queuewise.workload.jobs import ANY_PARTITION, WHOLE_GPU, Workload, constant
+from queuewise.workload.jobs import ANY_PARTITION, WHOLE_GPU, Workload, constant, named_partitions
 from queuewise.workload.sorting import stable_order
 from queuewise.workload.speedup import speed
 
@@ -33,7 +33,7 @@ class Pools:
     @classmethod
     def of(cls, cluster: Cluster) -> Pools:
         traits = np.column_stack([
-            cluster.node_kind, cluster.node_gpus, cluster.node_partition, cluster.node_cpu_milli, cluster.node_mem_mib,
+            cluster.node_kind, cluster.node_gpus, cluster.node_partitions, cluster.node_cpu_milli, cluster.node_mem_mib,
             np.unique(cluster.node_core_watts, return_inverse=True)[1],
         ])  # fmt: skip
         _, example, of_node = np.unique(traits, axis=0, return_index=True, return_inverse=True)
@@ -170,22 +170,25 @@ def _allowed(workload: Workload, cluster: Cluster, pools: Pools, kind_set: I64, 
         if names:
             wanted = [kind_names.index(name) for name in names if name in kind_names]
             by_set[index] = np.isin(node_kind, wanted)
-    partition_names = [p.name for p in cluster.partitions]
-    pool_partition = cluster.node_partition[pools.example]
     allows: NDArray[np.bool_] = by_set[kind_set]
     for number, name in enumerate(workload.partitions):
-        wanted_partition = partition_names.index(name) if name in partition_names else -1
-        allows[partition == number] &= pool_partition == wanted_partition
+        allows[partition == number] &= cluster.nodes_in(named_partitions(name))[pools.example]
     return allows
 
 
 def number_queues(classes: Classes, workload: Workload, cluster: Cluster) -> I64:
-    """[C] the queue of each class: one per partition in the cluster's order, or one for all if a job may use any."""
+    """[C] the queue of each class: one per partition in the cluster's order, but one for all that share nodes or jobs."""
     if len(cluster.partitions) == 1 or (classes.partition == ANY_PARTITION).any():
         return np.zeros(len(classes), np.int64)
     names = [partition.name for partition in cluster.partitions]
-    place = np.array([names.index(name) if name in names else 0 for name in workload.partitions], np.int64)
-    return place[classes.partition]
+    named = np.array([np.isin(names, named_partitions(name)) for name in workload.partitions]).reshape(-1, len(names))
+    together = np.unique(cluster.node_partitions, axis=0).tolist() + named[np.unique(classes.partition)].tolist()
+    first = np.arange(len(names))  # the first partition of the queue that each partition is in
+    for members in np.array(together):
+        if members.any():
+            first[np.isin(first, first[members])] = first[members].min()
+    queue_of = np.unique(first, return_inverse=True)[1]
+    return np.array([queue_of[members.argmax()] for members in named], np.int64)[classes.partition]
 
 
 def fewest_nodes(classes: Classes, pools: Pools) -> I64:
