@@ -49,6 +49,7 @@ def initial_state(
         outlook=_outlook(cluster, int(world.sizes.outlook_row)),
         users=np.zeros(int(world.sizes.num_users) * USER_SIZE if world.policy.reads_users else USER_SIZE),
         usage_time=np.full(lengths["accounts"], begin),
+        children=rules.accounts.children,
         idle_since=np.full(lengths["sleeping_nodes"], begin),
         unmet=np.bincount(waits_for.job, minlength=lengths["dependent_jobs"]),
         stale_nodes=np.arange(lengths["listed_nodes"]),

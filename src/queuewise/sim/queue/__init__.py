@@ -91,8 +91,7 @@ class QueueWorld(Table):
     account_parent: I64 = column("accounts")
     account_fraction: F64 = column("accounts")
     account_share: F64 = column("accounts")
-    child_first: I64 = column("account_bounds", meaning="first entry of each account in account_child")
-    account_child: I64 = column("accounts", meaning="children of accounts: first the users, then the accounts; the last entry is unused")
+    child_first: I64 = column("account_bounds", meaning="first entry of each account in State.children")
     fairness: FairShare = column(meaning="parameters of fair orders")
 
 
@@ -127,5 +126,6 @@ class QueueState(Table):
     usage_time: F64 = column("accounts", unit="s", meaning="when `usage` was last updated")
     effective: F64 = column("accounts", initial=0.0, meaning="effective usage, valid for decision number effective_at")
     effective_at: I64 = column("accounts", initial=-1, meaning="number of a decision")
+    children: I64 = column("accounts", meaning="children of accounts, as last sorted for the Fair Tree; the last entry is unused")
     fair_rank: I64 = column("accounts", initial=0, meaning="rank of a user in the Fair Tree, as of the last scoring")
     held: I64 = column("accounts", "resources", initial=0, meaning="GPU milli, CPU milli and MiB of running jobs, per leaf")

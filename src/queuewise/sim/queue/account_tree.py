@@ -34,10 +34,8 @@ class Accounts:
 
     @property
     def children(self) -> I64:
-        """[A] the children of each node in turn, users before accounts; 0 after the last."""
-        below = np.arange(1, len(self))
-        is_account = below < self.numbers.first_user
-        return np.append(below[np.lexsort((is_account, self.parent[1:]))], 0).astype(np.int64)
+        """[A] the children of each node in turn; 0 after the last."""
+        return np.append(1 + np.argsort(self.parent[1:], kind="stable"), 0).astype(np.int64)
 
 
 NOBODY = Accounts(np.zeros(1, np.int32), np.full(1, -1), np.ones(1), np.ones(1), FairShare())
@@ -50,6 +48,5 @@ def world_columns(accounts: Accounts) -> dict[str, NDArray[Any]]:
         "account_fraction": accounts.fraction,
         "account_share": accounts.share,
         "child_first": accounts.child_first,
-        "account_child": accounts.children,
         "fairness": accounts.numbers,
     }

@@ -99,7 +99,8 @@ def _level_fairshares(w: World, s: State):  # type: ignore[no-untyped-def]
     number = w.sizes.num_accounts
     usage = np.empty(number)
     for a in range(number):
-        usage[a] = _usage_at(w, s, a, s.clock.now)
+        unused = s.usage[a] == 0.0 and s.usage_rate[a] == 0
+        usage[a] = 0.0 if unused else _usage_at(w, s, a, s.clock.now)
     level = np.zeros(number)
     for a in range(1, number):
         total = usage[w.account_parent[a]]
@@ -110,27 +111,29 @@ def _level_fairshares(w: World, s: State):  # type: ignore[no-untyped-def]
 
 
 @inline
-def _append_children(w: World, a: int, users: bool, line, number: int) -> int:  # type: ignore[no-untyped-def]
-    """Write the users or the accounts below node a into the line, after its first `number` entries; returns how many it has then."""
-    for i in range(w.child_first[a], w.child_first[a + 1]):
-        if _is_user(w, w.account_child[i]) == users:
-            line[number] = w.account_child[i]
-            number += 1
-    return number
+def _comes_before(w: World, level, a: int, b: int) -> bool:  # type: ignore[no-untyped-def]
+    return level[a] > level[b] or (level[a] == level[b] and _is_user(w, a) and not _is_user(w, b))
 
 
 @kernel
-def _line_up_children(w: World, level, line, first: int, last: int, begin: int) -> int:  # type: ignore[no-untyped-def]
+def _line_up_children(w: World, s: State, level, line, first: int, last: int, begin: int) -> int:  # type: ignore[no-untyped-def]
     """Write the children of the nodes line[first:last] from line[begin] on: the greatest level fairshare first, users before accounts.
 
-    Returns where they end.
+    They are nearly sorted: as they were last time. Returns where they end.
     """
     end = begin
     for at in range(first, last):
-        end = _append_children(w, line[at], True, line, end)
-    for at in range(first, last):
-        end = _append_children(w, line[at], False, line, end)
-    line[begin:end] = line[begin:end][np.argsort(-level[line[begin:end]], kind="mergesort")]
+        for i in range(w.child_first[line[at]], w.child_first[line[at] + 1]):
+            a = s.children[i]
+            k = end
+            while k > begin and _comes_before(w, level, a, line[k - 1]):
+                line[k] = line[k - 1]
+                k -= 1
+            line[k] = a
+            end += 1
+    if last == first + 1:
+        for k in range(begin, end):
+            s.children[w.child_first[line[first]] + k - begin] = line[k]
     return end
 
 
@@ -147,7 +150,7 @@ def _rank_users(w: World, s: State) -> None:
     stack = np.zeros((number + 1, 4), np.int64)
     place = number - int(w.fairness.first_user)  # rank of the next user who is not tied
     rank = place
-    stack[0] = 1, 1, _line_up_children(w, level, line, 0, 1, 1), 0
+    stack[0] = 1, 1, _line_up_children(w, s, level, line, 0, 1, 1), 0
     depth = 0
     while depth >= 0:
         begin, at, end, tied = stack[depth]
@@ -167,7 +170,7 @@ def _rank_users(w: World, s: State) -> None:
             after += 1
         stack[depth, 1] = after
         depth += 1
-        stack[depth] = end, end, _line_up_children(w, level, line, at, after, end), tied
+        stack[depth] = end, end, _line_up_children(w, s, level, line, at, after, end), tied
 
 
 # --- scores
@@ -206,7 +209,7 @@ def _fair_score(w: World, s: State, order: int, j: int) -> float:
 @kernel
 def score_fairly(w: World, s: State, order: int, scores) -> None:  # type: ignore[no-untyped-def]
     """Score the queue by a fair order. `scores` is State.score or State.second_score."""
-    if _goes_by_rank(w, order):
+    if _goes_by_rank(w, order) and s.count.pending_jobs > 1:  # one job is the first in any order
         _rank_users(w, s)
     for slot in range(s.count.pending_jobs):
         scores[slot] = _fair_score(w, s, order, s.pending[slot])
