@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -33,7 +34,10 @@ KIND_SETS: tuple[tuple[str, ...], ...] = ((), ("T4",), ("V100-16", "A100-80"), (
 ORDERS = tuple(ordering.ORDERS)
 MIGRATING = ("defrag",)  # backfills that stop running jobs, which some conditions refuse; they are drawn with the preemptive policies
 WITHOUT_DEPTH = ("drf",)  # orders by which no depth can be given: a start changes them
-BACKFILLS = tuple(name for name in backfill.BACKFILLS if name not in MIGRATING)
+CONFIGS = Path(__file__).with_name("slurm_configs")  # parameters of Slurm that make a difference within seconds
+SLURM = ("slurm", *(f"slurm:{path}" for path in sorted(CONFIGS.iterdir())))
+BACKFILLS = tuple(SLURM[-1] if name == "slurm" else name for name in backfill.BACKFILLS if name not in MIGRATING)
+WITH_SECOND_ORDER = tuple(name for name in BACKFILLS if name not in SLURM)  # backfills that take a depth and an order of their own
 PLACEMENTS = (*placing.PLACEMENTS, "pack:0", "pack:1", "tier:balance")
 DISPATCHES = ("reorder", "commit")
 BOUNDS = ("", "", "", "~0.7s", "~2s", "~10s")
@@ -161,9 +165,13 @@ def policies(draw: st.DrawFn) -> str:
     order = draw(st.sampled_from(ORDERS))
     name = order + draw(st.sampled_from(OWN_ESTIMATES))
     if draw(st.integers(0, 5)):
-        second = draw(st.sampled_from(("", "", *ORDERS)))
-        depth = "" if (second or order) in WITHOUT_DEPTH else draw(st.sampled_from(("", "", "/1", "/3")))
-        name += "+" + draw(st.sampled_from(BACKFILLS)) + depth + (f":{second}{draw(st.sampled_from(OWN_ESTIMATES))}" if second else "")
+        rule = draw(st.sampled_from(BACKFILLS))
+        if rule in SLURM:
+            name += "+" + draw(st.sampled_from(SLURM))
+        else:
+            second = draw(st.sampled_from(("", "", *ORDERS)))
+            depth = "" if (second or order) in WITHOUT_DEPTH else draw(st.sampled_from(("", "", "/1", "/3")))
+            name += f"+{rule}{depth}" + (f":{second}{draw(st.sampled_from(OWN_ESTIMATES))}" if second else "")
     name += draw(st.sampled_from(BOUNDS))
     if draw(st.integers(0, 5)):
         name += "@" + draw(st.sampled_from(PLACEMENTS))

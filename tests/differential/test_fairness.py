@@ -19,7 +19,7 @@ from queuewise.cluster.conditions import Conditions
 from queuewise.workload import load_workload
 from queuewise.workload.jobs import UNKNOWN
 from reference.fairness import FAIR_ORDERS
-from strategies import BACKFILLS, DISPATCHES, PLACEMENTS, Case, cases, column
+from strategies import BACKFILLS, DISPATCHES, PLACEMENTS, SLURM, WITH_SECOND_ORDER, Case, cases, column
 
 GROUPS = ("physics", "biology", "idle")
 USERS = ("ada", "ben", "cy")
@@ -76,7 +76,8 @@ def fair_policies(draw: st.DrawFn) -> str:
     order = draw(st.sampled_from((*FAIR_ORDERS, "fcfs", "hrrn")))
     second = draw(st.sampled_from(("", *FAIR_ORDERS))) if order in FAIR_ORDERS else draw(st.sampled_from(FAIR_ORDERS))
     depth = "" if (second or order) == "drf" else draw(st.sampled_from(("", "", "/1", "/3")))
-    name = order + "+" + draw(st.sampled_from(BACKFILLS)) + depth + (f":{second}" if second else "")
+    rule = draw(st.sampled_from(BACKFILLS if order in FAIR_ORDERS else WITH_SECOND_ORDER))
+    name = f"{order}+{rule}" + ("" if rule in SLURM else depth + (f":{second}" if second else ""))
     return name + "@" + draw(st.sampled_from(PLACEMENTS))
 
 

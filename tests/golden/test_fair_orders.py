@@ -130,7 +130,7 @@ def test_fairtree_starts_them_by_rank() -> None:
 def starts_by_fair_tree(accounts: dict[str, Account], history: list[tuple[str, str, int]], waiting: list[tuple[str, str]]) -> list[int]:
     """The order in which jobs of (account, user) start at 100 after others with so many GPUs each, on a node of 8, have run until then."""
     rows = [*history, *((account, user, 8) for account, user in waiting)]
-    groups, users = ([row[k] for row in rows] for k in (0, 1))
+    groups, users = [row[0] for row in rows], [row[1] for row in rows]
     group_names, user_names = tuple(dict.fromkeys(groups)), tuple(dict.fromkeys(users))
     workload = Workload(
         submit=np.array([0.0] * len(history) + [1.0] * len(waiting)),

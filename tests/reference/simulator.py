@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from queuewise.cluster.conditions import Conditions, Outage
 from queuewise.cluster.spec import Cluster
 from queuewise.workload.jobs import Workload
-from reference import backfill, defrag, preemption, reservations, resizing, stopping
+from reference import backfill, defrag, preemption, reservations, resizing, slurm, stopping
 from reference.dependencies import Waiting
 from reference.fairness import FAIR_ORDERS, Owners
 from reference.orders import Facts, in_order
@@ -25,6 +25,7 @@ from reference.powercap import budget, greatest_draw
 from reference.quotas import Quotas
 from reference.scripted import GIVEN, GivenOrders, Script
 from reference.sleeping import Sleepers
+from reference.slurm import Loops
 from reference.state import Job, Machine, Piece, Run, make_jobs, nodes_of, partitions_of
 
 QUEUED, DONE, REJECTED, KILLED, CANCELLED, FAILED = 1, 3, 4, 5, 6, 7  # the numbers of queuewise.sim.schedule, which this must not import
@@ -63,6 +64,7 @@ class Policy:
     preemptive: str | None = None  # one of preemption.NAMES
     threshold: float | None = None
     max_wait: float = math.inf
+    config: str = ""  # file with the parameters of `slurm`
 
     @property
     def migrates(self) -> bool:
@@ -88,6 +90,9 @@ class Policy:
         if first == "defrag":
             order = parameter or "fcfs"
             return cls(order, "defrag", None, order, placement, option or None)
+        leading, _, fill = rule.partition("+")
+        if fill.partition(":")[0] == "slurm":
+            return cls(leading, "slurm", None, leading, placement, option or None, config=fill.partition(":")[2])
         match = re.fullmatch(r"([\w:.]+)(?:\+([a-z0-9-]+)(?:/(\d+))?(?::([\w:.]+))?)?", rule)
         assert match, f"the reference cannot read the name {name!r}"
         order, fill, depth, second = match.groups()
@@ -156,6 +161,7 @@ class Simulator:
         self.queues: list[set[int]] = [set() for _ in cluster.partitions]
         self.committed: list[int | None] = [None for _ in cluster.partitions]
         self.queue_of_partition = queues_of_partitions(workload, machine)
+        self.loops = Loops(self.policy.config) if self.policy.backfill == "slurm" else None
         self.first_start = np.full(len(workload), math.inf)
         self.end = np.full(len(workload), math.inf)
         self.status = np.zeros(len(workload), dtype=np.int8)
@@ -217,6 +223,8 @@ class Simulator:
         self.queues[self.queue_of(job)].add(job.index)
 
     def queue_of(self, job: Job) -> int:
+        if self.loops is not None:
+            return 0
         names = partitions_of(self.workload, job.index)
         return min(q for name, q in self.queue_of_partition.items() if names is None or name in names)
 
@@ -384,6 +392,7 @@ class Simulator:
                 del self.held_until[held[0]]
                 self.serve(q)
         self.wake_later()
+        self.loop_later()
         if self.conditions.resize in ("grow", "both") and not any(self.queues):
             resizing.grow(self)
 
@@ -392,10 +401,11 @@ class Simulator:
             self.preemptive.serve(q)
             return
         while True:
-            head = self.start_from_head(q)
+            head = self.start_from_head(q) if self.loops is None else self.run_loops(self.loops, q)
             if head is None:
                 break
-            self.backfill(q, head)
+            if self.loops is None:
+                self.backfill(q, head)
             if self.conditions.resize not in ("shrink", "both") or not resizing.shrink(self, q, head):
                 break
 
@@ -447,6 +457,52 @@ class Simulator:
             order = self.in_order_again(self.policy.order, order)
         self.committed[q] = None
         return None
+
+    def nodes_of_partitions(self, job: Job) -> set[int]:
+        """All nodes of the partitions that the job names."""
+        names = partitions_of(self.workload, job.index)
+        return {n for n, around in enumerate(job.machine.partitions) if names is None or around & names}
+
+    def run_loops(self, loops: Loops, q: int) -> Job | None:
+        """Slurm's main loop, and its backfill loop if that is due; returns the job that the main loop found blocked first, if it waits."""
+        if not self.queues[q]:
+            return None
+        order = self.in_order(self.policy.order, self.free_to_start(q))
+        committed = self.committed[q] if self.dispatch == "commit" and self.committed[q] in order else None
+        head: Job | None = None
+        withdrawn: set[int] = set()
+        left = loops.begin_main_loop(self.now)
+        while order and left > 0:
+            j = order.pop(0) if head is not None else order.pop(order.index(self.first_of(order, committed)))
+            left -= 1
+            pieces = self.placer.place(self.jobs[j], slurm.without(self.state, withdrawn))
+            if pieces is None:
+                head = head or self.jobs[j]
+                withdrawn |= self.nodes_of_partitions(self.jobs[j])
+            else:
+                self.start(self.jobs[j], pieces)
+                order = self.in_order_again(self.policy.order, order)
+            committed = None
+        self.committed[q] = None if head is None else head.index
+        waiting = self.in_order(self.policy.order, self.free_to_start(q))
+        if waiting and loops.backfill_is_due(self.now):
+            first = head.index if head is not None else self.first_of(waiting, None)
+            waiting.insert(0, waiting.pop(waiting.index(first)))
+            loops.backfill(self, [self.jobs[j] for j in waiting])
+        return head if head is not None and head.index in self.queues[q] else None
+
+    def first_of(self, order: list[int], committed: int | None) -> int:
+        """Who comes first: the committed job, the oldest that is overdue, or the first in order."""
+        overdue = self.oldest_overdue(order)
+        return committed if committed is not None else overdue if overdue is not None else order[0]
+
+    def loop_later(self) -> None:
+        """Decide again when the next loop of Slurm is due."""
+        if self.loops is None:
+            return
+        self.next_loop = self.loops.next_decision(self.now, sum(len(queue) for queue in self.queues))
+        if (time := self.next_loop) < math.inf:
+            self.clock.call_at(time, WAKE, 0, lambda: self.decide_after_events() if self.next_loop == time else None)
 
     def backfill(self, q: int, head: Job) -> None:
         others = self.free_to_start(q) - {head.index}

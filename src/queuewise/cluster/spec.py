@@ -92,7 +92,7 @@ class Cluster:
     def nodes_in(self, names: Iterable[str]) -> NDArray[np.bool_]:
         """[N] whether the node is in one of these partitions. A name that the cluster does not have is that of no node."""
         wanted = np.isin([partition.name for partition in self.partitions], list(names))
-        inside: NDArray[np.bool_] = self.node_partitions[:, wanted].any(axis=1)
+        inside: NDArray[np.bool_] = np.asarray(self.node_partitions[:, wanted].any(axis=1))
         return inside
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from queuewise.cluster.spec import Cluster
-from queuewise.sim.backfill import CONSERVATIVE, PLAN_BANDS
+from queuewise.sim.backfill import CONSERVATIVE, PLAN_BANDS, SLURM
 from queuewise.sim.core import layout
 from queuewise.sim.core.facts import node_facts
 from queuewise.sim.core.layout import Classes, Pools, Trees
@@ -105,7 +105,7 @@ def _lengths(rules: Rules, classes: Classes, trees: Trees, world: World, pieces:
         "tracked_gpus": gpus * nodes if world.policy.tracks_free_times else 1,
         "lined_jobs": jobs if world.policy.lines_up else 1,
         "pinned_jobs": jobs if pinned else 1, "pinned_pieces": pieces if pinned else 1,
-        "plan_bands": len(classes) * PLAN_BANDS if rules.backfill == CONSERVATIVE else 1,
+        "plan_bands": len(classes) * PLAN_BANDS if rules.backfill in (CONSERVATIVE, SLURM) else 1,
     }  # fmt: skip
 
 

@@ -162,7 +162,7 @@ def classify(workload: Workload, cluster: Cluster, pools: Pools, tenants: Tenant
 
 
 def _allowed(workload: Workload, cluster: Cluster, pools: Pools, kind_set: I64, partition: I64) -> NDArray[np.bool_]:
-    """[C, P] whether kind and partition let the class use the pool."""
+    """[C, P] whether kind and partitions let the class use the pool."""
     kind_names = [kind.name for kind in cluster.kinds]
     node_kind = cluster.node_kind[pools.example]
     by_set = np.ones((len(workload.kind_sets), len(pools)), bool)
@@ -189,6 +189,16 @@ def number_queues(classes: Classes, workload: Workload, cluster: Cluster) -> I64
             first[np.isin(first, first[members])] = first[members].min()
     queue_of = np.unique(first, return_inverse=True)[1]
     return np.array([queue_of[members.argmax()] for members in named], np.int64)[classes.partition]
+
+
+def partition_columns(classes: Classes, workload: Workload, cluster: Cluster, pools: Pools, *, one_queue: bool) -> dict[str, I64]:
+    """The queue of each class, the number of the set of partitions that it names, and the pools of each set. The last set is any."""
+    sets = [cluster.nodes_in(named_partitions(name))[pools.example] for name in workload.partitions]
+    return {
+        "class_queue": np.zeros(len(classes), np.int64) if one_queue else number_queues(classes, workload, cluster),
+        "class_partitions": np.where(classes.partition == ANY_PARTITION, len(sets), classes.partition),
+        "partition_pools": np.concatenate([*sets, np.ones(len(pools), bool)]).astype(np.int64),
+    }
 
 
 def fewest_nodes(classes: Classes, pools: Pools) -> I64:
