@@ -426,6 +426,12 @@ SLURM_LOOPS = [
              tasks((0, 10, 1), (1, 5, 1), (2, 3, 1)).replace(
                  gpu_milli=np.array([1000, 1000, 0], np.int32), cpu_milli=np.array([0, 0, 1000], np.int32)),
              [(0, 0, 10, (0,)), (1, 10, 15, (0,)), (2, 10, 13, (1,))]),
+    # Job 1 withdraws node 0, the only one in a. Job 2 names a and b, but only node 0 has a GPU: it withdraws node 1, and job 3 waits.
+    HandCase("withdrawn by a job that has no node left", "fcfs+slurm",
+             build("rooms", [NodeGroup(1, gpus=1, kind="V100-16", partition="a"), NodeGroup(1, cpus=4, partition="b")]),
+             bound(tasks((0, 10, 1), (1, 5, 1), (2, 5, 1), (3, 3, 1)), "a", "a", "a,b", "b").replace(
+                 gpu_milli=np.array([1000, 1000, 1000, 0], np.int32), cpu_milli=np.array([0, 0, 0, 1000], np.int32)),
+             [(0, 0, 10, (0,)), (1, 10, 15, (0,)), (2, 15, 20, (0,)), (3, 15, 18, (1,))]),
     # Job 2 is over before job 1 can start, but the main loop does not look; the backfill loop does, after 2 s or after 30.
     HandCase("between backfill loops", "fcfs+slurm", OVERLAPPING, bound(tasks((0, 10, 1), (0, 5, 2), (1, 3, 1)), "b", "b", "b"),
              [(0, 0, 10, (1,)), (1, 10, 15, (1, 2)), (2, 15, 18, (1,))]),

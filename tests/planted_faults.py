@@ -78,8 +78,8 @@ FAULTS: dict[str, tuple[Fault, ...]] = {
         ),
         Fault(
             "a blocked job of Slurm's main loop withdraws the nodes of its partitions only if it could use them",
-            "        if w.partition_pools[w.class_partitions[c] * pools + p] and not withdrawn[p]:\n",
-            "        if w.class_allows[c * pools + p] and not withdrawn[p]:\n",
+            "        if w.partition_pools[w.class_partitions[c] * pools + p]:\n",
+            "        if w.class_allows[c * pools + p]:\n",
             (BY_HAND,),
         ),
         Fault(

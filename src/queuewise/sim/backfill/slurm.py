@@ -43,36 +43,42 @@ def begin_main_loop(w: World, s: State) -> int:
 
 
 @kernel
-def _withdraw(w: World, z: Machine, c: int, withdrawn) -> bool:  # type: ignore[no-untyped-def]
-    """Close the nodes of the partitions that class c names. Returns whether nodes are left that are not withdrawn."""
+def _withdraw(w: World, c: int, withdrawn) -> bool:  # type: ignore[no-untyped-def]
+    """Withdraw the pools of the partitions that class c names. Returns whether others are left."""
     pools = w.sizes.num_pools
     left = False
     for p in range(pools):
-        if w.partition_pools[w.class_partitions[c] * pools + p] and not withdrawn[p]:
+        if w.partition_pools[w.class_partitions[c] * pools + p]:
             withdrawn[p] = 1
-            for k in range(w.pool_first[p], w.pool_first[p + 1]):
-                if not z.closed[w.pool_nodes[k]]:
-                    close_node(w, z, w.pool_nodes[k])
         left = left or withdrawn[p] == 0
     return left
 
 
 @kernel
+def _close_withdrawn(w: World, z: Machine, withdrawn) -> None:  # type: ignore[no-untyped-def]
+    for n in range(w.sizes.num_nodes):
+        if withdrawn[w.node_pool[n]] and not z.closed[n]:
+            close_node(w, z, n)
+
+
+@kernel
 def _is_withdrawn(w: World, c: int, withdrawn) -> bool:  # type: ignore[no-untyped-def]
-    """Whether no node is left on which class c could be."""
-    i = w.class_pool_first[c]
-    while i < w.class_pool_first[c + 1] and withdrawn[w.class_pools[i]]:
-        i += 1
-    return i == w.class_pool_first[c + 1]
+    """Whether no node is left in the partitions that class c names."""
+    pools = w.sizes.num_pools
+    p = 0
+    while p < pools and (withdrawn[p] or not w.partition_pools[w.class_partitions[c] * pools + p]):
+        p += 1
+    return p == pools
 
 
 @kernel
 def go_on_behind_head(w: World, m: Machine, z: Machine, s: State, q: int, most: int) -> None:
     """Let the main loop go on behind the blocked head with at most so many jobs, of other partitions."""
     withdrawn = np.zeros(w.sizes.num_pools, np.int64)
-    copy_machine(w, m, z)
-    if most <= 0 or not _withdraw(w, z, w.job_class[s.head[q]], withdrawn):
+    if most <= 0 or not _withdraw(w, w.job_class[s.head[q]], withdrawn):
         return
+    copy_machine(w, m, z)
+    _close_withdrawn(w, z, withdrawn)
     line = np.empty(s.count.pending_jobs, np.int64)
     number = line_up(w, s, q, s.head[q], line)
     again = picks_one_by_one(w)
@@ -89,7 +95,9 @@ def go_on_behind_head(w: World, m: Machine, z: Machine, s: State, q: int, most: 
             start_there(w, m, s, j)
             if again:
                 number = line_up_again(w, s, line, at, number)
-        elif not _withdraw(w, z, c, withdrawn):
+        elif _withdraw(w, c, withdrawn):
+            _close_withdrawn(w, z, withdrawn)
+        else:
             return
 
 
