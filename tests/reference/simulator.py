@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from queuewise.cluster.conditions import Conditions, Outage
 from queuewise.cluster.spec import Cluster
 from queuewise.workload.jobs import Workload
-from reference import backfill, defrag, preemption, reservations, resizing, slurm, stopping
+from reference import backfill, defrag, preemption, reservations, resizing, stopping
 from reference.dependencies import Waiting
 from reference.fairness import FAIR_ORDERS, Owners
 from reference.orders import Facts, in_order
@@ -401,7 +401,7 @@ class Simulator:
             self.preemptive.serve(q)
             return
         while True:
-            head = self.start_from_head(q) if self.loops is None else self.run_loops(self.loops, q)
+            head = self.start_from_head(q) if self.loops is None else self.loops.run(self, q)
             if head is None:
                 break
             if self.loops is None:
@@ -458,44 +458,6 @@ class Simulator:
         self.committed[q] = None
         return None
 
-    def nodes_of_partitions(self, job: Job) -> set[int]:
-        """All nodes of the partitions that the job names."""
-        names = partitions_of(self.workload, job.index)
-        return {n for n, around in enumerate(job.machine.partitions) if names is None or around & names}
-
-    def run_loops(self, loops: Loops, q: int) -> Job | None:
-        """Slurm's main loop, and its backfill loop if that is due; returns the job that the main loop found blocked first, if it waits."""
-        if not self.queues[q]:
-            return None
-        order = self.in_order(self.policy.order, self.free_to_start(q))
-        committed = self.committed[q] if self.dispatch == "commit" and self.committed[q] in order else None
-        head: Job | None = None
-        withdrawn: set[int] = set()
-        left = loops.begin_main_loop(self.now)
-        while order and left > 0:
-            j = order.pop(0) if head is not None else order.pop(order.index(self.first_of(order, committed)))
-            left -= 1
-            pieces = self.placer.place(self.jobs[j], slurm.without(self.state, withdrawn))
-            if pieces is None:
-                head = head or self.jobs[j]
-                withdrawn |= self.nodes_of_partitions(self.jobs[j])
-            else:
-                self.start(self.jobs[j], pieces)
-                order = self.in_order_again(self.policy.order, order)
-            committed = None
-        self.committed[q] = None if head is None else head.index
-        waiting = self.in_order(self.policy.order, self.free_to_start(q))
-        if waiting and loops.backfill_is_due(self.now):
-            first = head.index if head is not None else self.first_of(waiting, None)
-            waiting.insert(0, waiting.pop(waiting.index(first)))
-            loops.backfill(self, [self.jobs[j] for j in waiting])
-        return head if head is not None and head.index in self.queues[q] else None
-
-    def first_of(self, order: list[int], committed: int | None) -> int:
-        """Who comes first: the committed job, the oldest that is overdue, or the first in order."""
-        overdue = self.oldest_overdue(order)
-        return committed if committed is not None else overdue if overdue is not None else order[0]
-
     def loop_later(self) -> None:
         """Decide again when the next loop of Slurm is due."""
         if self.loops is None:
@@ -536,6 +498,12 @@ class Simulator:
     def in_order_again(self, order: str, queued: list[int]) -> list[int]:
         """Those still queued after a start, which changes nothing in orders but in that of `drf`, and where there are quotas."""
         return self.in_order(order, queued) if order == "drf" or self.quotas else queued
+
+    def queued_in_order(self, q: int) -> list[int]:
+        return self.in_order(self.policy.order, self.free_to_start(q))
+
+    def still_in_order(self, queued: list[int]) -> list[int]:
+        return self.in_order_again(self.policy.order, queued)
 
     def candidates_again(self, candidates: list[Job]) -> list[Job]:
         again = self.in_order_again(self.policy.second_order, [job.index for job in candidates])

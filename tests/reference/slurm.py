@@ -8,8 +8,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Protocol
 
+from queuewise.workload.jobs import Workload
 from reference.backfill import Hold, Moment, Plan, Simulation, end_of, view_of
-from reference.state import Job, State
+from reference.state import Job, State, partitions_of
 
 NAME = "slurm"
 DEFAULTS = {
@@ -18,8 +19,17 @@ DEFAULTS = {
 }  # fmt: skip
 
 
-class Cluster(Simulation, Protocol):
+class Simulator(Simulation, Protocol):
+    jobs: list[Job]
+    queues: list[set[int]]
+    committed: list[int | None]
+    dispatch: str
+    workload: Workload
+
+    def queued_in_order(self, q: int) -> list[int]: ...
+    def still_in_order(self, queued: list[int]) -> list[int]: ...
     def is_overdue(self, j: int) -> bool: ...
+    def oldest_overdue(self, queued: Iterable[int]) -> int | None: ...
 
 
 class Loops:
@@ -41,7 +51,40 @@ class Loops:
         step = self.values["bf_resolution"]
         return now + math.ceil((time - now) / step) * step
 
+    def run(self, sim: Simulator, q: int) -> Job | None:
+        """The main loop, and the backfill loop if that is due; returns the job found blocked first, if it still waits."""
+        if not sim.queues[q]:
+            return None
+        head = self.main_loop(sim, q)
+        sim.committed[q] = None if head is None else head.index
+        waiting = sim.queued_in_order(q)
+        if waiting and self.backfill_is_due(sim.now):
+            first = head.index if head is not None else first_of(sim, waiting, None)
+            waiting.insert(0, waiting.pop(waiting.index(first)))
+            self.backfill(sim, [sim.jobs[j] for j in waiting])
+        return head if head is not None and head.index in sim.queues[q] else None
+
     # --- the main loop
+
+    def main_loop(self, sim: Simulator, q: int) -> Job | None:
+        """Returns the first job that it finds blocked."""
+        order = sim.queued_in_order(q)
+        committed = sim.committed[q] if sim.dispatch == "commit" and sim.committed[q] in order else None
+        head: Job | None = None
+        withdrawn: set[int] = set()
+        left = self.begin_main_loop(sim.now)
+        while order and left > 0:
+            job = sim.jobs[order.pop(0 if head is not None else order.index(first_of(sim, order, committed)))]
+            left -= 1
+            pieces = sim.placer.place(job, without(sim.state, withdrawn))
+            if pieces is None:
+                head = head or job
+                withdrawn |= nodes_of_partitions(sim.workload, job)
+            else:
+                sim.start(job, pieces)
+                order = sim.still_in_order(order)
+            committed = None
+        return head
 
     def begin_main_loop(self, now: float) -> float:
         """How many jobs are tried."""
@@ -55,7 +98,7 @@ class Loops:
     def backfill_is_due(self, now: float) -> bool:
         return now >= self.last_backfill + self.interval("bf_interval")
 
-    def backfill(self, sim: Cluster, waiting: list[Job]) -> None:
+    def backfill(self, sim: Simulator, waiting: list[Job]) -> None:
         self.last_backfill = sim.now
         empty = waiting[0].machine.empty()
         empty.closed = sim.state.closed
@@ -74,7 +117,7 @@ class Loops:
                 sim.start(job, hold.pieces)
                 waiting = sim.candidates_again(waiting)
 
-    def earliest(self, sim: Cluster, plan: Plan, job: Job) -> Hold | None:
+    def earliest(self, sim: Simulator, plan: Plan, job: Job) -> Hold | None:
         last = math.inf if sim.is_overdue(job.index) else sim.now + self.values["bf_window"] * 60
         now = (sim.now, 0)
         tried = {moment for moment in plan.moments() if moment > now} | {(self.round_up(time, sim.now), 0) for time in sim.lifts()} | {now}
@@ -101,6 +144,18 @@ class Loops:
         if queued > self.values["default_queue_depth"] and self.last_full < now:
             due.append(self.last_full + self.interval("sched_interval"))
         return min(time for time in due if time > now)
+
+
+def first_of(sim: Simulator, order: list[int], committed: int | None) -> int:
+    """Who comes first: the committed job, the oldest that is overdue, or the first in order."""
+    overdue = sim.oldest_overdue(order)
+    return committed if committed is not None else overdue if overdue is not None else order[0]
+
+
+def nodes_of_partitions(workload: Workload, job: Job) -> set[int]:
+    """All nodes of the partitions that the job names."""
+    names = partitions_of(workload, job.index)
+    return {n for n, around in enumerate(job.machine.partitions) if names is None or around & names}
 
 
 def without(state: State, nodes: Iterable[int]) -> State:
