@@ -20,11 +20,11 @@ from queuewise.errors import InputError
 from queuewise.policies.compiled_decider import make_decider
 from queuewise.policies.interface import Decision, View
 from queuewise.policies.simulation import Simulation
-from strategies import BACKFILLS, BOUNDS, DISPATCHES, Case, worlds
+from strategies import BOUNDS, DISPATCHES, WITH_SECOND_ORDER, Case, worlds
 from views import Retold
 
 PLACEMENTS = ("", "@first", "@spread", "@tier", "@fastest")
-RULES = ("", *(f"+{name}" for name in BACKFILLS if name not in ("easy-strict", "defrag")))  # easy-strict decides after every event
+RULES = ("", *(f"+{name}" for name in WITH_SECOND_ORDER if name != "easy-strict"))  # easy-strict decides after every event
 
 
 @pytest.fixture(scope="session")
