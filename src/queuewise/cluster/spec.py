@@ -91,8 +91,9 @@ class Cluster:
 
     def nodes_in(self, names: Iterable[str]) -> NDArray[np.bool_]:
         """[N] whether the node is in one of these partitions. A name that the cluster does not have is that of no node."""
-        wanted = np.isin([partition.name for partition in self.partitions], list(names))
-        inside: NDArray[np.bool_] = np.asarray(self.node_partitions[:, wanted].any(axis=1))
+        wanted = set(names)
+        chosen = [p for p, partition in enumerate(self.partitions) if partition.name in wanted]
+        inside: NDArray[np.bool_] = np.asarray(self.node_partitions[:, chosen].any(axis=1))
         return inside
 
     @property

@@ -176,26 +176,27 @@ def _allowed(workload: Workload, cluster: Cluster, pools: Pools, kind_set: I64, 
     return allows
 
 
-def number_queues(classes: Classes, workload: Workload, cluster: Cluster) -> I64:
+def number_queues(classes: Classes, workload: Workload, cluster: Cluster, pools: Pools) -> I64:
     """[C] the queue of each class: one per partition in the cluster's order, but one for all that share nodes or jobs."""
     if len(cluster.partitions) == 1 or (classes.partition == ANY_PARTITION).any():
         return np.zeros(len(classes), np.int64)
-    names = [partition.name for partition in cluster.partitions]
-    named = np.array([np.isin(names, named_partitions(name)) for name in workload.partitions]).reshape(-1, len(names))
-    together = np.unique(cluster.node_partitions, axis=0).tolist() + named[np.unique(classes.partition)].tolist()
-    first = np.arange(len(names))  # the first partition of the queue that each partition is in
-    for members in np.array(together):
-        if members.any():
-            first[np.isin(first, first[members])] = first[members].min()
+    place = {partition.name: p for p, partition in enumerate(cluster.partitions)}
+    named = [[place[name] for name in named_partitions(label) if name in place] for label in workload.partitions]
+    first = list(range(len(place)))  # the first partition of the queue that each partition is in
+    by_nodes = [np.flatnonzero(row).tolist() for row in cluster.node_partitions[pools.example]]
+    for members in (*by_nodes, *(named[p] for p in np.unique(classes.partition))):
+        joined = {first[p] for p in members}
+        if len(joined) > 1:
+            first = [min(joined) if p in joined else p for p in first]
     queue_of = np.unique(first, return_inverse=True)[1]
-    return np.array([queue_of[members.argmax()] for members in named], np.int64)[classes.partition]
+    return np.array([queue_of[members[0]] if members else 0 for members in named], np.int64)[classes.partition]
 
 
 def partition_columns(classes: Classes, workload: Workload, cluster: Cluster, pools: Pools, *, one_queue: bool) -> dict[str, I64]:
     """The queue of each class, the number of the set of partitions that it names, and the pools of each set. The last set is any."""
     sets = [cluster.nodes_in(named_partitions(name))[pools.example] for name in workload.partitions]
     return {
-        "class_queue": np.zeros(len(classes), np.int64) if one_queue else number_queues(classes, workload, cluster),
+        "class_queue": np.zeros(len(classes), np.int64) if one_queue else number_queues(classes, workload, cluster, pools),
         "class_partitions": np.where(classes.partition == ANY_PARTITION, len(sets), classes.partition),
         "partition_pools": np.concatenate([*sets, np.ones(len(pools), bool)]).astype(np.int64),
     }
