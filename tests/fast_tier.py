@@ -27,11 +27,13 @@ LEFT_OUT = (
     "tests/differential/test_own_holds.py",
     "tests/differential/test_own_placement.py",
     "tests/differential/test_own_uncompiled.py",  # 50 s: every example of a policy is compiled
+    "tests/differential/test_partitions.py",
     "tests/differential/test_power_cap.py",
     "tests/differential/test_preemption.py",  # 35 s
     "tests/differential/test_reservations.py",  # 20 s
     "tests/differential/test_resizing.py",
     "tests/differential/test_sleeping.py",  # 18 s
+    "tests/differential/test_slurm_loops.py::test_long_queues",
     "tests/differential/test_uncompiled.py",  # 9 s
     "tests/golden/test_rlscheduler_tables.py",
     "tests/golden/test_whole_logs.py",

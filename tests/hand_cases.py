@@ -14,7 +14,7 @@ from queuewise.cluster.conditions import Conditions, Maintenance, Outage, Power,
 from queuewise.cluster.reservations import Reservation
 from queuewise.cluster.spec import Cluster, NodeGroup, build
 from queuewise.workload.jobs import Workload
-from strategies import BACKFILLS
+from strategies import WITH_SECOND_ORDER
 
 QUEUED, DONE, REJECTED, KILLED, FAILED = 1, 3, 4, 5, 7
 INF = float("inf")
@@ -186,7 +186,7 @@ OUTAGES = [
     # With node 1 down the head (4 GPUs) fits at no time as far as anybody knows: job 2 starts under every rule but none.
     *(HandCase(f"{rule} without a reservation", f"fcfs+{rule}", gpu_nodes(2, 2), tasks((0, 50, 1), (2, 10, 4), (3, 200, 1)),
                [(0, 0, 50, (0,)), (1, 203, 213, (0, 1)), (2, 3, 203, (0,))], outages((1, 1, 100, "fail")))
-      for rule in BACKFILLS if rule != "none"),
+      for rule in WITH_SECOND_ORDER if rule != "none"),
     # A drained node counts as taken although job 0 is expected to leave it at 50: the same.
     *(HandCase(f"{rule} beside a drained node", f"fcfs+{rule}", gpu_nodes(2, 2), tasks((0, 50, 2), (2, 10, 4), (3, 200, 1)),
                [(0, 0, 50, (0,)), (1, 203, 213, (0, 1)), (2, 3, 203, (1,))], outages((0, 1, 100, "drain")))

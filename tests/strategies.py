@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,13 +27,17 @@ from queuewise.workload.jobs import ANY_PARTITION, UNKNOWN, Workload
 
 KINDS = ("T4", "V100-16", "A100-80")
 PARTITIONS = ("north", "south")
+MEMBERSHIPS = (("north",), ("north",), ("south",), ("south",), ("north", "south"), ("east",), ("south", "east"))  # of nodes in partitions
 KIND_SETS: tuple[tuple[str, ...], ...] = ((), ("T4",), ("V100-16", "A100-80"), ("A100-80", "H100"), ("H100",))
 
 # What the registries name is drawn here: a new rule meets the reference without another line. Only options are chosen here.
 ORDERS = tuple(ordering.ORDERS)
 MIGRATING = ("defrag",)  # backfills that stop running jobs, which some conditions refuse; they are drawn with the preemptive policies
 WITHOUT_DEPTH = ("drf",)  # orders by which no depth can be given: a start changes them
-BACKFILLS = tuple(name for name in backfill.BACKFILLS if name not in MIGRATING)
+CONFIGS = Path(__file__).with_name("slurm_configs")  # parameters of Slurm that make a difference within seconds
+SLURM = ("slurm", *(f"slurm:{path}" for path in sorted(CONFIGS.iterdir())))
+BACKFILLS = tuple(SLURM[-1] if name == "slurm" else name for name in backfill.BACKFILLS if name not in MIGRATING)
+WITH_SECOND_ORDER = tuple(name for name in BACKFILLS if name not in SLURM)  # backfills that take a depth and an order of their own
 PLACEMENTS = (*placing.PLACEMENTS, "pack:0", "pack:1", "tier:balance")
 DISPATCHES = ("reorder", "commit")
 BOUNDS = ("", "", "", "~0.7s", "~2s", "~10s")
@@ -57,7 +62,7 @@ JOB_COLUMNS = (
     "submit", "runtime", "num_tasks", "gpu_milli", "cpu_milli", "mem_mib", "requested", "kind_set", "partition", "priority", "deadline",
 )  # fmt: skip
 NODE_COLUMNS = (
-    "speed", "node_kind", "node_gpus", "node_cpu_milli", "node_mem_mib", "node_rack", "node_partition", "node_core_watts",
+    "speed", "node_kind", "node_gpus", "node_cpu_milli", "node_mem_mib", "node_rack", "node_partitions", "node_core_watts",
 )  # fmt: skip
 
 
@@ -83,8 +88,9 @@ class Case:
 
 
 @st.composite
-def clusters(draw: st.DrawFn, *, partitions: tuple[str, ...] = PARTITIONS) -> Cluster:
-    """One to six nodes of up to three groups: with and without GPUs, of several kinds, racks and partitions."""
+def clusters(draw: st.DrawFn) -> Cluster:
+    """One to six nodes of up to three groups: with and without GPUs, of several kinds, racks and partitions, which may overlap."""
+    memberships = draw(st.sampled_from((MEMBERSHIPS, tuple((name,) for name in PARTITIONS))))
     groups = []
     for _ in range(draw(st.integers(1, 3))):
         gpus = draw(st.sampled_from((0, 1, 2, 2, 3, 4)))
@@ -95,7 +101,7 @@ def clusters(draw: st.DrawFn, *, partitions: tuple[str, ...] = PARTITIONS) -> Cl
                 kind=draw(st.sampled_from(KINDS)) if gpus else "",
                 cpus=draw(st.sampled_from((2.0, 4.0, 6.0, float("inf")) if gpus else (2.0, 4.0, 6.0))),
                 mem_gib=draw(st.sampled_from((2.0, 4.0, float("inf")))),
-                partition=draw(st.sampled_from(partitions)),
+                partitions=draw(st.sampled_from(memberships)),
                 nodes_per_rack=draw(st.integers(0, 2)),
                 core_watts=draw(st.sampled_from((0.0, 5.0, 7.5))),
             )
@@ -120,7 +126,7 @@ def workloads(draw: st.DrawFn, *, max_jobs: int = 20) -> Workload:
     cpu = column(draw, num, draw(st.sampled_from(((0, 500, 1000, 2000), (1000,), (0,)))), np.int32)
     mem = column(draw, num, draw(st.sampled_from(((0, 512, 1024, 1500), (0,)))), np.int32)
     cpu = np.where((gpu == 0) & (cpu == 0) & (mem == 0), np.int32(1000), cpu)
-    partition_choices = draw(st.sampled_from(((ANY_PARTITION,), (0, 1), (0, 1, 2), (ANY_PARTITION, 0, 1))))
+    partition_choices = draw(st.sampled_from(((ANY_PARTITION,), (0, 1), (0, 1, 2), (ANY_PARTITION, 0, 1), (0, 1, 3, 4), (0, 3, 4, 5))))
     return Workload(
         submit=draw(st.sampled_from((0.0, 0.0, 100.0, -3.0))) + np.cumsum(gaps),
         runtime=column(draw, num, FRACTIONAL_RUNTIMES if fractional else INTEGER_RUNTIMES, np.float64),
@@ -134,7 +140,7 @@ def workloads(draw: st.DrawFn, *, max_jobs: int = 20) -> Workload:
         priority=column(draw, num, (0.0, 1.0, 2.5), np.float64),
         deadline=column(draw, num, (np.nan, 5.0, 30.0), np.float64),
         kind_sets=KIND_SETS,
-        partitions=(*draw(st.permutations(PARTITIONS)), "nowhere"),
+        partitions=(*draw(st.permutations(PARTITIONS)), "nowhere", "east", "north,east", "east, nowhere"),
     )
 
 
@@ -159,9 +165,13 @@ def policies(draw: st.DrawFn) -> str:
     order = draw(st.sampled_from(ORDERS))
     name = order + draw(st.sampled_from(OWN_ESTIMATES))
     if draw(st.integers(0, 5)):
-        second = draw(st.sampled_from(("", "", *ORDERS)))
-        depth = "" if (second or order) in WITHOUT_DEPTH else draw(st.sampled_from(("", "", "/1", "/3")))
-        name += "+" + draw(st.sampled_from(BACKFILLS)) + depth + (f":{second}{draw(st.sampled_from(OWN_ESTIMATES))}" if second else "")
+        rule = draw(st.sampled_from(BACKFILLS))
+        if rule in SLURM:
+            name += "+" + draw(st.sampled_from(SLURM))
+        else:
+            second = draw(st.sampled_from(("", "", *ORDERS)))
+            depth = "" if (second or order) in WITHOUT_DEPTH else draw(st.sampled_from(("", "", "/1", "/3")))
+            name += f"+{rule}{depth}" + (f":{second}{draw(st.sampled_from(OWN_ESTIMATES))}" if second else "")
     name += draw(st.sampled_from(BOUNDS))
     if draw(st.integers(0, 5)):
         name += "@" + draw(st.sampled_from(PLACEMENTS))

@@ -19,7 +19,7 @@ from queuewise.cluster.conditions import Conditions
 from queuewise.workload import load_workload
 from queuewise.workload.jobs import UNKNOWN
 from reference.fairness import FAIR_ORDERS
-from strategies import BACKFILLS, DISPATCHES, PLACEMENTS, Case, cases, column
+from strategies import BACKFILLS, DISPATCHES, PLACEMENTS, SLURM, WITH_SECOND_ORDER, Case, cases, column
 
 GROUPS = ("physics", "biology", "idle")
 USERS = ("ada", "ben", "cy")
@@ -45,7 +45,7 @@ def fair_cases(draw: st.DrawFn) -> Case:
 def shares(draw: st.DrawFn) -> Fairness:
     """Settings from none at all to a tree of three levels of accounts, with shares of nothing among them."""
     if draw(st.booleans()):
-        return Fairness(half_life_s=draw(st.sampled_from((0.0, 3.0, 604_800.0))))
+        return Fairness(half_life_s=draw(st.sampled_from((0.0, 3.0, 604_800.0))), fair_tree=draw(st.booleans()))
     shares = st.sampled_from((0, 1, 1, 2, 5))
     accounts = {
         "physics": Account(
@@ -53,12 +53,15 @@ def shares(draw: st.DrawFn) -> Fairness:
         ),
         "lab": Account(shares=draw(shares), parent="science", users={"dora": draw(shares)}),
         "science": Account(shares=draw(shares)),
-        "biology": Account(parent=draw(st.sampled_from((None, "science"))), users={"ben": draw(shares), "cy": 3}, priority=1),
+        "biology": Account(
+            shares=draw(shares), parent=draw(st.sampled_from((None, "science"))), users={"ben": draw(shares), "cy": 3}, priority=1
+        ),
     }
     weight = st.sampled_from((0.0, 1.0, 1000.0))
     return Fairness(
         half_life_s=draw(st.sampled_from((0.0, 0.7, 5.0, 1000.0))),
         max_age_s=draw(st.sampled_from((1.0, 10.0))),
+        fair_tree=draw(st.booleans()),
         favor_small=draw(st.booleans()),
         weights=PriorityWeights(**{name: draw(weight) for name in PriorityWeights.model_fields}),
         accounts=accounts,
@@ -73,7 +76,8 @@ def fair_policies(draw: st.DrawFn) -> str:
     order = draw(st.sampled_from((*FAIR_ORDERS, "fcfs", "hrrn")))
     second = draw(st.sampled_from(("", *FAIR_ORDERS))) if order in FAIR_ORDERS else draw(st.sampled_from(FAIR_ORDERS))
     depth = "" if (second or order) == "drf" else draw(st.sampled_from(("", "", "/1", "/3")))
-    name = order + "+" + draw(st.sampled_from(BACKFILLS)) + depth + (f":{second}" if second else "")
+    rule = draw(st.sampled_from(BACKFILLS if order in FAIR_ORDERS else WITH_SECOND_ORDER))
+    name = f"{order}+{rule}" + ("" if rule in SLURM else depth + (f":{second}" if second else ""))
     return name + "@" + draw(st.sampled_from(PLACEMENTS))
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from agreement import assert_same_schedule
 from effort import tries
 from reference.own import Own
-from strategies import BACKFILLS, BOUNDS, DISPATCHES, USERS, Case, cases, column
+from strategies import BACKFILLS, BOUNDS, DISPATCHES, USERS, WITH_SECOND_ORDER, Case, cases, column
 
 FUNCTIONS = """
 import math
@@ -81,6 +81,6 @@ def cases_with_users(draw: st.DrawFn) -> Case:
 )
 def test_held_jobs(mine: Path, backfill: str, case: Case, name: str, more: str, bound: str, dispatch: str) -> None:
     params = [2.0, 0.5]
-    suffix = f"+{backfill}{more}{bound}"
+    suffix = f"+{backfill}{more if backfill in WITH_SECOND_ORDER else ''}{bound}"
     given = params if name in ("patient", "spiteful") else None
     assert_same_schedule(case, f"{mine}:{name}{suffix}", dispatch, twin=name + suffix, own=own(mine, name, params), params=given)

@@ -8,10 +8,11 @@ import pytest
 
 from agreement import stays
 from hand_cases import DONE, HAND_CASES, INF, HandCase
+from partition_cases import PARTITION_CASES
 from queuewise.policies import simulate
 
 
-@pytest.mark.parametrize("case", HAND_CASES, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", [*HAND_CASES, *PARTITION_CASES], ids=lambda case: case.name)
 def test_by_hand(case: HandCase) -> None:
     schedule = simulate(case.workload, case.cluster, case.policy, estimates=case.known, conditions=case.conditions)
     pieces = sorted((s.job, s.start, s.end, s.node) for s in stays(schedule))

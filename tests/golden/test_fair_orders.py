@@ -1,6 +1,7 @@
 """Fair orders against figures worked out by hand from the published formulas.
 
-Slurm: https://slurm.schedmd.com/priority_multifactor.html and classic_fair_share.html. DRF: Ghodsi et al., NSDI 2011, section 4.1.
+Slurm: https://slurm.schedmd.com/priority_multifactor.html, classic_fair_share.html and fair_tree.html.
+DRF: Ghodsi et al., NSDI 2011, section 4.1.
 """
 
 from __future__ import annotations
@@ -31,10 +32,13 @@ LAB = {"ada": "physics", "ben": "physics", "cy": "biology", "dee": "biology", "e
 #   ada 3/7 + 2/7·1/2 = 4/7, ben 5/7·1/2 = 5/14, cy 2/7 + 2/7·1/4 = 5/14, dee 1/7 + 3/7·3/4 = 13/28, eve 1/7, fay 1/7·1/2 = 1/14.
 # Divided by the shares:
 RATIO = {"ada": 16 / 7, "ben": 10 / 7, "cy": 40 / 7, "dee": 52 / 21, "eve": 8 / 7, "fay": 4 / 7}
+# Level fairshares of the Fair Tree, from the root down: arts 1/4 ÷ 1/7 = 7/4 before science 3/4 ÷ 6/7 = 7/8; fay ∞ before eve 1/2;
+#   physics 2/3 ÷ 3/6 = 4/3 before biology 1/3 ÷ 3/6 = 2/3; ben ∞ before ada 1/2; dee 3/4 ÷ 1/3 = 9/4 before cy 1/4 ÷ 2/3 = 3/8.
+RANK = {"fay": 6, "eve": 5, "ben": 4, "ada": 3, "dee": 2, "cy": 1}
 HISTORY = [("dee", 0, 8), ("cy", 1000, 8), ("ada", 2000, 6), ("eve", 2000, 2)]  # each runs for 1000 s
 
 # 20 jobs that wait at t = 3000: user, submission, GPUs, quality of service, partition, site factor, and the priority by
-# site + 500·association + 1000·GPUs/8 + 1000·partition + 2000·qos + 1000·age/2000 + 10000·2^-ratio.
+# site + 500·association + 1000·GPUs/8 + 1000·partition + 2000·qos + 1000·age/2000 + 10000·2^-ratio, the classic factor.
 WAITING = [
     ("ada", 2030, 4, "high", "any", 250, 6035.84),
     ("ben", 2100, 2, "high", "default", 0, 7664.99),
@@ -89,13 +93,13 @@ def waiting_jobs() -> Workload:
     )
 
 
-def order_of_starts(policy: str) -> list[int]:
+def order_of_starts(policy: str, settings: Fairness = SETTINGS) -> list[int]:
     schedule = simulate(
         waiting_jobs(),
         build("node", [NodeGroup(1, gpus=8, kind="V100-16")]),
         policy,
         estimates="oracle",
-        conditions=Conditions(fairness=SETTINGS),
+        conditions=Conditions(fairness=settings),
     )
     assert (schedule.start[len(HISTORY) :] == 3000.0).all()
     return [j - len(HISTORY) for j in schedule.piece_job[len(HISTORY) :].tolist()]
@@ -108,9 +112,58 @@ def test_the_priorities_by_hand_add_up() -> None:
         assert priority == pytest.approx(site + factors + (3000 - submit) / 2 + 10_000 * 2 ** -RATIO[user], abs=0.006)
 
 
-def test_multifactor_starts_twenty_jobs_by_slurms_priorities() -> None:
+def test_multifactor_starts_twenty_jobs_by_slurms_classic_priorities() -> None:
     by_priority = sorted(range(len(WAITING)), key=lambda k: -WAITING[k][-1])
-    assert order_of_starts("multifactor") == by_priority
+    assert order_of_starts("multifactor", SETTINGS.model_copy(update={"fair_tree": False})) == by_priority
+
+
+def test_multifactor_goes_by_the_fair_tree_by_default() -> None:
+    priority = [row[-1] + 10_000 * (RANK[row[0]] / 6 - 2 ** -RATIO[row[0]]) for row in WAITING]
+    assert order_of_starts("multifactor") == sorted(range(len(WAITING)), key=lambda k: -priority[k])
+    assert order_of_starts("multifactor") != order_of_starts("multifactor", SETTINGS.model_copy(update={"fair_tree": False}))
+
+
+def test_fairtree_starts_them_by_rank() -> None:
+    assert order_of_starts("fairtree") == sorted(range(len(WAITING)), key=lambda k: (-RANK[WAITING[k][0]], k))
+
+
+def starts_by_fair_tree(accounts: dict[str, Account], history: list[tuple[str, str, int]], waiting: list[tuple[str, str]]) -> list[int]:
+    """The order in which jobs of (account, user) start at 100 after others with so many GPUs each, on a node of 8, have run until then."""
+    rows = [*history, *((account, user, 8) for account, user in waiting)]
+    groups, users = [row[0] for row in rows], [row[1] for row in rows]
+    group_names, user_names = tuple(dict.fromkeys(groups)), tuple(dict.fromkeys(users))
+    workload = Workload(
+        submit=np.array([0.0] * len(history) + [1.0] * len(waiting)),
+        runtime=np.array([100.0] * len(history) + [0.0] * len(waiting)),
+        num_tasks=np.ones(len(rows), np.int32),
+        gpu_milli=np.array([row[2] for row in rows], np.int32) * 1000,
+        group=np.array([group_names.index(name) for name in groups], np.int32),
+        user=np.array([user_names.index(name) for name in users], np.int32),
+        groups=group_names,
+        users=user_names,
+    )
+    cluster = build("node", [NodeGroup(1, gpus=8, kind="V100-16")])
+    conditions = Conditions(fairness=Fairness(half_life_s=0.0, accounts=accounts))
+    schedule = simulate(workload, cluster, "fairtree", estimates="oracle", conditions=conditions)
+    assert (schedule.start[len(history) :] == 100.0).all()
+    return [j - len(history) for j in schedule.piece_job[len(history) :].tolist()]
+
+
+def test_children_of_tied_accounts_are_sorted_together() -> None:
+    """a and b have 1/3 of the shares and 2/8 of the usage each, c has 4/8.
+
+    Below a and b together: a2 ∞, b1 and b2 1/2 ÷ 1/2 = 1, a1 1/2. So a2 has rank 5, b1 and b2 have 4, a1 has 2 and c1 has 1.
+    """
+    history = [("a", "a1", 2), ("b", "b1", 1), ("b", "b2", 1), ("c", "c1", 4)]
+    waiting = [("c", "c1"), ("a", "a1"), ("b", "b2"), ("b", "b1"), ("b", "b2"), ("a", "a2")]
+    assert starts_by_fair_tree({}, history, waiting) == [5, 2, 3, 4, 1, 0]
+
+
+def test_a_user_tied_with_an_account_has_the_rank_of_its_first_user() -> None:
+    """u and the account sub have half of the shares and of the usage of lab each: u has rank 3, w (∞, first in sub) too, and v has 1."""
+    accounts = {"lab": Account(), "sub": Account(parent="lab", users={"w": 1})}
+    history = [("lab", "u", 4), ("sub", "v", 4)]
+    assert starts_by_fair_tree(accounts, history, [("sub", "v"), ("sub", "w"), ("lab", "u"), ("sub", "w")]) == [1, 2, 3, 0]
 
 
 def test_fairshare_starts_them_by_effective_usage_and_shares() -> None:

@@ -18,7 +18,7 @@ from queuewise.policies.interface import View
 from strategies import BACKFILLS, BOUNDS, DISPATCHES, ORDERS, PLACEMENTS, Case, cases, stopping_costs
 from views import Retold
 
-SEEN = tuple(name for name in ORDERS if name not in ("fairshare", "multifactor", "qssf", "random"))
+SEEN = tuple(name for name in ORDERS if name not in ("fairshare", "fairtree", "multifactor", "qssf", "random"))
 
 
 class ThroughJson(CompiledDecider):

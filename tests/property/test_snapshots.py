@@ -141,7 +141,7 @@ def test_quotas(case: Case, policy: str, dispatch: str, moment: float) -> None:
     assert_goes_on_equally(case, policy, Conditions(quotas=True), dispatch, moment)
 
 
-fair_orders = st.sampled_from(("fairshare+easy", "multifactor", "drf+greedy", "fairshare+conservative", "fcfs+easy:multifactor"))
+fair_orders = st.sampled_from(("fairshare+easy", "multifactor", "drf+greedy", "fairtree+conservative", "fcfs+easy:multifactor"))
 
 
 @often

@@ -15,7 +15,7 @@ from queuewise.workload.jobs import Workload
 from reference.state import Job
 
 Floats = NDArray[np.float64]
-FAIR_ORDERS = ("fairshare", "multifactor", "drf")
+FAIR_ORDERS = ("fairshare", "fairtree", "multifactor", "drf")
 
 
 @dataclass(eq=False)
@@ -24,6 +24,7 @@ class Node:
 
     shares: int
     parent: Node | None = None
+    is_user: bool = False
     children: list[Node] = field(default_factory=list)
     usage: float = 0.0
     rate: int = 0
@@ -54,8 +55,8 @@ class Node:
         return self.usage * kept + self.rate / fading * (1 - kept)
 
 
-def child(parent: Node, shares: int) -> Node:
-    node = Node(shares, parent)
+def child(parent: Node, shares: int, *, is_user: bool = False) -> Node:
+    node = Node(shares, parent, is_user)
     parent.children.append(node)
     return node
 
@@ -97,7 +98,7 @@ class Owners:
     def user(self, account: str, name: str) -> Node:
         if (account, name) not in self.users:
             settings = self.fairness.accounts.get(account, Account())
-            self.users[account, name] = child(self.account(account), settings.users.get(name, 1))
+            self.users[account, name] = child(self.account(account), settings.users.get(name, 1), is_user=True)
         return self.users[account, name]
 
     # --- what jobs do to them
@@ -134,6 +135,41 @@ class Owners:
         node = self.owner[j]
         return self.effective(node, now) / node.share if node.share > 0 else math.inf
 
+    def level_fairshare(self, node: Node, now: float) -> float:
+        half_life = self.fairness.half_life_s
+        assert node.parent is not None
+        around = node.parent.usage_at(now, half_life)
+        part = node.usage_at(now, half_life) / around if around > 0 else 0.0
+        if node.fraction == 0:
+            return 0.0
+        return node.fraction / part if part > 0 else math.inf
+
+    def ranks(self, now: float) -> dict[int, int]:
+        """The rank of each user in the Fair Tree, by id of the node."""
+        found: list[tuple[Node, bool]] = []  # users from the first to the last, and whether each is tied with the one before
+        self.walk([self.root], False, found, now)
+        ranks: dict[int, int] = {}
+        rank = 0
+        for place, (user, tied) in enumerate(found):
+            rank = rank if tied else len(found) - place
+            ranks[id(user)] = rank
+        return ranks
+
+    def walk(self, accounts: list[Node], tied: bool, found: list[tuple[Node, bool]], now: float) -> None:
+        """The users below accounts that are tied with each other; `tied` says whether the first node below is, with the user before."""
+        by_level: dict[float, list[Node]] = {}
+        for node in [node for account in accounts for node in account.children]:
+            by_level.setdefault(self.level_fairshare(node, now), []).append(node)
+        for level in sorted(by_level, reverse=True):
+            users = [node for node in by_level[level] if node.is_user]
+            for user in users:
+                found.append((user, tied))
+                tied = True
+            others = [node for node in by_level[level] if not node.is_user]
+            if others:
+                self.walk(others, tied, found, now)
+            tied = False
+
     def static_priority(self, j: int, cluster: Cluster) -> float:
         w, f, weights = self.workload, self.fairness, self.fairness.weights
         asked = [
@@ -146,17 +182,24 @@ class Owners:
             float(w.priority[j])
             + weights.association * relative(self.names[j][0], accounts, 0.0)
             + weights.job_size * (1 - size if f.favor_small else size)
-            + weights.partition * relative(named(w.partitions, w.partition[j]), f.partition_priority, 1.0)
+            + weights.partition * self.partition_factor(named(w.partitions, w.partition[j]))
             + weights.qos * relative(named(w.qos_names, w.qos[j]), f.qos_priority, 0.0)
             + weights.gpu * asked[0]
             + weights.cpu * asked[1]
             + weights.mem * asked[2]
         )
 
-    def priority(self, j: int, now: float) -> float:
+    def partition_factor(self, names: str) -> float:
+        return max(relative(name.strip(), self.fairness.partition_priority, 1.0) for name in names.split(","))
+
+    def factor(self, j: int, now: float, ranks: dict[int, int]) -> float:
+        if self.fairness.fair_tree:
+            return ranks[id(self.owner[j])] / len(self.users)
+        return math.exp(-(self.ratio(j, now) * math.log(2)))
+
+    def priority(self, j: int, now: float, factor: float) -> float:
         weights = self.fairness.weights
         age = min((now - float(self.workload.submit[j])) / self.fairness.max_age_s, 1.0)
-        factor = math.exp(-(self.ratio(j, now) * math.log(2)))
         return self.base[j] + weights.age * age + weights.fairshare * factor
 
     def dominant_share(self, j: int) -> float:
@@ -167,7 +210,10 @@ class Owners:
             return np.array([self.dominant_share(j) for j in rows])
         if order == "fairshare":
             return np.array([self.ratio(j, now) for j in rows])
-        return np.array([-self.priority(j, now) for j in rows])
+        ranks = self.ranks(now)
+        if order == "fairtree":
+            return np.array([-float(ranks[id(self.owner[j])]) for j in rows])
+        return np.array([-self.priority(j, now, self.factor(j, now, ranks)) for j in rows])
 
 
 def named(names: tuple[str, ...], code: int) -> str:

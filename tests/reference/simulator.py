@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from queuewise.cluster.conditions import Conditions, Outage
 from queuewise.cluster.spec import Cluster
-from queuewise.workload.jobs import ANY_PARTITION, Workload
+from queuewise.workload.jobs import Workload
 from reference import backfill, defrag, preemption, reservations, resizing, stopping
 from reference.dependencies import Waiting
 from reference.fairness import FAIR_ORDERS, Owners
@@ -25,7 +25,8 @@ from reference.powercap import budget, greatest_draw
 from reference.quotas import Quotas
 from reference.scripted import GIVEN, GivenOrders, Script
 from reference.sleeping import Sleepers
-from reference.state import Job, Machine, Piece, Run, make_jobs, nodes_of
+from reference.slurm import Loops
+from reference.state import Job, Machine, Piece, Run, make_jobs, nodes_of, partitions_of
 
 QUEUED, DONE, REJECTED, KILLED, CANCELLED, FAILED = 1, 3, 4, 5, 6, 7  # the numbers of queuewise.sim.schedule, which this must not import
 # Events of one time, in this order.
@@ -63,6 +64,7 @@ class Policy:
     preemptive: str | None = None  # one of preemption.NAMES
     threshold: float | None = None
     max_wait: float = math.inf
+    config: str = ""  # file with the parameters of `slurm`
 
     @property
     def migrates(self) -> bool:
@@ -88,6 +90,9 @@ class Policy:
         if first == "defrag":
             order = parameter or "fcfs"
             return cls(order, "defrag", None, order, placement, option or None)
+        leading, _, fill = rule.partition("+")
+        if fill.partition(":")[0] == "slurm":
+            return cls(leading, "slurm", None, leading, placement, option or None, config=fill.partition(":")[2])
         match = re.fullmatch(r"([\w:.]+)(?:\+([a-z0-9-]+)(?:/(\d+))?(?::([\w:.]+))?)?", rule)
         assert match, f"the reference cannot read the name {name!r}"
         order, fill, depth, second = match.groups()
@@ -155,8 +160,8 @@ class Simulator:
         self.state = machine.empty()
         self.queues: list[set[int]] = [set() for _ in cluster.partitions]
         self.committed: list[int | None] = [None for _ in cluster.partitions]
-        self.queue_of_partition = {partition.name: q for q, partition in enumerate(cluster.partitions)}
-        self.one_queue = bool((workload.partition == ANY_PARTITION).any())
+        self.queue_of_partition = queues_of_partitions(workload, machine)
+        self.loops = Loops(self.policy.config) if self.policy.backfill == "slurm" else None
         self.first_start = np.full(len(workload), math.inf)
         self.end = np.full(len(workload), math.inf)
         self.status = np.zeros(len(workload), dtype=np.int8)
@@ -218,9 +223,10 @@ class Simulator:
         self.queues[self.queue_of(job)].add(job.index)
 
     def queue_of(self, job: Job) -> int:
-        if self.one_queue:
+        if self.loops is not None:
             return 0
-        return self.queue_of_partition[self.workload.partitions[self.workload.partition[job.index]]]
+        names = partitions_of(self.workload, job.index)
+        return min(q for name, q in self.queue_of_partition.items() if names is None or name in names)
 
     def complete(self, job: Job, run: Run) -> None:
         if job.run is not run:  # it was stopped before
@@ -386,6 +392,7 @@ class Simulator:
                 del self.held_until[held[0]]
                 self.serve(q)
         self.wake_later()
+        self.loop_later()
         if self.conditions.resize in ("grow", "both") and not any(self.queues):
             resizing.grow(self)
 
@@ -394,10 +401,11 @@ class Simulator:
             self.preemptive.serve(q)
             return
         while True:
-            head = self.start_from_head(q)
+            head = self.start_from_head(q) if self.loops is None else self.loops.run(self, q)
             if head is None:
                 break
-            self.backfill(q, head)
+            if self.loops is None:
+                self.backfill(q, head)
             if self.conditions.resize not in ("shrink", "both") or not resizing.shrink(self, q, head):
                 break
 
@@ -450,6 +458,14 @@ class Simulator:
         self.committed[q] = None
         return None
 
+    def loop_later(self) -> None:
+        """Decide again when the next loop of Slurm is due."""
+        if self.loops is None:
+            return
+        self.next_loop = self.loops.next_decision(self.now, sum(len(queue) for queue in self.queues))
+        if (time := self.next_loop) < math.inf:
+            self.clock.call_at(time, WAKE, 0, lambda: self.decide_after_events() if self.next_loop == time else None)
+
     def backfill(self, q: int, head: Job) -> None:
         others = self.free_to_start(q) - {head.index}
         if self.is_overdue(head.index) and self.policy.backfill == "none":
@@ -483,9 +499,27 @@ class Simulator:
         """Those still queued after a start, which changes nothing in orders but in that of `drf`, and where there are quotas."""
         return self.in_order(order, queued) if order == "drf" or self.quotas else queued
 
+    def queued_in_order(self, q: int) -> list[int]:
+        return self.in_order(self.policy.order, self.free_to_start(q))
+
+    def still_in_order(self, queued: list[int]) -> list[int]:
+        return self.in_order_again(self.policy.order, queued)
+
     def candidates_again(self, candidates: list[Job]) -> list[Job]:
         again = self.in_order_again(self.policy.second_order, [job.index for job in candidates])
         return [self.jobs[j] for j in again]
+
+
+def queues_of_partitions(workload: Workload, machine: Machine) -> dict[str, int]:
+    """The queue of each partition: its place in the cluster, or that of the first of those that share nodes or jobs with it."""
+    queue = {partition.name: q for q, partition in enumerate(machine.cluster.partitions)}
+    of_jobs = [partitions_of(workload, j) for j in range(len(workload))]
+    groups = [*machine.partitions, *(set(queue) if names is None else names & set(queue) for names in of_jobs)]
+    for _ in queue:
+        for group in groups:
+            for name in group:
+                queue[name] = min(queue[other] for other in group)
+    return queue
 
 
 def known_estimates(workload: Workload) -> dict[str, Floats]:

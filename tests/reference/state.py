@@ -127,13 +127,13 @@ class Machine:
 
     cluster: Cluster
     kind: list[str | None]  # [node] name of the GPU kind, None without GPUs
-    partition: list[str]  # [node]
+    partitions: list[set[str]]  # [node] those it is in
     rack: list[int]  # [node]
 
     @classmethod
     def of(cls, cluster: Cluster) -> Machine:
         kinds = [None if k == NO_GPU else cluster.kinds[k].name for k in cluster.node_kind.tolist()]
-        partitions = [cluster.partitions[p].name for p in cluster.node_partition.tolist()]
+        partitions = [{cluster.partitions[p].name for p in np.flatnonzero(row)} for row in cluster.node_partitions]
         return cls(cluster, kinds, partitions, cluster.node_rack.tolist())
 
     @property
@@ -151,10 +151,11 @@ class Machine:
         """A fresh state in which everything is free."""
         return self.total.copy()
 
-    def accepted(self, kinds: tuple[str, ...], partition: str | None) -> tuple[bool, ...]:
-        """[node] whether a job limited to these kinds (none named: any) and this partition (None: any) may use it."""
+    def accepted(self, kinds: tuple[str, ...], partitions: set[str] | None) -> tuple[bool, ...]:
+        """[node] whether a job limited to these kinds (none named: any) and to these partitions (None: any) may use it."""
         return tuple(
-            (not kinds or self.kind[n] in kinds) and (partition is None or self.partition[n] == partition) for n in range(self.num_nodes)
+            (not kinds or self.kind[n] in kinds) and (partitions is None or bool(self.partitions[n] & partitions))
+            for n in range(self.num_nodes)
         )
 
     def kind_speed(self, n: int) -> float:
@@ -279,6 +280,12 @@ def nodes_of(pieces: Iterable[Piece]) -> set[int]:
     return {piece.node for piece in pieces}
 
 
+def partitions_of(workload: Workload, j: int) -> set[str] | None:
+    """The partitions that job j names, None if it may run in any."""
+    p = int(workload.partition[j])
+    return None if p == ANY_PARTITION else {name.strip() for name in workload.partitions[p].split(",")}
+
+
 def make_jobs(workload: Workload, machine: Machine, estimate: Iterable[float], *, kill_at_limit: bool = False) -> list[Job]:
     jobs = []
     size = workload.size.tolist()
@@ -286,8 +293,7 @@ def make_jobs(workload: Workload, machine: Machine, estimate: Iterable[float], *
     for j, expected in enumerate(estimate):
         kind_set, p = int(workload.kind_set[j]), int(workload.partition[j])
         if (kind_set, p) not in accepted:
-            name = None if p == ANY_PARTITION else workload.partitions[p]
-            accepted[kind_set, p] = machine.accepted(workload.kind_sets[kind_set], name)
+            accepted[kind_set, p] = machine.accepted(workload.kind_sets[kind_set], partitions_of(workload, j))
         demand = Demand(int(workload.gpu_milli[j]), int(workload.cpu_milli[j]), int(workload.mem_mib[j]), accepted[kind_set, p])
         runtime, requested = float(workload.runtime[j]), float(workload.requested[j])
         work = requested if kill_at_limit and runtime > requested else runtime

@@ -24,7 +24,7 @@ from queuewise.cluster.spec import NodeGroup, VirtualCluster, build
 from queuewise.workload.dependencies import KINDS, Dependencies
 from queuewise.workload.jobs import Workload
 from reference.fairness import FAIR_ORDERS
-from strategies import ACCOUNTS, BACKFILLS, DISPATCHES, ORDERS, PLACEMENTS, PREEMPTIVE, USERS, Case
+from strategies import ACCOUNTS, BACKFILLS, DISPATCHES, ORDERS, PLACEMENTS, PREEMPTIVE, USERS, WITH_SECOND_ORDER, Case
 
 COSTS = Preemption(
     quantum_s=1.0,
@@ -145,7 +145,7 @@ def under(**changes: object) -> World:
 
 FEATURES = {
     "orders": Feature(tuple(f"{order}+{fill}" for order, fill in mixed("orders", ORDERS, BACKFILLS))),
-    "second orders": Feature(tuple(f"fcfs+{fill}:{order}" for order, fill in mixed("second", ORDERS, BACKFILLS))),
+    "second orders": Feature(tuple(f"fcfs+{fill}:{order}" for order, fill in mixed("second", ORDERS, WITH_SECOND_ORDER))),
     "backfills": Feature((*(f"fcfs+{fill}" for fill in BACKFILLS), *LIMITED)),
     "placements": Feature(tuple(f"sjf+{fill}@{placement}" for placement, fill in mixed("placements", PLACEMENTS, BACKFILLS))),
     "preemption": Feature(

@@ -8,10 +8,11 @@ from hypothesis import strategies as st
 
 import reference
 from hand_cases import DONE, HAND_CASES, INF, HandCase
+from partition_cases import PARTITION_CASES
 from reference.preemption import gittins_index
 
 
-@pytest.mark.parametrize("case", HAND_CASES, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", [*HAND_CASES, *PARTITION_CASES], ids=lambda case: case.name)
 def test_by_hand(case: HandCase) -> None:
     result = reference.simulate(case.workload, case.cluster, case.policy, estimate=case.known, conditions=case.conditions)
     runs = [(job, start, end, tuple(node for node, _, _ in pieces)) for job, start, end, pieces in result.runs]

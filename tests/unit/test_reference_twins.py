@@ -20,6 +20,7 @@ from reference import fairness as reference_fairness
 from reference import orders as reference_orders
 from reference import placement as reference_placement
 from reference import preemption as reference_preemption
+from reference import slurm as reference_slurm
 from reference.simulator import Policy
 
 
@@ -40,7 +41,7 @@ REGISTRIES = (
         (*reference_orders.SCORES, *reference_fairness.FAIR_ORDERS),
         "SCORES in tests/reference/orders.py, or FAIR_ORDERS and Owners.scores in tests/reference/fairness.py",
     ),
-    Registry("backfill", backfill.BACKFILLS, reference_backfill.RULES, "RULES in tests/reference/backfill.py"),
+    Registry("backfill", backfill.BACKFILLS, (*reference_backfill.RULES, reference_slurm.NAME), "RULES in tests/reference/backfill.py"),
     Registry(
         "placement",
         placing.PLACEMENTS,

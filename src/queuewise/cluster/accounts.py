@@ -46,6 +46,7 @@ class Fairness(Config):
 
     half_life_s: Amount = WEEK_S  # of usage; 0: no decay
     max_age_s: float = Field(default=WEEK_S, gt=0, allow_inf_nan=False)  # wait after which the age factor is 1
+    fair_tree: bool = True  # the fair-share factor of `multifactor` is that of Slurm's Fair Tree, otherwise the classic one
     favor_small: bool = False  # the size factor favours small jobs instead of large ones
     weights: PriorityWeights = PriorityWeights()
     accounts: dict[str, Account] = Field(default_factory=dict)

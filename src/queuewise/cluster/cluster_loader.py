@@ -37,6 +37,7 @@ class NodeGroupFile(Config):
     cpus: float = Field(default=float("inf"), gt=0)
     mem_gib: float = Field(default=float("inf"), gt=0)
     partition: str = "default"
+    partitions: tuple[str, ...] = ()
     nodes_per_rack: int = Field(default=0, ge=0)
     idle_watts: float = Field(default=0.0, ge=0, allow_inf_nan=False)
     core_watts: float = Field(default=0.0, ge=0, allow_inf_nan=False)

@@ -56,7 +56,7 @@ class Reservation(Config):
             names = [partition.name for partition in cluster.partitions]
             if self.partition not in names:
                 raise unknown_name(f"partition in {self.title}:", self.partition, names)
-            inside = cluster.node_partition == names.index(self.partition)
+            inside = cluster.nodes_in([self.partition])
             chosen = {n for n in chosen if inside[n]}
         if not chosen or (self.count or 0) > len(chosen):
             raise InputError(

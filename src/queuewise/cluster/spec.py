@@ -6,7 +6,7 @@ groups: "lowest host first" means lowest index here.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from queuewise.cluster.gpus import GpuKind, gpu_kind
 from queuewise.errors import InputError, unknown_name
+from queuewise.workload.jobs import SEPARATOR
 
 NO_GPU = -1  # kind of a node without GPUs
 MAX_GPUS_PER_NODE = 63  # GPUs of a node are bits of one signed 64-bit word
@@ -32,15 +33,21 @@ class NodeGroup:
     cpus: float = float("inf")  # cores; inf: unlimited, never the bottleneck
     mem_gib: float = float("inf")  # the same
     partition: str = "default"
+    partitions: tuple[str, ...] = ()  # instead of `partition`, for nodes in several
     nodes_per_rack: int = 0  # 0: the whole group is in one rack
     idle_watts: float = 0.0  # of the node, without its GPUs
     core_watts: float = 0.0  # additional, per core in use
     name: str = ""  # node names are <name>-<group>-<number>
 
+    @property
+    def member_of(self) -> tuple[str, ...]:
+        """The partitions that the nodes are in."""
+        return self.partitions or (self.partition,)
+
 
 @dataclass(frozen=True)
 class Partition:
-    """A set of nodes with its own queue."""
+    """A set of nodes that jobs may be limited to. Nodes may be in several."""
 
     name: str
 
@@ -64,7 +71,7 @@ class Cluster:
     node_cpu_milli: NDArray[np.int64]  # [N]
     node_mem_mib: NDArray[np.int64]  # [N]
     node_rack: NDArray[np.int64]  # [N]
-    node_partition: NDArray[np.int64]  # [N] index into partitions
+    node_partitions: NDArray[np.bool_]  # [N, number of partitions] which of them the node is in
     node_idle_watts: NDArray[np.float64]  # [N] without GPUs
     node_core_watts: NDArray[np.float64]  # [N]
     node_names: tuple[str, ...]
@@ -81,6 +88,13 @@ class Cluster:
     @property
     def num_gpus(self) -> int:
         return int(self.node_gpus.sum())
+
+    def nodes_in(self, names: Iterable[str]) -> NDArray[np.bool_]:
+        """[N] whether the node is in one of these partitions. A name that the cluster does not have is that of no node."""
+        wanted = set(names)
+        chosen = [p for p, partition in enumerate(self.partitions) if partition.name in wanted]
+        inside: NDArray[np.bool_] = np.asarray(self.node_partitions[:, chosen].any(axis=1))
+        return inside
 
     @property
     def idle_draw(self) -> NDArray[np.float64]:
@@ -124,7 +138,7 @@ def build(
     unknown_speeds = set(speed_of) - set(kind_names)
     if unknown_speeds:
         raise unknown_name("GPU kind in speeds", min(unknown_speeds), kind_names)
-    partitions = list(dict.fromkeys(group.partition for group in groups if group.count))
+    partitions = list(dict.fromkeys(name for group in groups if group.count for name in group.member_of))
     counts = [group.count for group in groups]
 
     def per_node(values: Sequence[float], dtype: type[Number]) -> NDArray[Number]:
@@ -139,7 +153,7 @@ def build(
         node_cpu_milli=per_node([_amount(g.cpus, 1000) for g in groups], np.int64),
         node_mem_mib=per_node([_amount(g.mem_gib, 1024) for g in groups], np.int64),
         node_rack=_racks(groups),
-        node_partition=per_node([partitions.index(g.partition) if g.count else 0 for g in groups], np.int64),
+        node_partitions=np.repeat([[name in g.member_of for name in partitions] for g in groups], counts, axis=0),
         node_idle_watts=per_node([g.idle_watts for g in groups], np.float64),
         node_core_watts=per_node([g.core_watts for g in groups], np.float64),
         node_names=tuple(f"{g.name or g.kind or 'node'}-{i}-{k}" for i, g in enumerate(groups) for k in range(g.count)),
@@ -164,6 +178,10 @@ def check_group(cluster: str, group: NodeGroup) -> None:
     sizes = (group.count, group.gpus, group.cpus, group.mem_gib, group.nodes_per_rack, group.idle_watts, group.core_watts)
     if not all(size >= 0 for size in sizes):
         raise InputError(f"{where}: a count, size or power is negative or not a number", hint="use 0 or more")
+    if group.partitions and group.partition != "default":
+        raise InputError(f"{where}: both partition and partitions are given", hint=f"write partitions = {list(group.partitions)} alone")
+    if wrong := [name for name in group.member_of if not name.strip() or SEPARATOR in name]:
+        raise InputError(f"{where}: {wrong[0]!r} is no name of a partition", hint='partitions = ["a", "b"] are two, without commas inside')
     if group.gpus > MAX_GPUS_PER_NODE:
         raise InputError(f"{where}: {group.gpus} GPUs per node are too many", hint=f"at most {MAX_GPUS_PER_NODE} are supported")
     if group.gpus and not group.kind:

@@ -25,7 +25,7 @@ from queuewise.envs.presets import preset as preset_settings
 from queuewise.envs.task_settings import TaskSettings
 from queuewise.envs.windows import WindowSource, known_runtimes, make_source
 from queuewise.errors import InputError, unknown_name
-from queuewise.policies.backfill import BACKFILLS
+from queuewise.policies.backfill import BACKFILLS, SLURM
 from queuewise.workload.jobs import Workload
 
 DEFAULT_WORKLOAD = "bench"
@@ -96,6 +96,8 @@ def build_setup(
     checked = validate(TaskSettings, chosen, source="environment settings")
     if checked.backfill not in BACKFILLS:
         raise unknown_name("backfill", checked.backfill, BACKFILLS)
+    if checked.backfill == SLURM:
+        raise InputError("environments have no loops of their own: backfill='slurm' is for replays", hint="use 'conservative' or 'easy'")
     if checked.problem == "host" and checked.backfill not in ("none", "greedy"):
         raise InputError(
             f"the host problem does not support backfill={checked.backfill!r}", hint="use 'none' (the head blocks) or 'greedy'"

@@ -16,8 +16,7 @@ import numpy as np
 
 from queuewise.cluster.spec import Cluster
 from queuewise.policies.model_file import find_model
-from queuewise.policies.names import MODEL, parse_policy
-from queuewise.policies.user_code import is_reference
+from queuewise.policies.names import parse_policy
 from queuewise.workload.jobs import COLUMNS, Workload
 
 DIGEST_BYTES = 12
@@ -38,13 +37,12 @@ def digest_cluster(cluster: Cluster) -> str:
 
 
 def digest_policy(policy: str) -> str:
-    """Digest of the files behind a policy name: a trained model, or the user's file and the modules in its folder that it imports."""
-    if not policy.startswith(MODEL) and not is_reference(policy):
-        return RULE
+    """Digest of the files behind a policy name: a model, parameters of Slurm, or the user's file and those that it imports."""
     parsed = parse_policy(policy)
     files = [find_model(parsed.model)] if parsed.model else []
+    files += [Path(parsed.slurm_config).expanduser()] if parsed.slurm_config else []
     files += sorted({file for own in parsed.own for file in _with_neighbours(Path(own.path))})
-    return digest(*(np.frombuffer(file.read_bytes(), np.uint8) for file in files))
+    return RULE if not files else digest(*(np.frombuffer(file.read_bytes(), np.uint8) for file in files))
 
 
 def digest(*arrays: np.ndarray[Any, Any]) -> str:

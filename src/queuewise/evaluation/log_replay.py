@@ -22,7 +22,7 @@ from queuewise.sim.core.schedule import REJECTED, Schedule
 from queuewise.workload.jobs import ANY_PARTITION, Floats, Workload
 from queuewise.workload.loaded import Loaded, Recorded
 
-SLURM_POLICY = "multifactor+easy"  # what Slurm itself does, as far as it can be replayed
+SLURM_POLICY = "multifactor+slurm"  # what Slurm itself does, as far as it can be replayed
 OTHER_POLICY = "fcfs+easy"
 FEW_BEFORE = 0.2  # of the submissions expected before the first end: with fewer, the log was selected by ends
 

@@ -109,7 +109,7 @@ def read_cluster(run: Path) -> Cluster:
     try:
         arrays = {f.name: f.type for f in dataclasses.fields(Cluster) if str(f.type).startswith("NDArray")}
         for name, kind in arrays.items():
-            plain[name] = np.asarray(plain[name], dtype=np.int64 if "int64" in str(kind) else np.float64)
+            plain[name] = np.asarray(plain[name], next(one for one in (np.int64, np.bool_, np.float64) if one.__name__ in str(kind)))
         plain["kinds"] = tuple(GpuKind(**kind) for kind in plain["kinds"])
         plain["partitions"] = tuple(Partition(**partition) for partition in plain["partitions"])
         plain["virtual_clusters"] = tuple(VirtualCluster(**tenant) for tenant in plain["virtual_clusters"])

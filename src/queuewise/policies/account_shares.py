@@ -6,7 +6,7 @@ Formulas follow docs/simulator.md, "Fairness", to the operation. The kernels are
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ from queuewise.cluster.spec import UNLIMITED, Cluster
 from queuewise.policies.known import Jobs
 from queuewise.sim.queue import FairShare
 from queuewise.sim.queue.account_tree import ROOT, Accounts
-from queuewise.workload.jobs import UNKNOWN, WHOLE_GPU, Floats, Ints
+from queuewise.workload.jobs import UNKNOWN, WHOLE_GPU, Floats, Ints, named_partitions
 
 NAMELESS = ""  # account or user of jobs for which the log names none
 
@@ -30,7 +30,9 @@ def account_tree(jobs: Jobs) -> Accounts:
     shares = [1, *(_shares_of(fairness, name) for name in above), *(_shares_of(fairness, account, user) for account, user in leaves)]
     fraction, share = _normalise(np.array(parent), np.array(shares, np.int64))
     owner = (leaf + 1 + len(above)).astype(np.int32)
-    return Accounts(owner, np.array(parent), fraction, share, _numbers(jobs.machine, fairness))
+    numbers = _numbers(jobs.machine, fairness)
+    numbers.first_user = 1 + len(above)
+    return Accounts(owner, np.array(parent), fraction, share, numbers)
 
 
 def account_names(jobs: Jobs) -> list[tuple[str | None, str | None]]:
@@ -52,16 +54,17 @@ def _accounts_and_users(jobs: Jobs) -> tuple[dict[str, str | None], list[tuple[s
 def static_priority(jobs: Jobs) -> Floats:
     """[J] what the factors of `multifactor` that do not change with time add up to."""
     fairness, weights = jobs.fairness, jobs.fairness.weights
+    partitions = [named_partitions(name) for name in jobs.partitions]
     account_priority = {name: account.priority for name, account in fairness.accounts.items()}
     demands = (jobs.gpu_milli, jobs.cpu_milli, jobs.mem_mib)
     tasks = jobs.num_tasks.astype(np.float64)
     gpu, cpu, mem = (tasks * demand / total for demand, total in zip(demands, _totals(jobs.machine), strict=True))
     size = np.minimum(np.where(jobs.gpu_milli > 0, gpu, cpu), 1.0)
     parts = (
-        weights.association * _relative(jobs.group, jobs.groups, account_priority, otherwise=0.0),
+        weights.association * _relative(jobs.group, _alone(jobs.groups), account_priority, otherwise=0.0),
         weights.job_size * (1.0 - size if fairness.favor_small else size),
-        weights.partition * _relative(jobs.partition, jobs.partitions, fairness.partition_priority, otherwise=1.0),
-        weights.qos * _relative(jobs.qos, jobs.qos_names, fairness.qos_priority, otherwise=0.0),
+        weights.partition * _relative(jobs.partition, partitions, fairness.partition_priority, otherwise=1.0),
+        weights.qos * _relative(jobs.qos, _alone(jobs.qos_names), fairness.qos_priority, otherwise=0.0),
         weights.gpu * gpu,
         weights.cpu * cpu,
         weights.mem * mem,
@@ -97,9 +100,14 @@ def _normalise(parent: NDArray[np.int64], shares: NDArray[np.int64]) -> tuple[Fl
     return fraction, share
 
 
-def _relative(codes: Ints, names: tuple[str, ...], priority: Mapping[str, float], *, otherwise: float) -> Floats:
-    """[J] priority of a name as a part of the greatest one there is."""
-    values = np.array([*(priority.get(name, otherwise) for name in names), otherwise])  # UNKNOWN is -1: the last
+def _alone(names: tuple[str, ...]) -> list[tuple[str, ...]]:
+    return [(name,) for name in names]
+
+
+def _relative(codes: Ints, names: Sequence[tuple[str, ...]], priority: Mapping[str, float], *, otherwise: float) -> Floats:
+    """[J] priority of a name, or the greatest of several, as a part of the greatest one there is."""
+    found = [max(priority.get(name, otherwise) for name in several) for several in names]
+    values = np.array([*found, otherwise])  # UNKNOWN is -1: the last
     most = max([*priority.values(), otherwise])
     return values[codes] / most if most > 0 else np.zeros(len(codes))
 
@@ -110,6 +118,7 @@ def _numbers(cluster: Cluster, fairness: Fairness) -> FairShare:
     numbers.age_weight = fairness.weights.age
     numbers.max_age = fairness.max_age_s
     numbers.fairshare_weight = fairness.weights.fairshare
+    numbers.classic_factor = 0.0 if fairness.fair_tree else 1.0
     numbers.gpu_total, numbers.cpu_total, numbers.mem_total = _totals(cluster)
     return numbers
 

@@ -13,6 +13,7 @@ class BackfillRule:
     summary: str
 
 
+SLURM = "slurm"  # what follows its name is a file, not an order
 BACKFILLS: dict[str, BackfillRule] = {
     "none": BackfillRule(backfill.NO_BACKFILL, "the head blocks the queue"),
     "greedy": BackfillRule(backfill.GREEDY, "whatever fits starts, in order; large jobs may starve"),
@@ -23,6 +24,10 @@ BACKFILLS: dict[str, BackfillRule] = {
         backfill.EASY_STRICT, "only what ends strictly before the head's reservation starts (the RLScheduler paper's variant)"
     ),
     "conservative": BackfillRule(backfill.CONSERVATIVE, "every waiting job has a reservation that nobody behind it may delay"),
+    SLURM: BackfillRule(
+        backfill.SLURM,
+        "Slurm's loops: in order at every event, with plans for the first jobs every bf_interval; slurm:FILE has its parameters",
+    ),
     "defrag": BackfillRule(
         backfill.DEFRAG, "as greedy, but first running jobs are migrated off a node if the head then fits; alone: fcfs+defrag"
     ),

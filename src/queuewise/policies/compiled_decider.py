@@ -20,7 +20,7 @@ from queuewise.policies.snapshot_decider import SnapshotDecider
 from queuewise.policies.snapshot_jobs import jobs_of
 from queuewise.prefixes import has_prefix, policies_of
 
-USAGE = ("fairshare", "multifactor")
+USAGE = ("fairshare", "fairtree", "multifactor")
 LEVELS = tuple(name for name, rule in PREEMPTIVE.items() if rule.option)  # rules by levels of service
 
 

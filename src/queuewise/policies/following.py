@@ -117,6 +117,7 @@ class LogFollower:
         state.dirty[:] = 1
         state.room_key[:] = state.pin_start[:] = np.inf
         state.hold_until[:] = -np.inf
+        state.clock.backfilled_at = state.clock.looped_at = -np.inf
         state.plan_state[:] = backfill.UNSETTLED
 
     def _check(self) -> None:

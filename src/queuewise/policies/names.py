@@ -1,5 +1,7 @@
 """Policy names: `order[+backfill[/depth][:order]][~bound][@placement[:option]]`, parsed here and nowhere else.
 
+After the backfill `slurm`, no order follows, but the file with its parameters: `+slurm[:FILE]`.
+
 `FILE.py:NAME` may stand for an order or a placement: a function of the user's own (`user_code`). `model:RUN` may stand for an order
 too: a trained network, which without a backfill plays as it was trained. An order may be followed by estimates of its own, as in
 `saf:predicted`.
@@ -15,28 +17,30 @@ from dataclasses import dataclass
 import numpy as np
 
 from queuewise.errors import InputError, unknown_name
-from queuewise.policies.backfill import BACKFILLS
+from queuewise.policies.backfill import BACKFILLS, SLURM
 from queuewise.policies.known import Jobs, OracleJobs
 from queuewise.policies.ordering import ORDERS, order_rule
 from queuewise.policies.placing import PLACEMENTS, parse_placement
 from queuewise.policies.preemptive import PREEMPTIVE, parse_option
+from queuewise.policies.slurm_config import slurm_loops
 from queuewise.policies.user_classes import check_class
 from queuewise.policies.user_code import JOB_PARAMETERS, NODE_PARAMETERS, SUFFIX, UserCode, find_user_code, is_reference
 from queuewise.policies.user_scores import UserScore, check_score, job_score, node_score
 from queuewise.sim import queue
-from queuewise.sim.core.rules import Order, Rules
+from queuewise.sim.core.rules import NO_LOOPS, Order, Rules
 from queuewise.sim.core.state import NO_LIMIT
 from queuewise.sim.placement import BY_SCORE
 from queuewise.workload.estimates import check_estimate
 
 DISPATCHES = {"reorder": queue.REORDER, "commit": queue.COMMIT}
 GRAMMAR = (
-    "order[+backfill[/depth][:order]][~bound][@placement], e.g. sjf+easy~3d@pack; FILE.py:NAME stands for an order or placement of "
-    "your own, model:RUN is a trained network"
+    "order[+backfill[/depth][:order]][~bound][@placement], e.g. sjf+easy~3d@pack; +slurm[:FILE] takes a file instead; FILE.py:NAME stands "
+    "for an order or placement of your own, model:RUN is a trained network"
 )
 SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 BOUND = re.compile(r"~(?!/)")  # ~/ begins a path
 MODEL = "model:"
+NOT_FOR_MODELS = ("defrag", SLURM)  # backfills
 AS_TRAINED = ""  # backfill and placement of a model whose name has none
 RUN_NAMES = (
     "write model:RUN[+backfill[/depth]][~bound][@placement] with the folder of a run or a model file; its path has no +, ~ or @, "
@@ -57,6 +61,7 @@ class Policy:
     estimates: str = ""  # of the order; empty: those of the replay
     backfill_estimates: str = ""  # of the backfill order, if it is named; empty: those of the replay
     max_wait_s: float = np.inf
+    slurm_config: str = ""  # file with the parameters of the backfill slurm; empty: Slurm's defaults
 
     @property
     def model(self) -> str:
@@ -103,6 +108,7 @@ class Policy:
             backfill_order=None if second == first else _make_order(*second, jobs, params),
             backfill=BACKFILLS[self.backfill].code,
             depth=self.depth,
+            slurm=slurm_loops(self.slurm_config) if self.backfill == SLURM else NO_LOOPS,
             rule=rule,
             rule_option=option,
             node_scorer=node_scorer,
@@ -232,8 +238,8 @@ def _parse_model(name: str, scheduling: str) -> Policy:
     if not plus:
         return policy
     rule = re.split("[/:]", filling)[0]
-    if rule not in BACKFILLS or rule == "defrag" or ":" in filling:
-        known = ", ".join(other for other in BACKFILLS if other != "defrag")
+    if rule not in BACKFILLS or rule in NOT_FOR_MODELS or ":" in filling:
+        known = ", ".join(other for other in BACKFILLS if other not in NOT_FOR_MODELS)
         raise InputError(f"policy {name!r}: {filling!r} is no backfill of a model, which are {known}", hint=RUN_NAMES)
     return _parse_backfill(name, filling, policy)
 
@@ -267,11 +273,18 @@ def _parse_scheduling(name: str, scheduling: str) -> Policy:
 
 
 def _parse_backfill(name: str, filling: str, policy: Policy) -> Policy:
-    """`backfill[/depth][:order]`, added to the policy."""
-    rule, _, second = filling.partition(":")
+    """`backfill[/depth][:order]` or `slurm[:FILE]`, added to the policy."""
+    rule, colon, second = filling.partition(":")
     rule, slash, depth = rule.partition("/")
     if rule not in BACKFILLS:
         raise unknown_name("backfill", rule, BACKFILLS)
+    if rule == SLURM:
+        if slash or (colon and not second):
+            raise InputError(
+                f"policy {name!r}: {filling!r} is not slurm or slurm:FILE", hint="bf_max_job_test in FILE limits what is planned"
+            )
+        slurm_loops(second)
+        return dataclasses.replace(policy, backfill=SLURM, slurm_config=second)
     if slash and not (depth.isdigit() and int(depth) > 0):
         raise InputError(f"policy {name!r}: depth {depth!r} is no positive number", hint="for example fcfs+easy/32")
     order, estimates = split_estimates(second)

@@ -82,6 +82,7 @@ ORDERS: dict[str, OrderRule] = {
     "qssf": OrderRule("predicted·n", "Hu et al. (Helios), SC 2021", lambda jobs: jobs.predicted * jobs.size, uses_predictions=True),
     "power": OrderRule("r·n·watts; oldest first once w ≥ 1 day", "cheapest energy first, with a limit to waiting", live=POWER),
     "fairshare": OrderRule("effective usage / share, by user and account", "Slurm's classic fair share", fair=queue.FAIRSHARE),
+    "fairtree": OrderRule("−rank of the user in the tree of accounts", "Slurm's Fair Tree; Cox & Morrison 2014", fair=queue.FAIRTREE),
     "multifactor": OrderRule("−Σ weight·factor: age, fair share, size, …", "Slurm's priority/multifactor", fair=queue.MULTIFACTOR),
     "drf": OrderRule("greatest share of GPUs, CPU or memory that the user holds", "Ghodsi et al., NSDI 2011", fair=queue.DRF),
     "random": OrderRule("a hash of seed and job", "a random feasible job: implies greedy backfill", _random),

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from queuewise.errors import InputError
 from queuewise.policies.snapshot import JobId, Place, Progress, RunningJob, Snapshot, WaitingJob
-from queuewise.sim import queue
+from queuewise.sim import backfill, queue
 from queuewise.sim.core.blocks import PIECE_COLUMNS
 from queuewise.sim.core.resume import resume
 from queuewise.sim.core.rules import Rules
@@ -203,6 +203,9 @@ class _Resumption:
             state.count.services, state.count.learn_at = known, history.learn_at
             if len(history.level_keys) == len(state.level_key):
                 state.level_key[:] = history.level_keys
+        if world.policy.backfill == backfill.SLURM:
+            state.clock.backfilled_at = -np.inf if history.backfilled_at is None else history.backfilled_at
+            state.clock.looped_at = -np.inf if history.looped_at is None else history.looped_at
         row = int(world.sizes.outlook_row)
         for order, numbers in enumerate(history.memory):
             if numbers and len(numbers) == row - queue.OUTLOOK_SIZE:

@@ -183,6 +183,8 @@ class History:
     services: tuple[float, ...] = ()  # attained by jobs that have ended, for policies that learn from them
     learn_at: int | None = None  # number of services at which level_keys are computed again
     level_keys: tuple[float, ...] = ()
+    backfilled_at: float | None = None  # under `slurm`: when the backfill loop ran last
+    looped_at: float | None = None  # under `slurm`: when the main loop went through all jobs last
     memory: tuple[tuple[float, ...], ...] = ()  # `state` of the score functions of both orders
 
     __pydantic_config__ = STRICT

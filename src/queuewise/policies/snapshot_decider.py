@@ -55,7 +55,8 @@ def _remembering(snapshot: Snapshot, last: Snapshot) -> Snapshot:
         held = mine.held_until if mine.held_until is not None and mine.held_until > snapshot.now else None
         return replace(one, committed=mine.committed, held_until=held, planned_start=mine.planned_start, planned_places=mine.planned_places)
 
-    history = replace(snapshot.history, memory=last.history.memory)
+    loops = last.history.backfilled_at, last.history.looped_at
+    history = replace(snapshot.history, memory=last.history.memory, backfilled_at=loops[0], looped_at=loops[1])
     return replace(snapshot, queue=tuple(recall(one) for one in snapshot.queue), history=history)
 
 

@@ -209,6 +209,8 @@ class SnapshotTaker:
             services=tuple(state.service[: state.count.services].tolist()) if learns else (),
             learn_at=int(state.count.learn_at) if learns else None,
             level_keys=tuple(state.level_key.tolist()) if learns else (),
+            backfilled_at=_or_none(state.clock.backfilled_at),
+            looped_at=_or_none(state.clock.looped_at),
             memory=tuple(tuple(numbers) for numbers in memory),
         )
 

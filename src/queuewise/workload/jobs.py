@@ -18,6 +18,7 @@ from queuewise.workload.dependencies import NO_DEPENDENCIES, Dependencies
 from queuewise.workload.speedup import LINEAR, parse_curve
 
 ANY_PARTITION = -1  # in `partition`: the job may run in any partition
+SEPARATOR = ","  # in a name of `partitions`: the job may run in any of the partitions around it
 ANY_KIND = 0  # in `kind_set`: entry 0 of `kind_sets` is the empty tuple, which allows every kind
 UNKNOWN = -1  # in `user`, `group`, `name`, `qos`: the log does not say
 WHOLE_GPU = 1000  # milli
@@ -30,6 +31,11 @@ Ints = NDArray[np.int32]
 def constant(value: float, num_jobs: int, dtype: type[np.generic]) -> NDArray[Any]:
     """A column with the same value for every job, which uses no memory."""
     return np.broadcast_to(np.asarray(value, dtype=dtype), (num_jobs,))
+
+
+def named_partitions(label: str) -> tuple[str, ...]:
+    """The partitions that a name in `Workload.partitions` stands for."""
+    return tuple(name.strip() for name in label.split(SEPARATOR))
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +63,7 @@ class Workload:
     scaling: Ints = FILLED_IN  # [J] its speed with that number of tasks: index into scalings
     job_id: NDArray[Any] = FILLED_IN  # [J] the log's own ids, integers or strings
     kind_sets: tuple[tuple[str, ...], ...] = ((),)  # allowed GPU kinds; entry 0 is () = any
-    partitions: tuple[str, ...] = ()
+    partitions: tuple[str, ...] = ()  # "a,b" for jobs that may run in a and in b
     users: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
     qos_names: tuple[str, ...] = ()

@@ -6,7 +6,6 @@ import csv
 from collections import Counter
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from queuewise.cluster import NodeGroup, build, load_cluster, preset_names
@@ -65,7 +64,7 @@ def test_hetero56_speeds_follow_the_published_tflops() -> None:
 
 def test_rltune_pools_have_the_published_shapes() -> None:
     helios = load_cluster("rltune-helios")
-    assert np.bincount(helios.node_partition).tolist() == [6, 4, 3, 2, 2]
+    assert helios.node_partitions.sum(axis=0).tolist() == [6, 4, 3, 2, 2]
     alibaba = load_cluster("rltune-alibaba")
     shapes = {kind.name: sorted(alibaba.node_gpus[alibaba.node_kind == k].tolist()) for k, kind in enumerate(alibaba.kinds)}
     assert shapes == {"T4": [2] * 8, "MISC": [8] * 8, "P100": [2] * 15, "V100-16": [8] * 10, "V100-32": [8] * 8}
@@ -75,7 +74,7 @@ def test_venus_partitions_are_its_virtual_clusters(traces: Path) -> None:
     with (traces / "helios" / "Venus_vc_config.csv").open(encoding="utf-8") as rows:
         published = {row[""]: int(row["num"]) for row in csv.DictReader(rows)}
     cluster = load_cluster("venus")
-    counts = np.bincount(cluster.node_partition)
+    counts = cluster.node_partitions.sum(axis=0)
     assert {partition.name: int(counts[p]) for p, partition in enumerate(cluster.partitions)} == published
 
 
@@ -163,6 +162,16 @@ def test_the_example_of_the_docs_loads_as_described(repository: Path, tmp_path: 
     assert [(vc.name, vc.guaranteed_gpus, vc.max_gpus) for vc in cluster.virtual_clusters] == [("vision", 64.0, 96.0)]
 
 
+def test_nodes_may_be_in_several_partitions(tmp_path: Path) -> None:
+    text = '[[nodes]]\ncount = 1\ncpus = 4\npartition = "b"\n[[nodes]]\ncount = 2\ncpus = 4\npartitions = ["a", "b"]\n'
+    cluster = load_cluster(write(tmp_path, text))
+    assert [p.name for p in cluster.partitions] == ["b", "a"]
+    assert cluster.node_partitions.tolist() == [[True, False], [True, True], [True, True]]
+    assert cluster.nodes_in(["a"]).tolist() == [False, True, True]
+    assert cluster.nodes_in(["b", "nowhere"]).all()
+    assert not cluster.nodes_in(["nowhere"]).any()
+
+
 BAD_FILES = {  # file -> line and problem
     "": (1, "has no nodes"),
     "[[nodes]]\ncount = 0\ncpus = 4": (1, "has no nodes"),
@@ -179,6 +188,9 @@ BAD_FILES = {  # file -> line and problem
     "[speeds]\nP100 = 0.0\n[[nodes]]\ncount = 1\ngpus = 2\nkind = 'P100'": (1, "speeds must be positive"),
     "speeds.P100 = 'fast'\n[[nodes]]\ncount = 1\ngpus = 2\nkind = 'P100'": (1, r"speeds\.P100 = 'fast'"),
     "name = 'x'\nnodes = [{count = 1}, {count = 'a'}]": (2, r"nodes\[1\]\.count = 'a'"),
+    "[[nodes]]\ncount = 1\ncpus = 1\npartition = 'a'\npartitions = ['a', 'b']": (1, "both partition and partitions are given"),
+    "[[nodes]]\ncount = 1\ncpus = 1\npartition = 'a,b'": (1, "'a,b' is no name of a partition"),
+    "[[nodes]]\ncount = 1\ncpus = 1\npartitions = ['a', '']": (1, "'' is no name of a partition"),
     "nodes = 3": (1, "nodes = 3: input should be a valid tuple"),
     "name = 'x'\ncount = ": (2, "is not valid TOML"),
     "\nname = 'x'\ncount = = 1\n": (3, "is not valid TOML"),

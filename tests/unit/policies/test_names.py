@@ -8,6 +8,9 @@ from queuewise.errors import InputError
 from queuewise.policies import Policy, parse_policy, policy_names, simulate
 from queuewise.sim.core.state import NO_LIMIT
 from queuewise.workload.jobs import Workload
+from strategies import CONFIGS
+
+QUICK = CONFIGS / "quick_loops.txt"
 
 
 @pytest.mark.parametrize(
@@ -32,6 +35,8 @@ from queuewise.workload.jobs import Workload
         ("model:runs/a@spread", Policy("model:runs/a", "", placement="spread")),
         ("model:runs/a.safetensors+easy/8~3d@pack:1", Policy("model:runs/a.safetensors", "easy", 8, "", "pack:1", max_wait_s=259_200.0)),
         ("model:~/a+conservative", Policy("model:~/a", "conservative", placement="")),
+        ("multifactor+slurm~3d@first", Policy("multifactor", "slurm", placement="first", max_wait_s=259_200.0)),
+        (f"saf:oracle+slurm:{QUICK}", Policy("saf", "slurm", estimates="oracle", slurm_config=str(QUICK))),
         ("fcfs+easy:sjf:noisy:0.5", Policy("fcfs", "easy", backfill_order="sjf", backfill_estimates="noisy:0.5")),
     ],
 )
@@ -55,6 +60,10 @@ def test_names_are_taken_apart(name: str, policy: Policy) -> None:
         ("sjf@tier:even", "tier takes the option balance"),
         ("sjf@first:2", "no option of first"),
         ("sjf+easy/0", "no positive number"),
+        ("sjf+slurm/8", "'slurm/8' is not slurm or slurm:FILE"),
+        ("sjf+slurm:", "'slurm:' is not slurm or slurm:FILE"),
+        ("sjf+slurm:absent.txt", "absent.txt: cannot be read: No such file"),
+        ("model:runs/a+slurm", "'slurm' is no backfill of a model"),
         ("sjf+", "unknown backfill"),
         ("sjf@", "nothing after @"),
         ("sjf~", "'' is not a time"),

@@ -27,7 +27,7 @@ from queuewise.sim.backfill.profile import (
     profile_in,
     profile_memory,
 )
-from queuewise.sim.backfill.start_search import could_start, earliest_start, find_start, forget_planned, note_planned
+from queuewise.sim.backfill.start_search import could_start, forget_planned, last_that_could_start, search_start
 from queuewise.sim.core.compilation import inline, kernel, noinline
 from queuewise.sim.core.lifecycle import start_placed
 from queuewise.sim.core.machine import copy_machine, take_exactly
@@ -59,18 +59,6 @@ def _somebody_could_start(w: World, m: Machine, s: State, q: int, latest) -> boo
     return False
 
 
-@kernel
-def _last_that_could_start(w: World, m: Machine, s: State, line, first: int, last: int, latest) -> int:  # type: ignore[no-untyped-def]
-    """The last place in line, from `first` to `last`, of a job that has room now and is short enough for it; first - 1 if nobody has."""
-    while last >= first:
-        j = line[last]
-        c = w.job_class[j]
-        if could_start(w, s, c, estimate_left(w, s, j), latest[c]) and might_have_room(w, m, c):
-            break
-        last -= 1
-    return last
-
-
 @noinline
 def _pinned_start(w: World, s: State, j: int, estimate: float, p: Profile, found: int) -> int:
     """The moment from which job j has the place it remembers; -1 if that is not free, or moment `found` (-1: none) is better."""
@@ -93,22 +81,6 @@ def _pinned_start(w: World, s: State, j: int, estimate: float, p: Profile, found
 
 
 @inline
-def _search(w: World, z: Machine, s: State, q: int, j: int, p: Profile, kept: int, earliest: float, latest) -> int:  # type: ignore[no-untyped-def]
-    """The first moment from which job j has a place, not before `earliest`; -1 if there is none, or none before moment `kept` (-1: any)."""
-    c = w.job_class[j]
-    estimate = estimate_left(w, s, j)
-    length = estimate * w.class_worst[c]
-    first = 0 if could_start(w, s, c, estimate, latest[c]) else 1
-    last = p.size[NUMBER] if kept < 0 else kept
-    first = moment_from(p, max(earliest, earliest_start(w, s, q, c, length)), first) if first < last else first
-    start = find_start(w, z, s, c, estimate, p, first, last, latest)
-    at = kept if start < 0 else start
-    if at > 0 and w.class_span[c] == 0:
-        note_planned(s, c, length, p.times[at])
-    return start
-
-
-@inline
 def _choose_start(w: World, z: Machine, s: State, q: int, j: int, p: Profile, state: int, latest):  # type: ignore[no-untyped-def]
     """The moment from which job j has a place, left in State.place_*, -1 if there is none; and what is known of the plans behind it."""
     c = w.job_class[j]
@@ -121,11 +93,11 @@ def _choose_start(w: World, z: Machine, s: State, q: int, j: int, p: Profile, st
     kept = -1
     if remembers and w.class_span[c] == 0 and not w.policy.fit_may_return:
         kept = _pinned_start(w, s, j, estimate, p, -1)
-        start = _search(w, z, s, q, j, p, kept, earliest, latest)
+        start = search_start(w, z, s, q, j, p, kept, earliest, latest)
         if start >= 0:
             kept = -1
     else:
-        start = _search(w, z, s, q, j, p, -1, -np.inf, latest)
+        start = search_start(w, z, s, q, j, p, -1, -np.inf, latest)
         if remembers:
             kept = _pinned_start(w, s, j, estimate, p, start)
     if kept >= 0:
@@ -183,11 +155,11 @@ def _start_those_due(w: World, m: Machine, s: State, q: int, line, number: int) 
         j = s.head[q] if i < 0 else line[i]
         if s.pin_start[j] <= s.clock.now:
             recall(w, s, j)
-            _start(w, m, s, j)
+            start_there(w, m, s, j)
 
 
 @inline
-def _start(w: World, m: Machine, s: State, j: int) -> None:
+def start_there(w: World, m: Machine, s: State, j: int) -> None:
     """Start job j where State.place_* says."""
     c = w.job_class[j]
     for k in range(s.count.placed):
@@ -196,7 +168,7 @@ def _start(w: World, m: Machine, s: State, j: int) -> None:
 
 
 @inline
-def _picks_one_by_one(w: World) -> bool:
+def picks_one_by_one(w: World) -> bool:
     """Whether a start may change the order of those behind, or only the first few are planned."""
     return w.policy.has_quotas != 0 or w.policy.depth != NO_LIMIT or queue.DRF in (w.scored_by[0], w.scored_by[1])
 
@@ -214,7 +186,7 @@ def plan_queue(w: World, m: Machine, z: Machine, s: State, q: int) -> None:
     nobody is left who could start.
     """
     line = np.empty(s.count.pending_jobs, np.int64)
-    number = -1 if _picks_one_by_one(w) else line_up(w, s, q, s.head[q], line)
+    number = -1 if picks_one_by_one(w) else line_up(w, s, q, s.head[q], line)
     state = _state_of_plan(w, s, q, line, number)
     if state == STANDING and s.pin_start[line[number - 1] if number > 0 else s.head[q]] < NO_PIN:
         _start_those_due(w, m, s, q, line, number)
@@ -258,7 +230,7 @@ def _plan(  # type: ignore[no-untyped-def]
             if until == time:
                 lasting = SETTLED
         if start == 0:
-            _start(w, m, s, j)
+            start_there(w, m, s, j)
         else:
             remember_place(w, s, j, p.times[start] if start > 0 else NO_PIN)
             if start < 0:
@@ -272,7 +244,7 @@ def _plan(  # type: ignore[no-untyped-def]
             left -= 1
         else:
             if not all_of_them:
-                last = _last_that_could_start(w, m, s, line, at, last, latest)
+                last = last_that_could_start(w, m, s, line, at, last, latest)
             j = line[at] if at <= last else -1
             at += 1
     for i in range(deferrals):

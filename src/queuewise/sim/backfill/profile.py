@@ -1,4 +1,4 @@
-"""The profile of a conservative plan: a list of moments, and for each what is free from then until the next.
+"""The profile of a plan: a list of moments, and for each what is free from then until the next.
 
 Moment i is that of times[i], in ascending order. What is free then stands in row[i] of five matrices, and `left` has the total of the
 resource that most jobs need, so that a search can skip most moments by looking at one number. Moment 0 is now as it really is; if running
@@ -240,6 +240,20 @@ def _change(w: World, p: Profile, at: int, c: int, n: int, tasks: int, gpus: int
         p.share[part] = 0 if free == WHOLE else free
 
 
+@inline
+def round_down(w: World, s: State, time: float) -> float:
+    """The last time of the plan's resolution, counted from now, that is not after `time`."""
+    step = w.slurm.resolution
+    return s.clock.now + np.floor((time - s.clock.now) / step) * step if step > 0.0 else time
+
+
+@inline
+def round_up(w: World, s: State, time: float) -> float:
+    """The first time of the plan's resolution, counted from now, that is not before `time`."""
+    step = w.slurm.resolution
+    return s.clock.now + np.ceil((time - s.clock.now) / step) * step if step > 0.0 else time
+
+
 @kernel
 def begin_profile(w: World, m: Machine, s: State, q: int, p: Profile) -> None:
     """Let the profile have what is free now, the moments at which running jobs are expected to end, and the ends of reserved times."""
@@ -252,9 +266,10 @@ def begin_profile(w: World, m: Machine, s: State, q: int, p: Profile) -> None:
         c = w.job_class[j]
         if w.class_queue[c] != q and not is_capped(w):
             continue  # its nodes are of another partition
-        if last == 0 or ends[order[i]] > p.times[last]:
+        end = round_down(w, s, ends[order[i]])
+        if last == 0 or end > p.times[last]:
             last += 1
-            p.times[last] = ends[order[i]]
+            p.times[last] = end
             p.left[last] = p.left[last - 1]
             p.row[last] = last + 1
             copy_row(p, last + 1, last)
@@ -267,7 +282,7 @@ def begin_profile(w: World, m: Machine, s: State, q: int, p: Profile) -> None:
     p.size[NUMBER] = last + 1
     p.size[PRESENT] = 2 if last > 0 and p.times[1] == p.times[0] else 1
     for i in range(first_reservation_end_after(w, s.clock.now), w.sizes.num_reservation_ends):
-        note_moment(p, w.reservation_end[i], p.size[PRESENT])
+        note_moment(p, round_up(w, s, w.reservation_end[i]), p.size[PRESENT])
 
 
 @inline

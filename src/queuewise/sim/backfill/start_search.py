@@ -28,7 +28,8 @@ from queuewise.sim.backfill.profile import (
 from queuewise.sim.core.compilation import inline, kernel
 from queuewise.sim.core.pieces import note_piece
 from queuewise.sim.core.state import Machine, State, World
-from queuewise.sim.placement.placement_rules import place_one_of
+from queuewise.sim.placement.placement_rules import might_have_room, place_one_of
+from queuewise.sim.preemption.keys import estimate_left
 
 
 @inline
@@ -201,3 +202,31 @@ def find_start(  # type: ignore[no-untyped-def]
         else:
             size = c + span
             start = following
+
+
+@inline
+def search_start(w: World, z: Machine, s: State, q: int, j: int, p: Profile, kept: int, earliest: float, latest) -> int:  # type: ignore[no-untyped-def]
+    """The first moment from which job j has a place, not before `earliest`; -1 if there is none, or none before moment `kept` (-1: any)."""
+    c = w.job_class[j]
+    estimate = estimate_left(w, s, j)
+    length = estimate * w.class_worst[c]
+    first = 0 if could_start(w, s, c, estimate, latest[c]) else 1
+    last = p.size[NUMBER] if kept < 0 else kept
+    first = moment_from(p, max(earliest, earliest_start(w, s, q, c, length)), first) if first < last else first
+    start = find_start(w, z, s, c, estimate, p, first, last, latest)
+    at = kept if start < 0 else start
+    if at > 0 and w.class_span[c] == 0:
+        note_planned(s, c, length, p.times[at])
+    return start
+
+
+@kernel
+def last_that_could_start(w: World, m: Machine, s: State, line, first: int, last: int, latest) -> int:  # type: ignore[no-untyped-def]
+    """The last place in line, from `first` to `last`, of a job that has room now and is short enough for it; first - 1 if nobody has."""
+    while last >= first:
+        j = line[last]
+        c = w.job_class[j]
+        if could_start(w, s, c, estimate_left(w, s, j), latest[c]) and might_have_room(w, m, c):
+            break
+        last -= 1
+    return last

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from queuewise.cluster.spec import Cluster
-from queuewise.sim.backfill import CONSERVATIVE, PLAN_BANDS
+from queuewise.sim.backfill import CONSERVATIVE, PLAN_BANDS, SLURM
 from queuewise.sim.core import layout
 from queuewise.sim.core.facts import node_facts
 from queuewise.sim.core.layout import Classes, Pools, Trees
@@ -49,6 +49,7 @@ def initial_state(
         outlook=_outlook(cluster, int(world.sizes.outlook_row)),
         users=np.zeros(int(world.sizes.num_users) * USER_SIZE if world.policy.reads_users else USER_SIZE),
         usage_time=np.full(lengths["accounts"], begin),
+        children=rules.accounts.children,
         idle_since=np.full(lengths["sleeping_nodes"], begin),
         unmet=np.bincount(waits_for.job, minlength=lengths["dependent_jobs"]),
         stale_nodes=np.arange(lengths["listed_nodes"]),
@@ -104,7 +105,7 @@ def _lengths(rules: Rules, classes: Classes, trees: Trees, world: World, pieces:
         "tracked_gpus": gpus * nodes if world.policy.tracks_free_times else 1,
         "lined_jobs": jobs if world.policy.lines_up else 1,
         "pinned_jobs": jobs if pinned else 1, "pinned_pieces": pieces if pinned else 1,
-        "plan_bands": len(classes) * PLAN_BANDS if rules.backfill == CONSERVATIVE else 1,
+        "plan_bands": len(classes) * PLAN_BANDS if rules.backfill in (CONSERVATIVE, SLURM) else 1,
     }  # fmt: skip
 
 

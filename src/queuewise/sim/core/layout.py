@@ -13,7 +13,7 @@ from queuewise.sim.conditions.quotas import Tenants
 from queuewise.sim.conditions.reserved_nodes import BlockedTimes
 from queuewise.sim.core.state import Machine
 from queuewise.sim.core.tables import F64, I32, I64
-from queuewise.workload.jobs import ANY_PARTITION, WHOLE_GPU, Workload, constant
+from queuewise.workload.jobs import ANY_PARTITION, WHOLE_GPU, Workload, constant, named_partitions
 from queuewise.workload.sorting import stable_order
 from queuewise.workload.speedup import speed
 
@@ -33,7 +33,7 @@ class Pools:
     @classmethod
     def of(cls, cluster: Cluster) -> Pools:
         traits = np.column_stack([
-            cluster.node_kind, cluster.node_gpus, cluster.node_partition, cluster.node_cpu_milli, cluster.node_mem_mib,
+            cluster.node_kind, cluster.node_gpus, cluster.node_partitions, cluster.node_cpu_milli, cluster.node_mem_mib,
             np.unique(cluster.node_core_watts, return_inverse=True)[1],
         ])  # fmt: skip
         _, example, of_node = np.unique(traits, axis=0, return_index=True, return_inverse=True)
@@ -162,7 +162,7 @@ def classify(workload: Workload, cluster: Cluster, pools: Pools, tenants: Tenant
 
 
 def _allowed(workload: Workload, cluster: Cluster, pools: Pools, kind_set: I64, partition: I64) -> NDArray[np.bool_]:
-    """[C, P] whether kind and partition let the class use the pool."""
+    """[C, P] whether kind and partitions let the class use the pool."""
     kind_names = [kind.name for kind in cluster.kinds]
     node_kind = cluster.node_kind[pools.example]
     by_set = np.ones((len(workload.kind_sets), len(pools)), bool)
@@ -170,22 +170,36 @@ def _allowed(workload: Workload, cluster: Cluster, pools: Pools, kind_set: I64, 
         if names:
             wanted = [kind_names.index(name) for name in names if name in kind_names]
             by_set[index] = np.isin(node_kind, wanted)
-    partition_names = [p.name for p in cluster.partitions]
-    pool_partition = cluster.node_partition[pools.example]
     allows: NDArray[np.bool_] = by_set[kind_set]
     for number, name in enumerate(workload.partitions):
-        wanted_partition = partition_names.index(name) if name in partition_names else -1
-        allows[partition == number] &= pool_partition == wanted_partition
+        allows[partition == number] &= cluster.nodes_in(named_partitions(name))[pools.example]
     return allows
 
 
-def number_queues(classes: Classes, workload: Workload, cluster: Cluster) -> I64:
-    """[C] the queue of each class: one per partition in the cluster's order, or one for all if a job may use any."""
+def number_queues(classes: Classes, workload: Workload, cluster: Cluster, pools: Pools) -> I64:
+    """[C] the queue of each class: one per partition in the cluster's order, but one for all that share nodes or jobs."""
     if len(cluster.partitions) == 1 or (classes.partition == ANY_PARTITION).any():
         return np.zeros(len(classes), np.int64)
-    names = [partition.name for partition in cluster.partitions]
-    place = np.array([names.index(name) if name in names else 0 for name in workload.partitions], np.int64)
-    return place[classes.partition]
+    place = {partition.name: p for p, partition in enumerate(cluster.partitions)}
+    named = [[place[name] for name in named_partitions(label) if name in place] for label in workload.partitions]
+    first = list(range(len(place)))  # the first partition of the queue that each partition is in
+    by_nodes = [np.flatnonzero(row).tolist() for row in cluster.node_partitions[pools.example]]
+    for members in (*by_nodes, *(named[p] for p in np.unique(classes.partition))):
+        joined = {first[p] for p in members}
+        if len(joined) > 1:
+            first = [min(joined) if p in joined else p for p in first]
+    queue_of = np.unique(first, return_inverse=True)[1]
+    return np.array([queue_of[members[0]] if members else 0 for members in named], np.int64)[classes.partition]
+
+
+def partition_columns(classes: Classes, workload: Workload, cluster: Cluster, pools: Pools, *, one_queue: bool) -> dict[str, I64]:
+    """The queue of each class, the number of the set of partitions that it names, and the pools of each set. The last set is any."""
+    sets = [cluster.nodes_in(named_partitions(name))[pools.example] for name in workload.partitions]
+    return {
+        "class_queue": np.zeros(len(classes), np.int64) if one_queue else number_queues(classes, workload, cluster, pools),
+        "class_partitions": np.where(classes.partition == ANY_PARTITION, len(sets), classes.partition),
+        "partition_pools": np.concatenate([*sets, np.ones(len(pools), bool)]).astype(np.int64),
+    }
 
 
 def fewest_nodes(classes: Classes, pools: Pools) -> I64:

@@ -13,6 +13,14 @@ from queuewise.sim import backfill, queue
 from queuewise.sim.backfill.conservative import plan_queue
 from queuewise.sim.backfill.easy import head_keeps_place, note_outliving, reserve_to_backfill
 from queuewise.sim.backfill.pins import place_first
+from queuewise.sim.backfill.slurm import (
+    backfill_is_due,
+    begin_main_loop,
+    go_on_behind_head,
+    is_queued,
+    note_next_loop,
+    plan_first_jobs,
+)
 from queuewise.sim.conditions.outages import handle_outages
 from queuewise.sim.conditions.quotas import OVER, standing
 from queuewise.sim.conditions.resize import grow_running, grows, shrink_for_head, shrinks
@@ -55,19 +63,24 @@ def _backfill_beside(w: World, s: State, head: int) -> int:
 
 
 @kernel
-def _start_heads(w: World, m: Machine, s: State, q: int) -> None:
-    """Start jobs from the front while they fit; leaves the blocked head in State.head, -1 if the queue is empty."""
+def _start_heads(w: World, m: Machine, s: State, q: int, most: int) -> int:
+    """Start jobs from the front while they fit, at most so many; leaves the blocked head in State.head, -1 if there is none.
+
+    Returns how many it has started.
+    """
     if w.policy.dispatch == queue.REORDER and (w.policy.scans_queue or w.policy.has_quotas):
         s.head[q] = -1  # the order may have changed: look again
+    started = 0
     while True:
-        head = _find_head(w, s, q)
+        head = _find_head(w, s, q) if started != most else -1
         s.head[q] = head
         if head < 0:
-            return
+            return started
         c = w.job_class[head]
         if not place_first(w, m, s, head):
-            return
+            return started
         start_placed(w, s, head, runtime_factor(w, s, c))
+        started += 1
         s.head[q] = -1
         s.shadow_head[q] = -1  # it may have taken the place that was reserved for a head it overtook
 
@@ -180,10 +193,28 @@ def _start_newcomer(w: World, m: Machine, z: Machine, s: State, q: int) -> bool:
 
 
 @kernel
+def _run_slurm_loops(w: World, m: Machine, z: Machine, s: State, q: int) -> None:
+    """Slurm's main loop, and its backfill loop if that is due."""
+    most = begin_main_loop(w, s)
+    started = _start_heads(w, m, s, q, most)
+    blocked = s.head[q]
+    if blocked >= 0:
+        go_on_behind_head(w, m, z, s, q, most - started - 1)
+    else:
+        s.head[q] = _find_head(w, s, q)
+    if s.head[q] >= 0 and backfill_is_due(w, s):
+        plan_first_jobs(w, m, z, s, q)
+    s.head[q] = blocked if is_queued(s, blocked) else -1
+
+
+@kernel
 def schedule_queue(w: World, m: Machine, z: Machine, s: State, q: int) -> None:
     """One pass over queue q."""
     if w.policy.preemption_key:
         preempt_in_queue(w, m, s, q)
+        return
+    if w.policy.backfill == backfill.SLURM:
+        _run_slurm_loops(w, m, z, s, q)
         return
     if not s.dirty[q] and not _time_changes_things(w, s, q):
         if s.newcomer[q] < 0:
@@ -194,10 +225,10 @@ def schedule_queue(w: World, m: Machine, z: Machine, s: State, q: int) -> None:
             return
     s.dirty[q] = 0
     s.newcomer[q] = -1
-    _start_heads(w, m, s, q)
+    _start_heads(w, m, s, q, NO_LIMIT)
     if w.policy.backfill == backfill.DEFRAG:
         while s.head[q] >= 0 and make_room_by_migration(w, m, s, s.head[q]):
-            _start_heads(w, m, s, q)
+            _start_heads(w, m, s, q, NO_LIMIT)
         if s.count.log_full:
             s.dirty[q] = 1
             return
@@ -247,6 +278,8 @@ def decide(w: World, m: Machine, z: Machine, s: State, scorer, second_scorer, ho
                 score_pending(w, m, s, scorer, second_scorer)
     if w.policy.holds:
         _start_held(w, m, z, s)
+    if w.policy.backfill == backfill.SLURM:
+        note_next_loop(w, s)
     if grows(w) and s.count.pending_jobs == 0:
         grow_running(w, m, s)
 

@@ -6,7 +6,9 @@ them: what is free, the queues, the calendar, and everything that only makes dec
 
 from __future__ import annotations
 
+from queuewise.sim import backfill
 from queuewise.sim.backfill.easy import book_gpus
+from queuewise.sim.backfill.slurm import note_next_loop
 from queuewise.sim.conditions.quotas import use_quota
 from queuewise.sim.core.compilation import entry, kernel
 from queuewise.sim.core.events import RELEASE, TIMER, set_event
@@ -96,3 +98,5 @@ def resume(world, machine, state, running, begins, queued, promoted, promoted_at
     note_overdue(w, s)
     if w.policy.holds:
         note_next_hold(s)
+    if w.policy.backfill == backfill.SLURM:
+        note_next_loop(w, s)

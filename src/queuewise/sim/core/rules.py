@@ -10,7 +10,7 @@ import numpy as np
 from numba import from_dtype, njit, types
 
 from queuewise.sim import placement, preemption, queue
-from queuewise.sim.backfill import NO_BACKFILL
+from queuewise.sim.backfill import NO_BACKFILL, SlurmLoops
 from queuewise.sim.core.compilation import JIT_DISABLED, keep_binary_of
 from queuewise.sim.core.state import NO_LIMIT
 from queuewise.sim.core.tables import F64
@@ -50,7 +50,7 @@ class Order:
     looks_around: bool = False  # a function reads the outlook
     looks_at_users: bool = False  # a function reads what users have had
     memory: int = 0  # numbers that the function keeps between calls, 0 at first
-    fair: int = queue.FIXED  # FAIRSHARE, MULTIFACTOR (`fixed` is what its other factors add up to) or DRF
+    fair: int = queue.FIXED  # FAIRSHARE, FAIRTREE, MULTIFACTOR (`fixed` is what its other factors add up to) or DRF
     accounts: Accounts = NOBODY  # fair orders only
 
     @property
@@ -70,6 +70,9 @@ class Levels:
     services: F64 | None = None  # keys follow from these, and nothing is learned
 
 
+NO_LOOPS = SlurmLoops()
+
+
 @dataclass(frozen=True, eq=False)
 class Rules:
     """All of a policy."""
@@ -78,6 +81,7 @@ class Rules:
     backfill_order: Order | None = None  # None: the same as `order`
     backfill: int = NO_BACKFILL
     depth: int = NO_LIMIT  # candidates a pass looks at
+    slurm: SlurmLoops = field(default_factory=lambda: NO_LOOPS)  # with the backfill rule SLURM
     rule: int = placement.PACK
     rule_option: int = NO_LIMIT
     node_scorer: Callable[..., None] | None = None  # a scoring_function of nodes, for the rule BY_SCORE

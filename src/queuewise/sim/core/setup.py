@@ -90,6 +90,8 @@ def lay_out(
     fields: dict[str, NDArray[Any]] = {}
     fields |= _nodes(cluster, pools)
     fields |= _classes(workload, cluster, pools, classes, alike=not conditions.power.nodes_sleep and not blocked.are_there)
+    fields |= layout.partition_columns(classes, workload, cluster, pools, one_queue=rules.backfill == backfill.SLURM)
+    fields["slurm"] = rules.slurm
     fields |= _orders(rules, classes, trees)
     fields |= _scores(len(workload), rules, facts)
     fields |= account_tree.world_columns(rules.accounts) | quotas.world_columns(held_by) | blocked.world_columns()
@@ -147,7 +149,8 @@ def _world_lengths(sizes: Sizes, pools: Pools, tenants: int, stops: bool) -> dic
     return {
         "jobs": int(sizes.num_jobs), "nodes": int(sizes.num_nodes), "pools": len(pools), "pool_bounds": len(pools) + 1,
         "classes": int(sizes.num_classes), "class_bounds": int(sizes.num_classes) + 1, "gpu_slots": int(sizes.gpu_stride),
-        "types": int(sizes.num_types), "accounts": int(sizes.num_accounts), "tenants": tenants, "penalties": 2, "params": PARAMS_SIZE,
+        "types": int(sizes.num_types), "accounts": int(sizes.num_accounts),
+        "account_bounds": int(sizes.num_accounts) + 1, "tenants": tenants, "penalties": 2, "params": PARAMS_SIZE,
         "max_levels": MAX_LEVELS, "one": 1, "stopped_jobs": int(sizes.num_jobs) if stops else 1,
     }  # fmt: skip
 
@@ -277,7 +280,6 @@ def _classes(workload: Workload, cluster: Cluster, pools: Pools, classes: Classe
         "class_mem": classes.mem,
         "class_primary": classes.primary,
         "class_tenant": classes.tenant,
-        "class_queue": layout.number_queues(classes, workload, cluster),
         "class_by_pool": by_pool.astype(np.int64),
         "class_min_nodes": layout.fewest_nodes(classes, pools),
         "class_rack_nodes": layout.nodes_in_a_rack(classes, cluster, pools),
@@ -359,11 +361,12 @@ def _policy(rules: Rules, conditions: Conditions, all_by_pool: bool, restarts: b
     policy.has_reservations = int(bool(conditions.reservations))
     policy.fit_may_return = int(rules.rule == placement.TIER or conditions.power.is_capped)
     policy.remembers_plans = int(rules.backfill == backfill.CONSERVATIVE)
-    policy.plans_all = int(policy.remembers_plans and has_places)
-    policy.lines_up = int(policy.remembers_plans and not rules.dynamic and not conditions.quotas)
+    plans = rules.backfill in (backfill.CONSERVATIVE, backfill.SLURM)
+    policy.plans_all = int(plans and has_places)
+    policy.lines_up = int(plans and not rules.dynamic and not (conditions.quotas and policy.remembers_plans))
     policy.time_sensitive = int(
         rules.dynamic or conditions.quotas or conditions.power.is_capped or bool(conditions.reservations)
-        or rules.backfill in (backfill.CONSERVATIVE, backfill.DEFRAG)
+        or rules.backfill in (backfill.CONSERVATIVE, backfill.DEFRAG, backfill.SLURM)
     )  # fmt: skip
     policy.room_is_not_enough = int(policy.fit_may_return or rules.rule_option != NO_LIMIT)
     plain_rule = rules.rule_option == NO_LIMIT and not policy.fit_may_return

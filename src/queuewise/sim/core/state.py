@@ -129,7 +129,9 @@ class Clock(Scalars, dtype=np.float64):
     now: float
     bound: float  # the time by which backfilled jobs must end
     depth_score: float
-    wake_at: float = np.inf  # when the first of the jobs that are held for a time may start
+    wake_at: float = np.inf  # when there is a decision although nothing happens: a hold ends, or one of Slurm's loops is due
+    backfilled_at: float = -np.inf  # when Slurm's backfill loop ran last
+    looped_at: float = -np.inf  # when Slurm's main loop went through all jobs last
     stop_at: float = np.inf  # instants after this time are left to the next call
 
 

@@ -18,7 +18,7 @@ from queuewise.sim.core.tables import F64, I32, I64, Scalars, Table, column
 # PolicyFlags.dispatch: sort the queue again at every decision, or commit to the chosen job until it starts
 REORDER, COMMIT = range(2)
 # World.scored_by: a score that never changes, a compiled function, or the usage of the jobs' owners (fair_orders.py)
-FIXED, FUNCTION, FAIRSHARE, MULTIFACTOR, DRF = range(5)
+FIXED, FUNCTION, FAIRSHARE, FAIRTREE, MULTIFACTOR, DRF = range(6)
 MAX_LEVELS = 8  # of a queue tree, which has fan-out 16
 PARAMS_SIZE = 256  # most parameters of a scoring function
 # First entries of a row of State.outlook. Then follow the numbers that the order's function keeps between calls.
@@ -63,6 +63,8 @@ class FairShare(Scalars, dtype=np.float64):
     age_weight: float
     max_age: float
     fairshare_weight: float
+    first_user: float  # nodes of the account tree from this one on are users
+    classic_factor: float  # 1: the fair-share factor of multifactor is the classic one, 0: that of the Fair Tree
     gpu_total: float
     cpu_total: float
     mem_total: float
@@ -89,6 +91,7 @@ class QueueWorld(Table):
     account_parent: I64 = column("accounts")
     account_fraction: F64 = column("accounts")
     account_share: F64 = column("accounts")
+    child_first: I64 = column("account_bounds", meaning="first entry of each account in State.children")
     fairness: FairShare = column(meaning="parameters of fair orders")
 
 
@@ -123,4 +126,6 @@ class QueueState(Table):
     usage_time: F64 = column("accounts", unit="s", meaning="when `usage` was last updated")
     effective: F64 = column("accounts", initial=0.0, meaning="effective usage, valid for decision number effective_at")
     effective_at: I64 = column("accounts", initial=-1, meaning="number of a decision")
+    children: I64 = column("accounts", meaning="children of accounts, as last sorted for the Fair Tree; the last entry is unused")
+    fair_rank: I64 = column("accounts", initial=0, meaning="rank of a user in the Fair Tree, as of the last scoring")
     held: I64 = column("accounts", "resources", initial=0, meaning="GPU milli, CPU milli and MiB of running jobs, per leaf")

@@ -16,7 +16,7 @@ ROOT = 0
 
 @dataclass(frozen=True, eq=False)
 class Accounts:
-    """A tree of A nodes: the root, accounts, and users as leaves."""
+    """A tree of A nodes: the root, then accounts, then users, which are leaves."""
 
     owner: I32  # [J] leaf of the job
     parent: I64  # [A] -1 for the root
@@ -26,6 +26,16 @@ class Accounts:
 
     def __len__(self) -> int:
         return len(self.parent)
+
+    @property
+    def child_first(self) -> I64:
+        """[A+1] where the children of each node begin in `children`."""
+        return np.concatenate([[0], np.cumsum(np.bincount(self.parent[1:], minlength=len(self)))]).astype(np.int64)
+
+    @property
+    def children(self) -> I64:
+        """[A] the children of each node in turn; 0 after the last."""
+        return np.append(1 + np.argsort(self.parent[1:], kind="stable"), 0).astype(np.int64)
 
 
 NOBODY = Accounts(np.zeros(1, np.int32), np.full(1, -1), np.ones(1), np.ones(1), FairShare())
@@ -37,5 +47,6 @@ def world_columns(accounts: Accounts) -> dict[str, NDArray[Any]]:
         "account_parent": accounts.parent.astype(np.int64),
         "account_fraction": accounts.fraction,
         "account_share": accounts.share,
+        "child_first": accounts.child_first,
         "fairness": accounts.numbers,
     }

@@ -1,4 +1,4 @@
-"""Fair orders: scores by past usage of the jobs' owners (`fairshare`, `multifactor`) or by what they hold now (`drf`).
+"""Fair orders: scores by past usage of the jobs' owners (`fairshare`, `fairtree`, `multifactor`) or by what they hold now (`drf`).
 
 Every node of the account tree keeps its decayed usage as of its last change (`State.usage`) and the rate at which it
 has grown since then (`State.usage_rate`, in milli GPUs, cores or tasks). Rates are integers, so they return to exactly
@@ -79,6 +79,109 @@ def _effective_usage(w: World, s: State, leaf: int) -> float:
 
 
 @inline
+def _usage_ratio(w: World, s: State, leaf: int) -> float:
+    """Effective usage relative to the share of the whole."""
+    share = w.account_share[leaf]
+    return _effective_usage(w, s, leaf) / share if share > 0.0 else np.inf
+
+
+# --- the Fair Tree
+
+
+@inline
+def _is_user(w: World, a: int) -> bool:
+    return a >= w.fairness.first_user
+
+
+@kernel
+def _level_fairshares(w: World, s: State):  # type: ignore[no-untyped-def]
+    """[A] what each node should have of its parent's usage, relative to what it has; inf if it has nothing."""
+    number = w.sizes.num_accounts
+    usage = np.empty(number)
+    for a in range(number):
+        unused = s.usage[a] == 0.0 and s.usage_rate[a] == 0
+        usage[a] = 0.0 if unused else _usage_at(w, s, a, s.clock.now)
+    level = np.zeros(number)
+    for a in range(1, number):
+        total = usage[w.account_parent[a]]
+        part = usage[a] / total if total > 0.0 else 0.0
+        if w.account_fraction[a] > 0.0:
+            level[a] = w.account_fraction[a] / part if part > 0.0 else np.inf
+    return level
+
+
+@inline
+def _comes_before(w: World, level, a: int, b: int) -> bool:  # type: ignore[no-untyped-def]
+    return level[a] > level[b] or (level[a] == level[b] and _is_user(w, a) and not _is_user(w, b))
+
+
+@kernel
+def _line_up_children(w: World, s: State, level, line, first: int, last: int, begin: int) -> int:  # type: ignore[no-untyped-def]
+    """Write the children of the nodes line[first:last] from line[begin] on: the greatest level fairshare first, users before accounts.
+
+    They are nearly sorted: as they were last time. Returns where they end.
+    """
+    end = begin
+    for at in range(first, last):
+        for i in range(w.child_first[line[at]], w.child_first[line[at] + 1]):
+            a = s.children[i]
+            k = end
+            while k > begin and _comes_before(w, level, a, line[k - 1]):
+                line[k] = line[k - 1]
+                k -= 1
+            line[k] = a
+            end += 1
+    if last == first + 1:
+        for k in range(begin, end):
+            s.children[w.child_first[line[first]] + k - begin] = line[k]
+    return end
+
+
+@kernel
+def _rank_users(w: World, s: State) -> None:
+    """Rank all users by a walk through the tree, depth first. Accounts that are tied are one: their children are sorted together.
+
+    The lines of siblings that are being walked stand one after the other, and `stack` says of each where it begins and ends, which node
+    is next, and whether the first node is tied with the user before it.
+    """
+    number = w.sizes.num_accounts
+    level = _level_fairshares(w, s)
+    line = np.zeros(number, np.int64)  # it begins with the root
+    stack = np.zeros((number + 1, 4), np.int64)
+    place = number - int(w.fairness.first_user)  # rank of the next user who is not tied
+    rank = place
+    stack[0] = 1, 1, _line_up_children(w, s, level, line, 0, 1, 1), 0
+    depth = 0
+    while depth >= 0:
+        begin, at, end, tied = stack[depth]
+        if at == end:
+            depth -= 1
+            continue
+        if at > begin:
+            tied = int(level[line[at]] == level[line[at - 1]])
+        after = at + 1
+        if _is_user(w, line[at]):
+            rank = rank if tied else place
+            place -= 1
+            s.fair_rank[line[at]] = rank
+            stack[depth, 1] = after
+            continue
+        while after < end and level[line[after]] == level[line[at]]:
+            after += 1
+        stack[depth, 1] = after
+        depth += 1
+        stack[depth] = end, end, _line_up_children(w, s, level, line, at, after, end), tied
+
+
+# --- scores
+
+
+@inline
+def _goes_by_rank(w: World, order: int) -> bool:
+    return w.scored_by[order] == queue.FAIRTREE or (w.scored_by[order] == queue.MULTIFACTOR and not w.fairness.classic_factor)
+
+
+@inline
 def _dominant_share(w: World, s: State, leaf: int) -> float:
     gpu = s.held[3 * leaf] / w.fairness.gpu_total
     cpu = s.held[3 * leaf + 1] / w.fairness.cpu_total
@@ -91,18 +194,23 @@ def _fair_score(w: World, s: State, order: int, j: int) -> float:
     leaf = w.owner[j]
     if w.scored_by[order] == queue.DRF:
         return _dominant_share(w, s, leaf)
-    share = w.account_share[leaf]
-    ratio = _effective_usage(w, s, leaf) / share if share > 0.0 else np.inf
+    if w.scored_by[order] == queue.FAIRTREE:
+        return -float(s.fair_rank[leaf])
     if w.scored_by[order] == queue.FAIRSHARE:
-        return ratio
+        return _usage_ratio(w, s, leaf)
     age = min((s.clock.now - w.submit[j]) / w.fairness.max_age, 1.0)
-    factor = math.exp(-(ratio * LN2))
+    if w.fairness.classic_factor:
+        factor = math.exp(-(_usage_ratio(w, s, leaf) * LN2))
+    else:
+        factor = s.fair_rank[leaf] / (w.sizes.num_accounts - w.fairness.first_user)
     return -(w.fixed_score[order * w.sizes.num_jobs + j] + w.fairness.age_weight * age + w.fairness.fairshare_weight * factor)
 
 
 @kernel
 def score_fairly(w: World, s: State, order: int, scores) -> None:  # type: ignore[no-untyped-def]
     """Score the queue by a fair order. `scores` is State.score or State.second_score."""
+    if _goes_by_rank(w, order) and s.count.pending_jobs > 1:  # one job is the first in any order
+        _rank_users(w, s)
     for slot in range(s.count.pending_jobs):
         scores[slot] = _fair_score(w, s, order, s.pending[slot])
 

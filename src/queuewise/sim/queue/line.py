@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from queuewise.sim.conditions.quotas import OVER, standing
 from queuewise.sim.core.compilation import inline, kernel, noinline
 from queuewise.sim.core.state import State, World
 from queuewise.sim.queue.holds import is_held
@@ -78,3 +79,25 @@ def _line_up_by_score(w: World, s: State, q: int, head: int, line) -> int:  # ty
         scores[k] = s.second_score[slot] if w.policy.second_order else s.score[slot]
     line[:number] = jobs[np.argsort(scores, kind="mergesort")]
     return number
+
+
+@noinline
+def line_up_again(w: World, s: State, line, first: int, number: int) -> int:  # type: ignore[no-untyped-def]
+    """Sort a line of so many jobs from place `first` on, after a start that may have changed the order. Returns its new length.
+
+    Jobs that their quota keeps from starting leave it.
+    """
+    jobs = np.sort(line[first:number])
+    scores, stands = np.empty(len(jobs)), np.empty(len(jobs))
+    for k in range(len(jobs)):
+        j = jobs[k]
+        stands[k] = standing(w, s, w.job_class[j])
+        scores[k] = s.score[s.pending_slot[j]] if w.policy.scans_queue else _rank(w, j)
+    by_score = np.argsort(scores, kind="mergesort")
+    order = by_score[np.argsort(stands[by_score], kind="mergesort")]
+    end = first
+    for k in order:
+        if stands[k] != OVER:
+            line[end] = jobs[k]
+            end += 1
+    return end
