@@ -41,6 +41,8 @@ class Reading:
     """SWF: drop jobs without runtime or requested time or with more processors than the machine, and cut runtimes at the request."""
     partitions: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Restrict jobs to the partition or queue that the log names. The cluster must have it."""
+    load_factor: Annotated[float | None, tyro.conf.arg(metavar="F")] = None
+    """Submit the same jobs F times as fast, so that the load is F times as high. Daily cycles become shorter."""
     elastic: Annotated[str | None, tyro.conf.arg(metavar="SHARE,LEAST-MOST,CURVE")] = None
     """Make a share of the jobs elastic. For example, with 0.3,0.5-2,amdahl:0.05, 30 % of the jobs may start with half to twice their
     tasks. Curves: linear, amdahl:SERIAL, power:EXPONENT, table:TASKS=SPEED,…"""
@@ -50,13 +52,21 @@ class Reading:
 
         --clean drops jobs that are larger than `cluster`. `recorded` also returns what the log says about the past of its jobs.
         """
+        from queuewise.errors import InputError
         from queuewise.workload import load_workload
-        from queuewise.workload.transform import make_elastic, parse_elastic
+        from queuewise.workload.transform import make_elastic, parse_elastic, stretch
 
         elastic = parse_elastic(self.elastic) if self.elastic is not None else None  # report a mistake before reading a long log
         options = self._options(cluster, recorded)
         loaded = load_workload(workload, format=self.format, jobs=jobs, seed=seed, tables=self.tables, options=options)
-        return replace(loaded, workload=make_elastic(loaded.workload, *elastic, seed)) if elastic is not None else loaded
+        jobs_read = loaded.workload
+        if self.load_factor is not None:
+            if not 0 < self.load_factor < float("inf"):
+                raise InputError(f"--load-factor {self.load_factor:g} is no factor", hint="use a number above 0; 2 doubles the load")
+            jobs_read = stretch(jobs_read, 1 / self.load_factor)
+        if elastic is not None:
+            jobs_read = make_elastic(jobs_read, *elastic, seed)
+        return replace(loaded, workload=jobs_read)
 
     def load_with_cluster(self, workload: str, cluster: str | None, jobs: int | None, seed: int, notify: Notify) -> tuple[Loaded, Cluster]:
         """The jobs, and the named cluster or the one in the log. `notify` is called with what the reader skipped and filled in."""

@@ -5,7 +5,7 @@ union of such classes for a command with its own subcommands). Its `run()` retur
 import only the standard library and tyro; everything heavy is imported inside `run`, which keeps `--help` fast. Data goes to stdout,
 everything else to stderr.
 
-Exit codes: 0 success, 1 an internal error, 2 invalid arguments or input, 130 interrupted.
+Exit codes: 0 success, 1 an internal error, 2 invalid arguments or input, 3 most jobs were rejected, 130 interrupted.
 """
 
 from __future__ import annotations

@@ -88,10 +88,12 @@ class Evaluate:
     """Write a run folder. An interrupted run is resumed; finished windows are not repeated."""
     report: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Also write report.html, figures and tables into the run folder."""
+    allow_rejected: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """End with exit code 0 even if more than half of the jobs can never run on the cluster (otherwise 3)."""
     json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Print JSON: a list with one object per policy."""
 
-    def run(self) -> None:
+    def run(self) -> int:
         self._check()
         from queuewise.cli.console import announce_compilation, note
         from queuewise.evaluation.experiment import run_experiment
@@ -123,6 +125,25 @@ class Evaluate:
             from queuewise.report.html import write_report
 
             note(f"report: {write_report(folder)}")
+        return self._remark(experiment, cells, result)
+
+    def _remark(self, experiment: Experiment, cells: list[Cell], result: Result) -> int:
+        """Print what a user should know before believing the table. Returns the exit code."""
+        from queuewise.cli.console import note
+        from queuewise.evaluation import remarks
+        from queuewise.policies.replaying import known_estimates
+
+        workload, cluster, settings = experiment.workload, experiment.cluster, experiment.settings
+        estimates, known = known_estimates(workload, cluster, settings.estimates, settings.seed)
+        waits = [(cell.metrics.get("wait_s") or {}).get("p95") for cell in cells]
+        found = remarks.before(workload, cluster, self.policy, known, estimates)
+        found += remarks.after(workload, cluster, waits, [standing.mean for standing in result.standings])
+        rejected = max(int(cell.metrics.get("rejected") or 0) for cell in cells)
+        if rejected:
+            found.append(f"{rejected:,} jobs of a replay can never run on {cluster.name}; queuewise simulate says why")
+        for remark in found:
+            note(remark)
+        return remarks.exit_code(rejected, max(int(cell.metrics["jobs"]) for cell in cells), allowed=self.allow_rejected)
 
     def _check(self) -> None:
         from queuewise.cli.console import check_policies

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from queuewise.sim.core.schedule import Schedule
     from queuewise.workload import Loaded
 
-LISTED_IDS = 5  # rejected jobs listed on stderr; the run folder has all of them
-
 
 @dataclass(frozen=True)
 class Simulate:
@@ -50,24 +48,34 @@ class Simulate:
     """Seed for the model, noisy estimates and random policies."""
     out: Annotated[str | None, tyro.conf.arg(metavar="DIR")] = None
     """Write a run folder: config.toml, summary.json, summary.csv, and jobs.parquet for each policy."""
+    allow_rejected: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """End with exit code 0 even if more than half of the jobs can never run on the cluster (otherwise 3)."""
     json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Print JSON: a list with one object per policy."""
 
-    def run(self) -> None:
+    def run(self) -> int:
         self._check()
         from queuewise.cli.console import note
+        from queuewise.evaluation import remarks
         from queuewise.evaluation.metrics import summarise
 
         loaded, cluster = self.reading.load_with_cluster(self.workload, self.cluster, self.jobs, self.seed, note)
         schedules = [self._replay(loaded, cluster, policy) for policy in dict.fromkeys(self.policy)]
         summaries = [summarise(schedule) for schedule in schedules]
-        _report_rejected(schedules)
+        rejected = _report_rejected(schedules)
+        found = remarks.before(loaded.workload, cluster, self.policy, schedules[0].estimate, schedules[0].estimates)
+        slowdowns = [mean for row in summaries if (mean := row["bounded_slowdown"]["mean"]) is not None]
+        if len(slowdowns) == len(summaries):
+            found += remarks.after(loaded.workload, cluster, [row["wait_s"]["p95"] for row in summaries], slowdowns)
+        for remark in found:
+            note(remark)
         if self.out:
             self._write(schedules, summaries)
         if self.json:
             print(json_text.dumps(summaries, indent=2, allow_nan=False))
         else:
             _print(loaded, cluster, summaries)
+        return remarks.exit_code(rejected, len(loaded.workload), allowed=self.allow_rejected)
 
     def _check(self) -> None:
         from queuewise.cli.console import check_policies
@@ -120,23 +128,23 @@ class Simulate:
         note(f"written to {folder}")
 
 
-def _report_rejected(schedules: list[Schedule]) -> None:
-    """Print the jobs that can never run on this cluster, or that depend on a job that cannot succeed."""
+def _report_rejected(schedules: list[Schedule]) -> int:
+    """Print why jobs never ran: they fit on no empty cluster, or depend on a job that cannot succeed. Returns the most rejected jobs."""
     from queuewise.cli.console import note
+    from queuewise.evaluation.remarks import rejections
     from queuewise.sim.core.schedule import CANCELLED, REJECTED
 
     reported = set()
     for schedule in schedules:
-        fates = {
-            REJECTED: f"can never run on {schedule.cluster.name} and were rejected",
-            CANCELLED: "depend on jobs that cannot succeed and were cancelled",
-        }
-        for status, why in fates.items():
-            ids = tuple(schedule.workload.job_id[schedule.status == status].tolist())
-            if ids and (ids, why) not in reported:  # it rarely depends on the policy
-                listed = ", ".join(str(job) for job in ids[:LISTED_IDS]) + (", …" if len(ids) > LISTED_IDS else "")
-                note(f"{len(ids):,} jobs {why}: {listed}")
-                reported.add((ids, why))
+        lines = rejections(schedule.workload, schedule.cluster, schedule.status == REJECTED)
+        cancelled = int((schedule.status == CANCELLED).sum())
+        if cancelled:
+            lines.append(f"{cancelled:,} jobs cancelled: they depend on jobs that cannot succeed")
+        for line in lines:
+            if line not in reported:  # it rarely depends on the policy
+                note(line)
+                reported.add(line)
+    return max(int((schedule.status == REJECTED).sum()) for schedule in schedules)
 
 
 def _print(loaded: Loaded, cluster: Cluster, summaries: list[dict[str, Any]]) -> None:

@@ -138,7 +138,7 @@ def test_table_on_stdout_notes_on_stderr(calls: list[Any], log: str, capsys: pyt
     assert "mean wait" in out
     assert "10.0 s" in out
     assert "compiling the engine (once" in err
-    assert "1 jobs can never run on flat:4 and were rejected: 2" in err
+    assert "1 job rejected: all their tasks together need more than the cluster has (id 2)" in err
 
 
 def test_compile_message_comes_only_once(calls: list[Any], log: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,86 @@
+"""Remarks: nobody waits, all tie, estimates that say nothing, placements that cannot matter, and why jobs were rejected."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from queuewise.cli import main
+from queuewise.cluster import NodeGroup, load_cluster
+from queuewise.cluster.spec import build
+from queuewise.evaluation import remarks
+from queuewise.workload.jobs import Workload
+
+FLAT = load_cluster("flat:8")
+
+
+def jobs(number: int = 4, **columns: object) -> Workload:
+    given = {"submit": np.arange(number) * 100.0, "runtime": np.full(number, 10.0), "num_tasks": np.ones(number, np.int32)}
+    return Workload(**given | {"cpu_milli": np.full(number, 1000, np.int32)} | columns)  # type: ignore[arg-type]
+
+
+def test_constant_estimates() -> None:
+    (remark,) = remarks.before(jobs(), FLAT, ["sjf"], np.full(4, 86_400.0), "requested")
+    assert remark.startswith("all estimates (requested) are 86400 s, so orders that sort by runtime equal fcfs")
+    assert remarks.before(jobs(), FLAT, ["sjf"], np.arange(4.0), "requested") == []
+
+
+def test_a_placement_on_one_node() -> None:
+    (remark,) = remarks.before(jobs(), FLAT, ["fcfs@spread"], np.arange(4.0), "requested")
+    assert remark == "flat:8 is one node, so placements such as @spread change nothing"
+    assert remarks.before(jobs(), load_cluster("2x4:V100-16"), ["fcfs@spread"], np.arange(4.0), "requested") == []
+
+
+def test_nobody_waits() -> None:
+    (remark,) = remarks.after(jobs(), FLAT, [0.0, 0.2], [1.0, 1.0])
+    assert remark.startswith("hardly anybody waits, whatever the policy (the jobs ask for 2% of the cores): use a smaller cluster")
+    assert remarks.after(jobs(), FLAT, [0.0, 20.0], [1.0, 3.0]) == []
+
+
+def test_all_policies_tie() -> None:
+    (remark,) = remarks.after(jobs(), FLAT, [50.0, 50.0], [625.11, 625.43])
+    assert remark.startswith("all policies tie (the jobs ask for 2% of the cores): their scores lie between 625.1 and 625.4")
+    assert remarks.after(jobs(), FLAT, [50.0], [625.11]) == []
+
+
+def test_reasons_of_rejections() -> None:
+    groups = [NodeGroup(2, gpus=4, kind="V100-16", cpus=8, partition="red"), NodeGroup(1, cpus=8, partition="blue")]
+    cluster = build("mixed", groups)
+    workload = jobs(
+        5,
+        gpu_milli=np.array([0, 1000, 8000, 1000, 1000], np.int32),
+        cpu_milli=np.array([1000, 1000, 1000, 99_000, 1000], np.int32),
+        num_tasks=np.array([1, 1, 1, 1, 99], np.int32),
+        kind_set=np.array([0, 1, 0, 0, 0], np.int32),
+        kind_sets=((), ("A100-40",)),
+        partition=np.array([0, -1, -1, -1, -1], np.int32),
+        partitions=("black",),
+    )
+    assert sorted(remarks.rejections(workload, cluster, np.full(5, True))) == sorted(
+        [
+            "1 job rejected: partition 'black' is not in the cluster (has: red, blue) (id 0)",
+            "1 job rejected: they ask for A100-40, which the nodes they may use do not have (id 1)",
+            "1 job rejected: a task needs more GPUs than any node has that it may use (id 2)",
+            "1 job rejected: a task needs more cores than any node has that it may use (id 3)",
+            "1 job rejected: all their tasks together need more than the cluster has (id 4)",
+        ]
+    )
+
+
+@pytest.mark.parametrize(("cores", "flags", "code"), [(8, (), 3), (8, ("--allow-rejected",), 0), (64, (), 0)])
+def test_most_jobs_rejected_ends_with_code_3(
+    cores: int, flags: tuple[str, ...], code: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = tmp_path / "log.swf"
+    rows = [f"{j} {j * 60} 0 100 {16 if j % 3 else 1} -1 -1 -1 200 -1 1 1 1 1 1 1 -1 -1" for j in range(1, 60)]
+    log.write_text("\n".join(rows) + "\n", encoding="utf-8")
+    arguments = ["--workload", str(log), "--cluster", f"flat:{cores}", "--policy", "fcfs", "--json", *flags]
+    assert main(["simulate", *arguments]) == code
+    printed = capsys.readouterr()
+    assert json.loads(printed.out)[0]["rejected"] == (40 if cores == 8 else 0)
+    assert ("40 jobs rejected: all their tasks together need more than the cluster has (id 1, 2, 4, 5, 7, …)" in printed.err) == (
+        cores == 8
+    )
