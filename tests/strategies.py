@@ -87,6 +87,13 @@ class Case:
         return "Case(" + "\n  ".join(jobs + names + nodes + kinds + options) + ")"
 
 
+def _some(requested: Any) -> Any:
+    """Requests, at least one: estimates by request are refused where there are none."""
+    if len(requested) and np.isnan(requested).all():
+        requested[0] = 4.0
+    return requested
+
+
 @st.composite
 def clusters(draw: st.DrawFn) -> Cluster:
     """One to six nodes of up to three groups: with and without GPUs, of several kinds, racks and partitions, which may overlap."""
@@ -134,7 +141,7 @@ def workloads(draw: st.DrawFn, *, max_jobs: int = 20) -> Workload:
         gpu_milli=gpu,
         cpu_milli=cpu.astype(np.int32),
         mem_mib=mem,
-        requested=column(draw, num, (np.nan, 0.0, 1.0, 4.0, 25.0), np.float64),
+        requested=_some(column(draw, num, (np.nan, 0.0, 1.0, 4.0, 25.0), np.float64)),
         kind_set=column(draw, num, draw(st.sampled_from(((0,), (0, 0, 1, 2, 3, 4)))), np.int32),
         partition=column(draw, num, partition_choices, np.int32),
         priority=column(draw, num, (0.0, 1.0, 2.5), np.float64),

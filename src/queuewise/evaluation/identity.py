@@ -16,7 +16,8 @@ import numpy as np
 
 from queuewise.cluster.spec import Cluster
 from queuewise.policies.model_file import find_model
-from queuewise.policies.names import parse_policy
+from queuewise.policies.names import MODEL, parse_policy
+from queuewise.policies.user_code import is_reference
 from queuewise.workload.jobs import COLUMNS, Workload
 
 DIGEST_BYTES = 12
@@ -32,17 +33,21 @@ def digest_workload(workload: Workload) -> str:
 
 def digest_cluster(cluster: Cluster) -> str:
     arrays = [value for field in fields(cluster) if isinstance(value := getattr(cluster, field.name), np.ndarray)]
+    if (cluster.node_partitions.sum(axis=1) == 1).all():  # the index of the partition, as runs of earlier versions have it
+        arrays = [value.argmax(axis=1) if value is cluster.node_partitions else value for value in arrays]
     facts = (cluster.kinds, cluster.partitions, cluster.virtual_clusters, cluster.node_penalty, cluster.rack_penalty)
     return digest(*arrays, _as_bytes(facts))
 
 
 def digest_policy(policy: str) -> str:
     """Digest of the files behind a policy name: a model, parameters of Slurm, or the user's file and those that it imports."""
+    if not policy.startswith(MODEL) and not is_reference(policy) and "+slurm:" not in policy:
+        return RULE
     parsed = parse_policy(policy)
     files = [find_model(parsed.model)] if parsed.model else []
     files += [Path(parsed.slurm_config).expanduser()] if parsed.slurm_config else []
     files += sorted({file for own in parsed.own for file in _with_neighbours(Path(own.path))})
-    return RULE if not files else digest(*(np.frombuffer(file.read_bytes(), np.uint8) for file in files))
+    return digest(*(np.frombuffer(file.read_bytes(), np.uint8) for file in files))
 
 
 def digest(*arrays: np.ndarray[Any, Any]) -> str:

@@ -33,7 +33,10 @@ DECIDERS = Path(__file__).parents[3] / "examples" / "policies" / "deciders.py"
 WINDOWS = [(0, 60), (45, 40), (80, 1), (20, 100)]
 ORDERS = tuple(f"{order}+easy" for order in strategies.ORDERS)
 BACKFILLS = tuple(
-    f"{order}+{rule}{rest}" for rule in strategies.BACKFILLS for order, rest in (("sjf", ""), ("wfp3", ""), ("fcfs", "/2:saf"))
+    f"{order}+{rule}{rest}"
+    for rule in strategies.BACKFILLS
+    for order, rest in (("sjf", ""), ("wfp3", ""), ("fcfs", "/2:saf"))
+    if not rest or rule in strategies.WITH_SECOND_ORDER
 )
 PLACEMENTS = tuple(f"saf+easy@{placement}" for placement in strategies.PLACEMENTS)
 POLICIES = (*ORDERS, *BACKFILLS, *PLACEMENTS)

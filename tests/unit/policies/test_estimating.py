@@ -56,7 +56,7 @@ def test_estimates_of_a_replay_go_by_that_clock() -> None:
     jobs = workload()
     known = estimate(with_waits(jobs, CLUSTER), "predicted").values
     assert simulate(jobs, CLUSTER, "sjf+easy", estimates="predicted").estimate.tolist() == known.tolist()
-    assert estimate_on(jobs, CLUSTER, "requested").values.tolist() == [86_400] * 5
+    assert estimate_on(jobs, CLUSTER, "oracle").values.tolist() == jobs.runtime.tolist()
 
 
 def test_the_reference_replay_is_made_once_and_forgotten_with_its_workload(monkeypatch: pytest.MonkeyPatch) -> None:

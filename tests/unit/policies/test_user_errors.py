@@ -256,3 +256,23 @@ def test_a_command_says_how_long_compilation_took(tmp_path: Path, capsys: pytest
     arguments = ["simulate", "--workload", "bench", "--jobs", "200", "--cluster", "1x8:V100-16", "--json"]
     assert main([*arguments, "--policy", f"{path}:score"]) == 0
     assert f"compiled {path}:score in " in capsys.readouterr().err
+
+
+def test_a_process_can_be_traced_after_a_function_was_given_up(tmp_path: Path) -> None:
+    """By a debugger, or for coverage: nothing may stay pending in the abandoned thread."""
+    (tmp_path / "own.py").write_text(
+        "TIME_LIMIT_S = 0.3\n\ndef stuck(job, now):\n    x = 1.0\n    while x > 0:\n        x += job.submit * 0\n    return x\n",
+        encoding="utf-8",
+    )
+    script = (
+        "import sys, queuewise\n"
+        "from queuewise.workload.models import generate\n"
+        f"try:\n    queuewise.simulate(generate('poisson', 20), queuewise.load_cluster('2x4:V100-16'), r'{tmp_path / 'own.py'}:stuck')\n"
+        "except queuewise.QueuewiseError as error:\n    print('given up')\n"
+        "lines = []\n"
+        "def trace(frame, event, argument):\n    lines.append(event)\n    return trace\n"
+        "def traced():\n    return sum(range(3))\n"
+        "sys.settrace(trace)\ntraced()\nsys.settrace(None)\nprint('traced', len(lines) > 1, flush=True)\nimport os\nos._exit(0)\n"
+    )
+    found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=400, check=False)
+    assert found.stdout.split("\n")[:2] == ["given up", "traced True"], found.stderr

@@ -9,7 +9,7 @@ import pytest
 
 from queuewise.errors import InputError
 from queuewise.workload import Workload
-from queuewise.workload.estimates import Estimates, estimate, estimate_error
+from queuewise.workload.estimates import Estimates, default_estimates, estimate, estimate_error
 from queuewise.workload.jobs import constant
 from queuewise.workload.predictor import known_at, predict
 
@@ -66,10 +66,16 @@ def test_later_requests_change_no_estimate() -> None:
     assert not np.array_equal(before[150:], after[150:])
 
 
-def test_requested_without_any_request_is_a_day() -> None:
-    found = estimate(jobs([1.0, 2.0]), "requested")
-    assert found.values.tolist() == [86_400, 86_400]
-    assert found.filled == 2
+def test_requested_without_any_request_is_refused() -> None:
+    with pytest.raises(InputError, match="no job of workload has a requested time"):
+        estimate(jobs([1.0, 2.0]), "requested")
+
+
+def test_what_is_known_by_default() -> None:
+    log = jobs([1.0, 2.0])
+    assert default_estimates(log) == "predicted"
+    assert default_estimates(log.replace(generated=True)) == "oracle"
+    assert default_estimates(log.replace(requested=np.array([np.nan, 60.0]))) == "requested"
 
 
 def test_noise_is_lognormal_and_seeded() -> None:

@@ -93,6 +93,30 @@ class _WatchedThread(threading.Thread):
         if count is not self._seen or calls != self._calls:
             self._seen, self._calls, self._since = count, calls, time.monotonic()
         elif calls % 2 and time.monotonic() - self._since > self._watch.time_limit_s:
-            # Raise SystemExit in the thread as soon as it runs Python code.
-            ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self.ident or 0), ctypes.py_object(SystemExit))
+            self._end()
             raise TimeoutError(self._watch.policy)
+
+    def _end(self) -> None:
+        """Raise SystemExit in the thread, if it runs Python code.
+
+        In compiled code it would stay pending for ever, and with it Python's flag that something is pending: a process that is
+        traced (by a debugger, or for coverage) hangs then. So it is withdrawn, and the flag cleared by an exception that is handled.
+        """
+        _raise_in(self.ident or 0, SystemExit)
+        self.join(POLL_S)
+        if self.is_alive():
+            _raise_in(self.ident or 0, None)
+            try:
+                _raise_in(threading.get_ident(), _Withdrawn)
+                time.sleep(POLL_S)  # it is raised here
+            except _Withdrawn:
+                pass
+
+
+class _Withdrawn(BaseException):
+    """Stands for an exception that no longer waits to be raised."""
+
+
+def _raise_in(thread: int, exception: type[BaseException] | None) -> None:
+    """Let the thread raise the exception as soon as it runs Python code; None withdraws one."""
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(exception) if exception else None)
