@@ -80,8 +80,6 @@ class Experiment:
         start = self.starts.get(window)
         rows = np.arange(window.start, window.stop) if start is None else start.select(self.workload, window.start, window.num_jobs)
         part = self.workload.take(rows)
-        if window.shake is None and start is None:
-            return part
         if window.shake:
             part, order = shake(part, SHAKE_S, window.shake)
             rows = rows[order]

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import effort
@@ -106,6 +106,7 @@ def test_of_anything(case: strategies.Case, policies: list[str], dispatch: str, 
     number = len(case.workload)
     firsts = data.draw(st.lists(st.integers(0, number - 1), min_size=1, max_size=3))
     windows = [(first, data.draw(st.integers(1, number - first))) for first in firsts]
+    assume(not any(np.isnan(case.workload.requested[first : first + length]).all() for first, length in windows))
     options: dict[str, Any] = {"dispatch": dispatch, "seed": case.seed, "kill_at_limit": case.kill_at_limit}
     found = simulate_many(case.workload, case.cluster, policies, windows=windows, estimates=case.estimate, per_job=True, **options)
     assert found.starts is not None

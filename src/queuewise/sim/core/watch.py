@@ -6,10 +6,12 @@ Neither can interrupt a kernel.
 from __future__ import annotations
 
 import ctypes
+import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -18,6 +20,7 @@ from queuewise.sim.core.compilation import JIT_DISABLED
 from queuewise.sim.core.state import Counts
 
 POLL_S = 0.2
+PACKAGE = str(Path(__file__).parents[2])
 T = TypeVar("T")
 
 
@@ -93,30 +96,15 @@ class _WatchedThread(threading.Thread):
         if count is not self._seen or calls != self._calls:
             self._seen, self._calls, self._since = count, calls, time.monotonic()
         elif calls % 2 and time.monotonic() - self._since > self._watch.time_limit_s:
-            self._end()
+            if self._runs_python():  # in compiled code an exception would stay pending, and a traced process hang
+                ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self.ident or 0), ctypes.py_object(SystemExit))
             raise TimeoutError(self._watch.policy)
 
-    def _end(self) -> None:
-        """Raise SystemExit in the thread, if it runs Python code.
-
-        In compiled code it would stay pending for ever, and with it Python's flag that something is pending: a process that is
-        traced (by a debugger, or for coverage) hangs then. So it is withdrawn, and the flag cleared by an exception that is handled.
-        """
-        _raise_in(self.ident or 0, SystemExit)
-        self.join(POLL_S)
-        if self.is_alive():
-            _raise_in(self.ident or 0, None)
-            try:
-                _raise_in(threading.get_ident(), _Withdrawn)
-                time.sleep(POLL_S)  # it is raised here
-            except _Withdrawn:
-                pass
-
-
-class _Withdrawn(BaseException):
-    """Stands for an exception that no longer waits to be raised."""
-
-
-def _raise_in(thread: int, exception: type[BaseException] | None) -> None:
-    """Let the thread raise the exception as soon as it runs Python code; None withdraws one."""
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(exception) if exception else None)
+    def _runs_python(self) -> bool:
+        """Whether the thread runs Python code of somebody else, which an exception can end."""
+        frame = sys._current_frames().get(self.ident or 0)
+        while frame is not None:
+            if not frame.f_code.co_filename.startswith((PACKAGE, threading.__file__)):
+                return True
+            frame = frame.f_back
+        return False
