@@ -97,7 +97,9 @@ def main() -> None:
     truth = float(np.log(sum(mine.sums.sum() for mine, _ in pairs) / sum(other.sums.sum() for _, other in pairs)))
     rows.append({"kind": "logs", "jobs": arguments.jobs, "ratio": float(np.exp(truth)), "draws": len(pairs), **measure(pairs, truth)})
     print(json.dumps(rows[-1]), flush=True)
-    (REPOSITORY / "benchmarks" / "results" / "interval_coverage.json").write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+    (REPOSITORY / "benchmarks" / "results" / "interval_coverage.json").write_text(
+        json.dumps({"rows": rows}, indent=1) + "\n", encoding="utf-8"
+    )
 
 
 if __name__ == "__main__":

@@ -24,7 +24,14 @@ RESULTS = REPOSITORY / "benchmarks" / "results"
 PAGE = REPOSITORY / "docs" / "performance.md"
 FIGURES = REPOSITORY / "docs" / "figures"
 OTHERS = {"fcfs": "8 – 33,000", "sjf": "–", "fcfs+easy": "61 – 1,540"}  # jobs/s of other public simulators on lublin_256
-IN_PROCESSOR_SECONDS = ("reading", "drawing", "user_policy", "model", "many")  # parts that report the load of the machine themselves
+IN_PROCESSOR_SECONDS = (
+    "reading",
+    "drawing",
+    "user_policy",
+    "model",
+    "many",
+    "interval_coverage",
+)  # parts that report the load of the machine themselves
 GROWTH = ("first, µs per job", "last, µs per job", "growth")
 
 Row = dict[str, Any]
