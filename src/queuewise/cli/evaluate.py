@@ -51,11 +51,12 @@ class Evaluate:
     overlap: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Let windows of a log overlap. Their scores then depend on each other, and intervals say less than they promise."""
     start: Literal["warm", "empty"] | None = None
-    """How windows of a log begin: warm (default), with the jobs that wait and run then in a replay of the log under fcfs+easy, or empty."""
+    """How windows of a log begin: warm (default), with the jobs that wait and run then in a replay of the log under fcfs+easy, or
+    empty (default with --warmup or --cooldown)."""
     block: Literal["val", "report"] = "report"
     """For the protocols days and blocks: val to choose between variants, report for results you publish."""
-    split: Annotated[str, tyro.conf.arg(metavar="TRAIN,VAL,REPORT")] = "0.45,0.2,0.35"
-    """For the protocols days and blocks: shares of the log's time span."""
+    split: Annotated[str | None, tyro.conf.arg(metavar="TRAIN,VAL,REPORT")] = None
+    """For the protocols days and blocks: shares of the log's time span, 0.45,0.2,0.35 by default."""
     warm: Annotated[str | None, tyro.conf.arg(metavar="TIME")] = None
     """For the protocol days: begin the replay so long before the counted part (e.g. 14d), not with the log's first job."""
     shakes: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
@@ -163,13 +164,13 @@ class Evaluate:
         from queuewise.cli.console import note
         from queuewise.errors import InputError
         from queuewise.evaluation.experiment import Experiment, ReplaySettings
-        from queuewise.evaluation.protocol import make_plan, parse_split
+        from queuewise.evaluation.protocol import DEFAULT_SPLIT, make_plan, parse_split
         from queuewise.policies.names import parse_bound
         from queuewise.workload.estimates import default_estimates
 
         loaded, cluster = self.reading.load_with_cluster(self.workload, self.cluster, self.jobs, self.seed, note)
         from_model = loaded.format.startswith("model:")
-        split = parse_split(self.split)
+        split = DEFAULT_SPLIT if self.split is None else parse_split(self.split)
         plan = make_plan(
             self._protocol(from_model),
             loaded.workload,
@@ -209,6 +210,7 @@ class Evaluate:
         from queuewise.errors import InputError
 
         of_windows = [f"--{name.replace('_', '-')}" for name in ("windows", "window_jobs", "starts") if getattr(self, name) is not None]
+        of_windows += ["--overlap"] if self.overlap else []
         of_days = [f"--{name}" for name in ("warm", "shakes") if getattr(self, name) is not None]
         protocol = self.protocol or ("windows" if from_model or of_windows else "days")
         if protocol == "days" and from_model:
@@ -218,6 +220,8 @@ class Evaluate:
             raise InputError(f"protocol days has no {refused[0]}", hint="use --protocol windows, or --warm and --split")
         if protocol != "days" and of_days:
             raise InputError(f"protocol {protocol} has no {of_days[0]}", hint="use --protocol days")
+        if self.split is not None and (protocol not in ("days", "blocks") or from_model):
+            raise InputError(f"protocol {protocol} splits no log, so it has no --split", hint="use --protocol days or blocks with a log")
         return protocol
 
     def _start(self, protocol: str, from_model: bool) -> str:
@@ -229,7 +233,7 @@ class Evaluate:
             raise InputError(f"{what} cannot choose a --start", hint="it is for windows and blocks of logs")
         if takes_start and (self.warmup or self.cooldown) and self.start == "warm":
             raise InputError("--start warm has no --warmup or --cooldown", hint="use --start empty")
-        return self.start or ("warm" if takes_start and not (self.warmup or self.cooldown) and self.dispatch != "commit" else "empty")
+        return self.start or ("warm" if takes_start and not (self.warmup or self.cooldown) else "empty")
 
     def _draw(self, jobs: int, seed: int) -> Workload:
         from queuewise.workload import load_workload
@@ -279,7 +283,8 @@ def describe_plan(plan: Plan, workload: Workload, seed: int) -> str:
         first = windows[0]
         counted = f"{first.stop - first.start - first.counted:,} of {len(workload):,} jobs"
         unit = {None: "too short for intervals", 86_400.0: "by day"}.get(plan.unit_s, "by six hours, because there are few days")
-        return f"days: {counted} count, {unit}; {len(windows)} replays per policy, with submissions shaken in all but the first"
+        shaken = f"{len(windows)} replays per policy, with submissions shaken in all but the first" if len(windows) > 1 else "one replay"
+        return f"days: {counted} count, {unit}; {shaken}"
     labels = ", ".join(window.label for window in windows)
     return f"{plan.protocol}: {len(windows)} windows, {plan.distinct_jobs:,} distinct jobs, seed {seed}: {labels}"
 
