@@ -25,7 +25,7 @@ from reference.reservations import is_member
 from reference.sleeping import Sleepers
 from reference.state import WHOLE, Job, Machine, Piece, Run, make_jobs
 
-QUEUED, DONE, REJECTED, KILLED, FAILED = 1, 3, 4, 5, 7
+PENDING, QUEUED, DONE, REJECTED, KILLED, CANCELLED, FAILED = 0, 1, 3, 4, 5, 6, 7
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,10 @@ def violations(
         runs = runs_of(job, by_job.get(j, []))
         life = Life(float(workload.submit[j]), float(start[j]), float(end[j]), int(status[j]), int(stops[j]), runs)
         never = all(greatest_draw(size) > most for size in job.sizes)
-        problems += check_rejected(job, life) if never else check_life(job, life, rules, kill_at_limit)
+        if not never and conditions.dependencies and j in workload.dependencies.job and life.status in (PENDING, CANCELLED):
+            problems += check_dependent(job, life, rules, status[workload.dependencies.on[workload.dependencies.job == j]].tolist())
+        else:
+            problems += check_rejected(job, life) if never else check_life(job, life, rules, kill_at_limit)
     all_stays = [stay for pieces in by_job.values() for stay in pieces]
     problems += [*check_outages(all_stays, rules), *check_capacity(jobs, cluster, all_stays)]
     return problems + list(check_power(jobs, all_stays, most))
@@ -156,6 +159,14 @@ def check_rejected(job: Job, life: Life) -> Iterator[str]:
         yield f"job {job.index} can never run but has status {life.status}"
     if life.runs or life.stops or np.isfinite(life.start) or np.isfinite(life.end):
         yield f"job {job.index} can never run but has times or pieces"
+
+
+def check_dependent(job: Job, life: Life, rules: Rules, others: list[int]) -> Iterator[str]:
+    """A job that never waited for a place: it was cancelled, or what it depends on, with these statuses, has not ended."""
+    if life.status == PENDING and not (rules.some_node_is_lost and {PENDING, QUEUED} & set(others)):
+        yield f"job {job.index} was never released, although all it depends on has ended: {others}"
+    if life.runs or life.stops or np.isfinite(life.start) or np.isfinite(life.end):
+        yield f"job {job.index} was never released but has times or pieces"
 
 
 def check_life(job: Job, life: Life, rules: Rules, kill_at_limit: bool) -> Iterator[str]:
