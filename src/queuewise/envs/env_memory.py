@@ -20,7 +20,7 @@ from queuewise.envs.columns import Task
 from queuewise.envs.episodes import Episode
 from queuewise.sim.core.compilation import JIT_DISABLED
 from queuewise.sim.core.state import World
-from queuewise.sim.core.tables import I64, addresses_of
+from queuewise.sim.core.tables import I64, addresses_of, check_types
 
 ALIGNMENT = 16  # bytes, of arrays
 CACHE_LINE = 64  # bytes
@@ -49,14 +49,12 @@ class Block:
         for _, owner in ordered:
             places[id(owner)] = size
             size += -(-owner.nbytes // ALIGNMENT) * ALIGNMENT
-        self.bytes = np.zeros(round_to_cache_line(size), np.uint8)
+        content = bytearray(round_to_cache_line(size))
         for _, owner in ordered:
             at = places[id(owner)]
-            self.bytes[at : at + owner.nbytes] = np.frombuffer(owner.tobytes(), np.uint8)
-        self.offsets = [
-            np.array([places[id(_owner(array))] + array.ctypes.data - _owner(array).ctypes.data for array in arrays], np.int64)
-            for arrays in tables
-        ]
+            content[at : at + owner.nbytes] = owner.tobytes()
+        self.bytes = np.frombuffer(content, np.uint8)
+        self.offsets = [np.array([places[id(_owner(array))] + _offset_in_owner(array) for array in arrays], np.int64) for arrays in tables]
         relative = np.concatenate(self.offsets)
         self.num_addresses = len(relative)
         self.bytes[: relative.nbytes] = relative.view(np.uint8)
@@ -88,6 +86,10 @@ def _owner(array: NDArray[Any]) -> NDArray[Any]:
     while isinstance(array.base, np.ndarray):
         array = array.base
     return array
+
+
+def _offset_in_owner(array: NDArray[Any]) -> int:
+    return 0 if array.base is None else int(array.ctypes.data - _owner(array).ctypes.data)
 
 
 class Template(NamedTuple):
@@ -122,9 +124,8 @@ def _share_small_arrays(arrays: Table) -> Table:
 
 def make_template(episode: Episode) -> Template:
     episode = replace(episode, world=_share_small_arrays(episode.world), task=_share_small_arrays(episode.task))
-    for arrays in (episode.machine, episode.state):
-        addresses_of(arrays)  # raises if a type is wrong
-    addresses_of(episode.episode_state)
+    for arrays in (episode.machine, episode.state, episode.episode_state):
+        check_types(arrays)
     block = Block(episode.machine, episode.machine.clone(), episode.state, episode.episode_state, seldom=(SPARE,))
     world, task = addresses_of(episode.world), addresses_of(episode.task)
     following = np.zeros(columns.NEXT_SIZE, np.int64)

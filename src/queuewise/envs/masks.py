@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from queuewise.envs import columns
-from queuewise.envs.class_fit import class_fits, overdue_job_waits
+from queuewise.envs.class_fit import machine_stamp, overdue_job_waits, stamped_fits
 from queuewise.envs.columns import EpisodeState, Task
 from queuewise.envs.features import NUM_CLASS_LIVE
 from queuewise.envs.observation import shown_jobs
@@ -16,7 +16,7 @@ from queuewise.sim.core.state import Machine, State, World
 from queuewise.sim.core.stepwise import may_start
 from queuewise.sim.core.tables import I8
 from queuewise.sim.preemption.keys import estimate_left
-from queuewise.sim.queue.overdue import next_overdue_time
+from queuewise.sim.queue.overdue import has_bound, next_overdue_time
 
 
 @inline
@@ -39,12 +39,28 @@ def _spares_overdue(w: World, m: Machine, z: Machine, s: State, j: int) -> bool:
     return may_start(w, m, z, s, j, c)
 
 
-@inline
-def may_choose(w: World, m: Machine, z: Machine, s: State, p: EpisodeState, j: int) -> bool:
-    """Whether waiting job j may start now."""
-    if not class_fits(w, m, s, p, w.job_class[j]):
-        return False
-    return not overdue_job_waits(w, s, j) or _spares_overdue(w, m, z, s, j)
+@noinline
+def _unmark_delaying(w: World, m: Machine, z: Machine, s: State, p: EpisodeState, mask: I8, shown: int) -> int:
+    """Forbid jobs that fit but would delay an overdue job. Returns how many these are."""
+    number = 0
+    for q in range(shown):
+        j = p.waiting[q]
+        if mask[q] and overdue_job_waits(w, s, j) and not _spares_overdue(w, m, z, s, j):
+            mask[q] = np.int8(0)
+            number += 1
+    return number
+
+
+@kernel
+def first_choice(w: World, m: Machine, z: Machine, s: State, p: EpisodeState, most: int) -> int:
+    """The first of so many waiting jobs that may start now, -1 if none may."""
+    stamp = machine_stamp(s, p)
+    in_gang = p.count.gang != columns.NOBODY
+    for q in range(most):
+        j = p.waiting[q]
+        if stamped_fits(w, m, s, p, w.job_class[j], stamp, in_gang) and (not overdue_job_waits(w, s, j) or _spares_overdue(w, m, z, s, j)):
+            return j
+    return columns.NOBODY
 
 
 @kernel
@@ -63,10 +79,10 @@ def mark_legal(w: World, m: Machine, z: Machine, s: State, k: Task, p: EpisodeSt
             legal = p.waiting[q] == gang
         elif k.config.dispatch != columns.COMMIT:
             legal = p.class_live[p.row_class[q] * NUM_CLASS_LIVE] > 0.0  # fits, as computed for the observation
-            if legal and overdue_job_waits(w, s, p.waiting[q]):
-                legal = _spares_overdue(w, m, z, s, p.waiting[q])
         mask[q] = np.int8(legal)
         some += legal
+    if has_bound(w) and gang == columns.NOBODY and k.config.dispatch != columns.COMMIT:
+        some -= _unmark_delaying(w, m, z, s, p, mask, shown)
     for q in range(shown, window):
         mask[q] = np.int8(0)
     if k.config.stop_slots > 0:

@@ -20,7 +20,7 @@ from queuewise.envs.bookkeeping import (
 from queuewise.envs.class_fit import fit_changes_with_time
 from queuewise.envs.columns import EpisodeState, Task
 from queuewise.envs.episode_end import add_final_terms
-from queuewise.envs.masks import may_choose
+from queuewise.envs.masks import first_choice
 from queuewise.envs.node_occupancy import reset_occupancy, touch, update_load
 from queuewise.envs.observation import shown_jobs
 from queuewise.envs.stopping import something_may_stop, stop_or_move
@@ -170,14 +170,6 @@ def _put_on_host(w: World, m: Machine, s: State, k: Task, p: EpisodeState, j: in
 
 
 @kernel
-def _something_fits(w: World, m: Machine, z: Machine, s: State, k: Task, p: EpisodeState) -> bool:
-    for q in range(shown_jobs(k, p)):  # noqa: SIM110 (no generators in kernels)
-        if may_choose(w, m, z, s, p, p.waiting[q]):
-            return True
-    return False
-
-
-@kernel
 def _wait(w: World, m: Machine, s: State, k: Task, p: EpisodeState) -> None:
     """Advance to the next event."""
     p.count.gang = columns.NOBODY
@@ -196,12 +188,10 @@ def _choose_next_job(w: World, m: Machine, z: Machine, s: State, k: Task, p: Epi
     If the head blocks, only the head can be chosen.
     """
     p.count.gang = columns.NOBODY
-    for q in range(1 if k.config.blocking and p.count.waiting > 0 else shown_jobs(k, p)):
-        j = p.waiting[q]
-        if may_choose(w, m, z, s, p, j):
-            p.count.gang = j
-            p.count.tasks_left = w.class_tasks[w.job_class[j]]
-            return
+    j = first_choice(w, m, z, s, p, 1 if k.config.blocking and p.count.waiting > 0 else shown_jobs(k, p))
+    if j != columns.NOBODY:
+        p.count.gang = j
+        p.count.tasks_left = w.class_tasks[w.job_class[j]]
 
 
 @kernel
@@ -212,7 +202,7 @@ def _advance_to_decision(w: World, m: Machine, z: Machine, s: State, k: Task, p:
     """
     in_gang = k.config.problem != columns.JOB and p.count.gang != columns.NOBODY
     while not in_gang:
-        if s.clock.now <= k.scale.horizon:
+        if has_bound(w) and s.clock.now <= k.scale.horizon:
             _serve_overdue(w, m, z, s, k, p)
         if p.count.stuck:
             return TERMINATED
@@ -231,7 +221,8 @@ def _advance_to_decision(w: World, m: Machine, z: Machine, s: State, k: Task, p:
         elif k.config.problem == columns.HOST:
             forced = p.count.gang == columns.NOBODY
         else:
-            forced = not _something_fits(w, m, z, s, k, p) and not (k.config.stop_slots > 0 and something_may_stop(w, m, s, k, p))
+            forced = first_choice(w, m, z, s, p, shown_jobs(k, p)) == columns.NOBODY
+            forced = forced and not (k.config.stop_slots > 0 and something_may_stop(w, m, s, k, p))
         if not forced:
             break
         p.count.stuck = not advance(w, m, s, k, p)

@@ -12,7 +12,7 @@ from queuewise.sim.backfill import SETTLED, UNSETTLED
 from queuewise.sim.backfill.profile import PRESENT, Profile, moment_from
 from queuewise.sim.conditions.power_cap import draw_of, is_capped, is_over_cap
 from queuewise.sim.conditions.reserved_nodes import is_blocked
-from queuewise.sim.core.compilation import inline, kernel, lowest_bit
+from queuewise.sim.core.compilation import inline, kernel, lowest_bit, noinline
 from queuewise.sim.core.machine import WHOLE, give, piece_is_free, take_exactly
 from queuewise.sim.core.pieces import note_piece, unplace
 from queuewise.sim.core.state import Machine, State, World
@@ -158,8 +158,14 @@ def place_first(w: World, m: Machine, s: State, j: int) -> bool:
     An elastic job goes where the rule gives it more tasks.
     """
     c = w.job_class[j]
-    q = w.class_queue[c]
     placed = place(w, m, s, c)
+    return placed if not w.policy.remembers_plans else _prefer_pin(w, m, s, j, c, placed)
+
+
+@noinline
+def _prefer_pin(w: World, m: Machine, s: State, j: int, c: int, placed: bool) -> bool:
+    """The rest of `place_first`, where jobs remember their reservations."""
+    q = w.class_queue[c]
     if not is_pinned(w, s, j):
         if placed:
             s.plan_state[q] = min(s.plan_state[q], SETTLED)

@@ -128,7 +128,7 @@ def finish(w: World, m: Machine, s: State, j: int) -> None:
     if s.expected[j] > now:
         s.count.early_ends += 1
         s.plan_state[w.class_queue[c]] = backfill.UNSETTLED
-    elif s.expected[j] < now:
+    elif w.policy.remembers_plans and s.expected[j] < now:
         s.plan_state[w.class_queue[c]] = min(s.plan_state[w.class_queue[c]], backfill.SETTLED)
     s.dirty[w.class_queue[c]] = 1
     _leave_running(w, s, j)

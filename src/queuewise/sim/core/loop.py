@@ -24,7 +24,7 @@ from queuewise.sim.backfill.slurm import (
 from queuewise.sim.conditions.outages import handle_outages
 from queuewise.sim.conditions.quotas import OVER, standing
 from queuewise.sim.conditions.resize import grow_running, grows, shrink_for_head, shrinks
-from queuewise.sim.core.compilation import entry, inline, kernel
+from queuewise.sim.core.compilation import entry, inline, kernel, noinline
 from queuewise.sim.core.events import COMPLETION, RELEASE, first_job, is_next, pop_event
 from queuewise.sim.core.lifecycle import arrive, finish, release, start_placed
 from queuewise.sim.core.pieces import unplace
@@ -47,11 +47,10 @@ def _find_head(w: World, s: State, q: int) -> int:
     head = s.head[q]
     if head >= 0 and standing(w, s, w.job_class[head]) == OVER:
         head = -1
-    if head >= 0 and (w.policy.dispatch == queue.COMMIT or not has_bound(w)):
-        return head
-    overdue = oldest_overdue(w, s, q)
-    if overdue >= 0:
-        return overdue
+    if has_bound(w) and not (head >= 0 and w.policy.dispatch == queue.COMMIT):
+        overdue = oldest_overdue(w, s, q)
+        if overdue >= 0:
+            return overdue
     return head if head >= 0 else first_in_order(w, s, q, PRIMARY, False)
 
 
@@ -141,7 +140,7 @@ def backfill_queue(w: World, m: Machine, z: Machine, s: State, q: int) -> None:
         enqueue(w, s, s.head[q])
 
 
-@kernel
+@noinline
 def _start_in_order(w: World, m: Machine, z: Machine, s: State, q: int) -> None:
     """Without backfill, beside an overdue head that has a reservation: start jobs from the front until one may not start."""
     head = s.head[q]
@@ -192,7 +191,7 @@ def _start_newcomer(w: World, m: Machine, z: Machine, s: State, q: int) -> bool:
     return True
 
 
-@kernel
+@noinline
 def _run_slurm_loops(w: World, m: Machine, z: Machine, s: State, q: int) -> None:
     """Slurm's main loop, and its backfill loop if that is due."""
     most = begin_main_loop(w, s)
@@ -247,7 +246,7 @@ def schedule_queue(w: World, m: Machine, z: Machine, s: State, q: int) -> None:
         backfill_queue(w, m, z, s, q)
 
 
-@kernel
+@noinline
 def _start_held(w: World, m: Machine, z: Machine, s: State) -> None:
     """Hold fewer jobs while nothing runs, the first in order first; then note when the others may start."""
     for q in range(w.sizes.num_queues):
@@ -326,7 +325,7 @@ def next_instant(w: World, m: Machine, s: State) -> bool:
         arrive(w, s, arrived)
         arrived += 1
     s.count.arrived = arrived
-    while is_next(s, time, RELEASE):  # of jobs that waited for one that was rejected just now
+    while w.policy.has_dependencies and is_next(s, time, RELEASE):  # of jobs that waited for one that was rejected just now
         release(w, s, pop_event(s))
     note_overdue(w, s)
     return True

@@ -18,6 +18,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -90,6 +91,15 @@ class Column:
     row: str  # columns with the same row name are interleaved in memory, job by job
     dtype: Any  # a NumPy type, or a subclass of Scalars
 
+    @cached_property
+    def is_scalars(self) -> bool:
+        return isinstance(self.dtype, type) and issubclass(self.dtype, Scalars)
+
+    @cached_property
+    def element(self) -> np.dtype[Any]:
+        dtype: np.dtype[Any] = self.dtype.element if self.is_scalars else self.dtype
+        return dtype
+
 
 def column(*length: str, meaning: str = "", unit: str = "", initial: Any = UNSET, row: str = "", dtype: Any = None) -> Any:
     """Declare a column in the body of a `Table`.
@@ -121,12 +131,12 @@ class Table:
                 raise TypeError(f"{cls.__name__}.{name} is declared twice")
             annotation = cls.__annotations__[name]
             dtype = declared.dtype if declared.dtype is not None else _DTYPES.get(annotation) or scope[annotation]
-            joined[name] = replace(declared, dtype=dtype if _is_scalars(dtype) else np.dtype(dtype))
+            joined[name] = replace(declared, dtype=dtype if isinstance(dtype, type) and issubclass(dtype, Scalars) else np.dtype(dtype))
             delattr(cls, name)
         cls.columns = joined
         cls.rows = _row_dtypes(joined)
         in_rows = {name: row.itemsize for row in cls.rows.values() for name in row.names or ()}
-        cls.strides = {name: in_rows.get(name, _element_dtype(declared).itemsize) for name, declared in joined.items()}
+        cls.strides = {name: in_rows.get(name, declared.element.itemsize) for name, declared in joined.items()}
 
     def __init__(self, *arrays: NDArray[Any], **named: NDArray[Any]) -> None:
         given = dict(zip(self.columns, arrays, strict=False)) | named
@@ -155,7 +165,7 @@ class Table:
             length = _length(declared, lengths)
             if name in given:
                 arrays[name] = _checked(cls, name, given[name], length)
-            elif _is_scalars(declared.dtype):
+            elif declared.is_scalars:
                 arrays[name] = declared.dtype()
             elif length < 0 or (declared.initial is UNSET and not declared.length):
                 raise TypeError(f"{cls.__name__}.{name} declares no length and must be given")
@@ -184,13 +194,9 @@ class Table:
         return type(self)(**{name: copy(name, getattr(self, name)) for name in self.columns})
 
 
-def _is_scalars(dtype: Any) -> bool:
-    return isinstance(dtype, type) and issubclass(dtype, Scalars)
-
-
 def _length(declared: Column, lengths: Mapping[str, int]) -> int:
     """The length of the column, -1 if its declaration does not define it."""
-    if _is_scalars(declared.dtype):
+    if declared.is_scalars:
         return len(declared.dtype.slots)
     if not declared.length:
         return -1
@@ -202,9 +208,9 @@ def _length(declared: Column, lengths: Mapping[str, int]) -> int:
 
 def _checked(table: type[Table], name: str, array: Any, length: int) -> NDArray[Any]:
     declared = table.columns[name]
-    if _is_scalars(declared.dtype) and not isinstance(array, declared.dtype):
+    if declared.is_scalars and not isinstance(array, declared.dtype):
         raise TypeError(f"{table.__name__}.{name} is not a {declared.dtype.__name__}")
-    checked: NDArray[Any] = array if _is_scalars(declared.dtype) else np.require(array, declared.dtype, "C")
+    checked: NDArray[Any] = array if declared.is_scalars else np.asanyarray(array, declared.dtype, order="C")
     if length >= 0 and len(checked) != length:
         wanted = " × ".join(declared.length)
         raise TypeError(f"{table.__name__}.{name} has {len(checked)} elements instead of {length} ({wanted})")
@@ -240,24 +246,27 @@ def _allocate_rows(table: type[Table], lengths: Mapping[str, int], given: Mappin
     return arrays
 
 
-def _element_dtype(declared: Column) -> np.dtype[Any]:
-    dtype: np.dtype[Any] = declared.dtype.element if _is_scalars(declared.dtype) else declared.dtype
-    return dtype
-
-
 def table_reader(table: type[Table]) -> Callable[[Any], Any]:
     """A function that kernels call to turn the result of `addresses_of` into the table."""
     if JIT_DISABLED:
         return lambda value: value
     columns: dict[str, ColumnType | ScalarsType] = {}
     for name, declared in table.columns.items():
-        if _is_scalars(declared.dtype):
+        if declared.is_scalars:
             columns[name] = ScalarsType(
                 f"{declared.dtype.__module__}.{declared.dtype.__qualname__}", declared.dtype.slots, declared.dtype.element
             )
         else:
             columns[name] = ColumnType(from_dtype(declared.dtype), table.strides[name])
     return table_at(TableType(table.__name__, columns))
+
+
+def check_types(table: Table) -> None:
+    """Raise if kernels expect other types than the arrays have."""
+    for (name, declared), array in zip(table.columns.items(), table, strict=True):
+        if array.dtype != declared.element or (len(array) > 1 and array.strides != (table.strides[name],)):
+            found, wanted = f"{array.dtype} at {array.strides}", f"{declared.element} at {table.strides[name]} bytes"
+            raise TypeError(f"{type(table).__name__}.{name} is {found}, but kernels expect {wanted}")
 
 
 def addresses_of(table: Table) -> Any:
@@ -267,9 +276,5 @@ def addresses_of(table: Table) -> Any:
     """
     if JIT_DISABLED:
         return table
-    for (name, declared), array in zip(table.columns.items(), table, strict=True):
-        dtype = _element_dtype(declared)
-        if array.dtype != dtype or (len(array) > 1 and array.strides != (table.strides[name],)):
-            found, wanted = f"{array.dtype} at {array.strides}", f"{dtype} at {table.strides[name]} bytes"
-            raise TypeError(f"{type(table).__name__}.{name} is {found}, but kernels expect {wanted}")
-    return np.array([array.ctypes.data for array in table], np.int64)
+    check_types(table)
+    return np.array([array.__array_interface__["data"][0] for array in table], np.int64)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from queuewise.sim import placement
-from queuewise.sim.core.compilation import inline, kernel
+from queuewise.sim.core.compilation import inline, kernel, noinline
 from queuewise.sim.core.events import cancel_event
 from queuewise.sim.core.lifecycle import end_run, put_back, queue_again, start_placed, take_off
 from queuewise.sim.core.machine import give, piece_is_free, slots_up_to, take_exactly
@@ -21,7 +21,7 @@ from queuewise.sim.preemption.restart import is_running, pass_levels, policy_sav
 from queuewise.sim.preemption.room import count_free_room, count_held_room, lacks_room, room_offered, room_vacated
 from queuewise.sim.preemption.victim_lists import MOST_TASKS, UNSURE, choose_from_lists, reseat_job
 from queuewise.sim.preemption.victims import begin_search, next_victim
-from queuewise.sim.queue.overdue import oldest_overdue
+from queuewise.sim.queue.overdue import has_bound, oldest_overdue
 from queuewise.sim.queue.selection import dequeue, enqueue
 
 
@@ -193,6 +193,33 @@ def _set_nothing_aside(s: State, q: int) -> None:
         s.aside[s.active[slot]] = 0
 
 
+@inline
+def _log_is_full(w: World, s: State) -> bool:
+    """Whether there is no room in the log of pieces for one more start. If so, it is noted for the caller of the pass."""
+    if s.count.pieces + w.sizes.most_pieces <= w.sizes.log_size:
+        return False
+    s.count.log_full = 1
+    return True
+
+
+@noinline
+def _start_overdue(w: World, m: Machine, s: State, q: int, tried: int) -> int:
+    """Start overdue jobs, the oldest first. Returns the one for which there is no room, or -1; `tried` is known to be such a one."""
+    while True:
+        j = oldest_overdue(w, s, q)
+        if j < 0 or j == tried or _log_is_full(w, s):
+            return tried
+        c = w.job_class[j]
+        if place(w, m, s, c):
+            start_placed(w, s, j, runtime_factor(w, s, c))
+        elif _make_room(w, m, s, c, -np.inf):
+            start_placed(w, s, j, runtime_factor(w, s, c))
+            _set_nothing_aside(s, q)
+            tried = -1
+        else:
+            tried = j
+
+
 @kernel
 def preempt_in_queue(w: World, m: Machine, s: State, q: int) -> None:
     """One pass over queue q. May be left when the log is full (LOG_FULL) and taken up again."""
@@ -200,28 +227,27 @@ def preempt_in_queue(w: World, m: Machine, s: State, q: int) -> None:
         return
     _set_nothing_aside(s, q)
     s.count.num_spared = 0
+    bounded = has_bound(w)
     tried = -1  # the overdue job for which there is no room
     while True:
-        overdue = oldest_overdue(w, s, q)
-        leads = overdue >= 0 and overdue != tried
-        c = w.job_class[overdue] if leads else _first_class(w, s, q)
+        if bounded:
+            tried = _start_overdue(w, m, s, q, tried)
+            if s.count.log_full:
+                return
+        c = _first_class(w, s, q)
         if c < 0:
             s.dirty[q] = s.count.num_spared > 0  # the next decision may stop those that were spared in this one
             return
-        if s.count.pieces + w.sizes.most_pieces > w.sizes.log_size:
-            s.count.log_full = 1
+        if _log_is_full(w, s):
             return
-        j = overdue if leads else s.heap_job[w.class_first[c]]
-        key = -np.inf if leads else s.heap_key[w.class_first[c]]
+        j = s.heap_job[w.class_first[c]]
         fetch_job(w, s, j)
         if place(w, m, s, c):
             start_placed(w, s, j, runtime_factor(w, s, c))
-        elif _make_room(w, m, s, c, key):
+        elif _make_room(w, m, s, c, s.heap_key[w.class_first[c]]):
             start_placed(w, s, j, runtime_factor(w, s, c))
             _set_nothing_aside(s, q)
             tried = -1
-        elif leads:
-            tried = j
         else:
             s.aside[c] = 1
 

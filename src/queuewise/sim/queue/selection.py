@@ -18,6 +18,7 @@ from queuewise.sim import queue
 from queuewise.sim.conditions.quotas import OVER, standing
 from queuewise.sim.core.compilation import inline, kernel
 from queuewise.sim.core.state import NO_LIMIT, State, World
+from queuewise.sim.core.tables import F64
 from queuewise.sim.preemption.keys import enter_heap, estimate_left, leave_heap
 from queuewise.sim.queue.holds import is_held
 from queuewise.sim.queue.line import join_line, leave_line
@@ -230,7 +231,21 @@ def _sooner(score: float, j: int, other_score: float, other: int) -> bool:
 
 
 @kernel
+def _least(s: State, score: F64) -> int:
+    """The job that comes first by these scores among all that wait."""
+    best = s.pending[0]
+    best_score = score[0]
+    for slot in range(1, s.count.pending_jobs):
+        if score[slot] <= best_score and _sooner(score[slot], s.pending[slot], best_score, best):
+            best = s.pending[slot]
+            best_score = score[slot]
+    return best
+
+
+@kernel
 def _first_by_scan(w: World, s: State, q: int, order: int, limited: bool) -> int:
+    if not limited and w.sizes.num_queues == 1 and not w.policy.holds and not w.policy.has_quotas and s.count.pending_jobs > 0:
+        return _least(s, s.score) if order == PRIMARY else _least(s, s.second_score)
     shallow = limited and w.policy.depth != NO_LIMIT
     holds = w.policy.holds != 0
     best = -1
