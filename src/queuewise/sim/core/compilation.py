@@ -40,7 +40,7 @@ _PACKAGE = Path(__file__).resolve().parents[2]  # src/queuewise
 _CONTENTS = {  # package of an entry -> packages whose kernels can be part of its binary
     "sim": ("sim",),
     "policies": ("sim", "policies"),
-    "evaluation": ("evaluation",),
+    "evaluation": ("sim", "evaluation"),
     "envs": ("sim", "policies", "envs"),
     "agents": ("sim", "policies", "agents"),
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 import time
 from collections.abc import Callable
@@ -20,8 +21,8 @@ from queuewise.sim.conditions.reserved_nodes import count_overstays
 from queuewise.sim.core.blocks import PIECE_COLUMNS
 from queuewise.sim.core.compilation import JIT_DISABLED
 from queuewise.sim.core.loop import replay
-from queuewise.sim.core.rules import SCORING_SIGNATURE, Rules, scoring_function
-from queuewise.sim.core.schedule import DONE, KILLED, Schedule
+from queuewise.sim.core.rules import SCORING_SIGNATURE, Order, Rules, scoring_function
+from queuewise.sim.core.schedule import DONE, KILLED, Origin, Schedule
 from queuewise.sim.core.setup import lay_out
 from queuewise.sim.core.state import Machine, State, World
 from queuewise.sim.core.tables import F64, addresses_of
@@ -172,4 +173,9 @@ def schedule_of(
         decisions=int(state.count.decisions),
         overstays=count_overstays(workload, cluster, conditions, stays),
         power=conditions.power,
+        origin=Origin(
+            rules=dataclasses.replace(rules, order=Order(), backfill_order=None),  # scores of all jobs would take much memory
+            conditions=conditions,
+            ready=state.ready[: len(workload)].copy() if len(state.ready) >= len(workload) else None,
+        ),
     )

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from queuewise.cluster.conditions import Power
+from queuewise.cluster.conditions import Conditions, Power
 from queuewise.cluster.spec import Cluster
 from queuewise.workload.jobs import Workload
+
+if TYPE_CHECKING:
+    from queuewise.sim.core.rules import Rules
 
 # Job status, in the order of a job's life. All from DONE on are final.
 PENDING, QUEUED, RUNNING, DONE, REJECTED, KILLED, CANCELLED, FAILED = range(8)
@@ -18,6 +22,15 @@ STATUS_NAMES = ("pending", "queued", "running", "done", "rejected", "killed", "c
 # not queued again.
 
 NEVER = np.inf  # `start` or `end` of a job that has not started or ended
+
+
+@dataclass(frozen=True, eq=False)
+class Origin:
+    """How a schedule came about: with it, the state of the machine at any time can be found again."""
+
+    rules: Rules  # of the policy, without its orders
+    conditions: Conditions
+    ready: NDArray[np.float64] | None  # [J] when all that the job waited for had happened, -inf if it waited for nothing; None: nobody waited
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,6 +62,7 @@ class Schedule:
     decisions: int  # scheduling passes made
     overstays: NDArray[np.int32] | None = None  # [J] runs still on reserved nodes when a reservation of others began; None: no reservations
     power: Power = field(default_factory=Power)  # rules of sleeping nodes, and the price of energy
+    origin: Origin | None = None  # None: the schedule was read from files
 
     @property
     def finished(self) -> NDArray[np.bool_]:

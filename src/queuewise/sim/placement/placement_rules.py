@@ -184,7 +184,7 @@ def place_one_of(w: World, m: Machine, s: State, least: int, greatest: int) -> b
     """The same for the first class, from the greatest number of tasks down to the least, that finds a place."""
     c = greatest
     while True:
-        placed = _place_by_rule(w, m, s, c)
+        placed = place_by_rule(w, m, s, c)
         if placed and is_over_cap(w, m):
             unplace(w, m, s, c)
             placed = False
@@ -194,7 +194,8 @@ def place_one_of(w: World, m: Machine, s: State, least: int, greatest: int) -> b
 
 
 @kernel
-def _place_by_rule(w: World, m: Machine, s: State, c: int) -> bool:
+def place_by_rule(w: World, m: Machine, s: State, c: int) -> bool:
+    """The same for class c alone, whatever it draws."""
     s.count.placed = 0
     rule = w.policy.placement
     if rule == placement.TIER:
