@@ -10,6 +10,7 @@ down to multiples of the last digit of the wait, and the largest is the rest. So
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -17,9 +18,10 @@ from numpy.typing import NDArray
 
 from queuewise.errors import InputError, unknown_name
 from queuewise.evaluation.breakdown import KEYS
-from queuewise.evaluation.cause_walk import CAUSES, ROOM_SIZE, Walk, WalkCounts, walk_causes
+from queuewise.evaluation.cause_walk import ANSWER_SIGNATURE, CAUSES, ROOM_SIZE, Walk, WalkCounts, answer_of_rule, walk_causes
 from queuewise.evaluation.measure import Floats, Measurement, measure, wait
 from queuewise.sim import backfill, preemption, queue
+from queuewise.sim.core.compilation import JIT_DISABLED, address_of
 from queuewise.sim.core.rules import Order, Rules
 from queuewise.sim.core.schedule import QUEUED, Origin, Schedule
 from queuewise.sim.core.setup import Layout, lay_out
@@ -147,6 +149,7 @@ def _walk(schedule: Schedule, origin: Origin, job: Ints, begin: Floats, end: Flo
         num_late=np.isfinite(late).sum(),
         num_starts=len(pieces),
         num_stops=np.isfinite(schedule.piece_end[pieces]).sum(),
+        rule=_rule_address() if world.policy.room_is_not_enough else 0,
         reserves=origin.rules.backfill in RESERVING or origin.rules.depth != NO_LIMIT,
     )
     lengths = {
@@ -160,6 +163,13 @@ def _walk(schedule: Schedule, origin: Origin, job: Ints, begin: Floats, end: Flo
     machine, z = layout.machine, layout.machine.clone()
     walk_causes(*(addresses_of(table) for table in (world, machine, z, layout.state, walk)))
     return waits, walk.seconds.reshape(len(waits), len(CAUSES))
+
+
+@cache
+def _rule_address() -> int:
+    if not JIT_DISABLED:
+        answer_of_rule.compile(ANSWER_SIGNATURE)  # type: ignore[attr-defined]
+    return address_of(answer_of_rule)
 
 
 def _laid_out(schedule: Schedule, origin: Origin) -> Layout:
