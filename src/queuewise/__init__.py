@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from queuewise.evaluation.log_validation import Validation, validate
     from queuewise.evaluation.many import ManyReplays, simulate_many
     from queuewise.evaluation.metrics import summarise
+    from queuewise.evaluation.wait_causes import WaitCauses, wait_causes
     from queuewise.policies import policy_names, simulate
     from queuewise.policies.snapshot import Snapshot
     from queuewise.sim.core.schedule import Schedule
@@ -29,8 +30,9 @@ if TYPE_CHECKING:
     from queuewise.workload.jobs import Workload
 
 __all__ = [
-    "Cluster", "ManyReplays", "NodeGroup", "QueuewiseError", "ReadOptions", "Schedule", "Snapshot", "Validation", "Workload",
-    "load_cluster", "load_workload", "policy_names", "simulate", "simulate_many", "summarise", "validate",
+    "Cluster", "ManyReplays", "NodeGroup", "QueuewiseError", "ReadOptions", "Schedule", "Snapshot", "Validation",
+    "WaitCauses", "Workload", "load_cluster", "load_workload", "policy_names", "simulate", "simulate_many", "summarise", "validate",
+    "wait_causes",
 ]  # fmt: skip
 
 _HOME = {
@@ -42,6 +44,7 @@ _HOME = {
     "Schedule": "queuewise.sim.core.schedule",
     "Snapshot": "queuewise.policies.snapshot",
     "Validation": "queuewise.evaluation.log_validation",
+    "WaitCauses": "queuewise.evaluation.wait_causes",
     "Workload": "queuewise.workload.jobs",
     "load_cluster": "queuewise.cluster",
     "load_workload": "queuewise.workload",
@@ -50,6 +53,7 @@ _HOME = {
     "simulate_many": "queuewise.evaluation.many",
     "summarise": "queuewise.evaluation.metrics",
     "validate": "queuewise.evaluation.log_validation",
+    "wait_causes": "queuewise.evaluation.wait_causes",
 }
 
 

@@ -14,6 +14,7 @@ from queuewise.reading import Reading
 
 if TYPE_CHECKING:
     from queuewise.cluster import Cluster
+    from queuewise.evaluation.wait_causes import WaitCauses
     from queuewise.sim.core.schedule import Schedule
     from queuewise.workload import Loaded
 
@@ -58,10 +59,12 @@ class Simulate:
         from queuewise.cli.console import note
         from queuewise.evaluation import remarks
         from queuewise.evaluation.metrics import summarise
+        from queuewise.evaluation.wait_causes import wait_causes
 
         loaded, cluster = self.reading.load_with_cluster(self.workload, self.cluster, self.jobs, self.seed, note)
         schedules = [self._replay(loaded, cluster, policy) for policy in dict.fromkeys(self.policy)]
-        summaries = [summarise(schedule) for schedule in schedules]
+        causes = [wait_causes(schedule) for schedule in schedules]
+        summaries = [summarise(schedule) | {"wait_causes": its.means()} for schedule, its in zip(schedules, causes, strict=True)]
         rejected = _report_rejected(schedules)
         found = remarks.before(loaded.workload, cluster, self.policy, schedules[0].estimate, schedules[0].estimates)
         slowdowns = [mean for row in summaries if (mean := row["bounded_slowdown"]["mean"]) is not None]
@@ -70,11 +73,12 @@ class Simulate:
         for remark in found:
             note(remark)
         if self.out:
-            self._write(schedules, summaries)
+            self._write(schedules, causes, summaries)
         if self.json:
             print(json_text.dumps(summaries, indent=2, allow_nan=False))
         else:
             _print(loaded, cluster, summaries)
+            _print_causes(schedules, causes)
         return remarks.exit_code(rejected, len(loaded.workload), allowed=self.allow_rejected)
 
     def _check(self) -> None:
@@ -110,7 +114,7 @@ class Simulate:
             conditions=read_conditions(self.conditions),
         )
 
-    def _write(self, schedules: list[Schedule], summaries: list[dict[str, Any]]) -> None:
+    def _write(self, schedules: list[Schedule], causes: list[WaitCauses], summaries: list[dict[str, Any]]) -> None:
         from queuewise.cli.console import note
         from queuewise.config import to_toml
         from queuewise.evaluation.replay_files import write_cluster, write_replay
@@ -121,8 +125,8 @@ class Simulate:
         options = asdict(self)
         write_text(folder / "config.toml", to_toml({"command": "simulate", **options, **options.pop("reading")}))
         write_cluster(folder, schedules[0].cluster)
-        for schedule in schedules:
-            write_replay(folder / file_name(schedule.policy), schedule)
+        for schedule, its in zip(schedules, causes, strict=True):
+            write_replay(folder / file_name(schedule.policy), schedule, its)
         write_text(folder / "summary.csv", to_csv([flatten(summary) for summary in summaries]))
         write_text(folder / LAST_FILE, json_text.dumps(summaries, indent=2, allow_nan=False))
         note(f"written to {folder}")
@@ -174,3 +178,13 @@ def _print(loaded: Loaded, cluster: Cluster, summaries: list[dict[str, Any]]) ->
     columns = {name: show for name, show in columns.items() if name not in seldom or any(row[name] for row in summaries)}
     rows = [[show(row) for show in columns.values()] for row in summaries]
     print_table(list(columns), rows, title=f"{loaded.workload.name}: {len(loaded.workload):,} jobs on {cluster.name}")
+
+
+def _print_causes(schedules: list[Schedule], causes: list[WaitCauses]) -> None:
+    """Print where the waiting came from, in one line per policy under which a job waited."""
+    from queuewise.evaluation.wait_causes import in_words
+
+    for schedule, its in zip(schedules, causes, strict=True):
+        if its.shares():
+            under = f" under {schedule.policy}" if len(schedules) > 1 else ""
+            print(f"waiting{under}: {in_words(its.shares())}")

@@ -1,10 +1,10 @@
 """The compiled walk of `wait_causes`: through a finished schedule in time, asking at each instant why the waiting jobs wait.
 
-Between two instants nothing changes, so a cause lasts from one to the next. The state of an instant is that after its decisions. Jobs of a
-demand class that wait in the queue have the same cause, so it is found once per class. The walk sums the seconds of each class by cause; what
-a job waited is the difference between two of these sums.
+Between two instants nothing changes, so a cause lasts from one to the next. The state of an instant is that after its
+decisions. Jobs of a demand class that are in the queue have the same cause, so it is found once per class. The walk sums
+the seconds of each class by cause; those of one job are the difference between two of these sums.
 
-Two machines are kept: `m` is the real one, on the other one, `z`, no node is ever closed or reserved.
+There are two machines: `m` is the real one; on the other one, `z`, no node is ever closed or reserved.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Walk(Table):
     overdue: I64 = column("classes", initial=0, meaning="overdue jobs in the queue")
     listed: I64 = column("classes", meaning="classes with waiting jobs")
     place: I64 = column("classes", meaning="position in `listed`")
-    total: F64 = column("classes", "causes", initial=0.0, unit="s", meaning="by cause, since the first of the jobs now waiting came, up to `since`")
+    total: F64 = column("classes", "causes", initial=0.0, unit="s", meaning="by cause, up to `since`; 0 when the first job came")
     since: F64 = column("classes", unit="s")
     cause: I64 = column("classes", initial=0, meaning="since `since`")
     found: I64 = column("classes", meaning="the cause from now on")

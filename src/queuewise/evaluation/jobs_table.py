@@ -12,7 +12,9 @@ import numpy as np
 
 from queuewise.cluster.conditions import Power
 from queuewise.cluster.spec import Cluster
+from queuewise.evaluation.cause_walk import CAUSES
 from queuewise.evaluation.measure import bounded_slowdown, measure, service, wait
+from queuewise.evaluation.wait_causes import WaitCauses
 from queuewise.sim.core.schedule import NEVER, STATUS_NAMES, Schedule
 from queuewise.workload.jobs import UNKNOWN, Workload
 
@@ -24,10 +26,14 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int32]
 
 KINDS_JOINED_BY = "|"
+CAUSE_COLUMNS = tuple(f"wait_{cause}_s" for cause in CAUSES)
 
 
-def jobs_table(schedule: Schedule) -> pl.DataFrame:
-    """One row per job, in order of submission. What never happened (the start of a rejected job, an unknown user) is null."""
+def jobs_table(schedule: Schedule, causes: WaitCauses | None = None) -> pl.DataFrame:
+    """One row per job, in order of submission. What never happened (the start of a rejected job, an unknown user) is null.
+
+    With `causes`, the last columns are the seconds of the wait by cause.
+    """
     import polars as pl
 
     workload = schedule.workload
@@ -65,7 +71,16 @@ def jobs_table(schedule: Schedule) -> pl.DataFrame:
         "qos": _named(workload.qos, workload.qos_names),
         "partition": _named(workload.partition, workload.partitions),
     }
+    if causes is not None:
+        columns |= dict(zip(CAUSE_COLUMNS, causes.seconds.T, strict=True))
     return pl.DataFrame(columns).with_columns(pl.col(pl.Float64).fill_nan(None))
+
+
+def causes_from(jobs: pl.DataFrame, workload: Workload) -> WaitCauses | None:
+    """The causes of waits that were written, None if there are none."""
+    if not set(CAUSE_COLUMNS) <= set(jobs.columns):
+        return None
+    return WaitCauses(workload, np.column_stack([jobs[name].fill_null(np.nan).to_numpy() for name in CAUSE_COLUMNS]))
 
 
 def pieces_table(schedule: Schedule) -> pl.DataFrame:

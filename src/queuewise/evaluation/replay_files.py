@@ -11,7 +11,7 @@ import dataclasses
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,9 +19,13 @@ from queuewise.cluster.gpus import GpuKind
 from queuewise.cluster.spec import Cluster, Partition, VirtualCluster
 from queuewise.config import parse_toml
 from queuewise.errors import InputError
-from queuewise.evaluation.jobs_table import jobs_table, pieces_table, schedule_facts, schedule_from
+from queuewise.evaluation.jobs_table import causes_from, jobs_table, pieces_table, schedule_facts, schedule_from
+from queuewise.evaluation.wait_causes import WaitCauses
 from queuewise.runs import LAST_FILE, replacing, write_text
 from queuewise.sim.core.schedule import Schedule
+
+if TYPE_CHECKING:
+    import polars as pl
 
 REPLAY_FILE = "replay.json"
 CLUSTER_FILE = "cluster.json"
@@ -29,10 +33,10 @@ CONFIG_FILE = "config.toml"
 VALIDATION_FILE = "validation.json"  # written by `validate` alone
 
 
-def write_replay(folder: Path, schedule: Schedule, **figures: Any) -> None:
-    """Write a schedule and the metrics computed from it."""
+def write_replay(folder: Path, schedule: Schedule, causes: WaitCauses | None = None, **figures: Any) -> None:
+    """Write a schedule, the causes of waits and the metrics computed from it."""
     folder.mkdir(parents=True, exist_ok=True)
-    for name, table in (("jobs.parquet", jobs_table(schedule)), ("pieces.parquet", pieces_table(schedule))):
+    for name, table in (("jobs.parquet", jobs_table(schedule, causes)), ("pieces.parquet", pieces_table(schedule))):
         with replacing(folder / name) as temporary:
             table.write_parquet(temporary)
     write_text(folder / REPLAY_FILE, to_json(schedule_facts(schedule) | figures))
@@ -55,18 +59,27 @@ def read_schedule(run: Path, replay: Path) -> Schedule:
     import polars as pl
 
     cluster, facts = read_cluster(run), read_facts(replay)
-    tables = []
-    for name in ("jobs.parquet", "pieces.parquet"):
-        try:
-            tables.append(pl.read_parquet(replay / name))
-        except FileNotFoundError:
-            raise InputError("is missing", where=str(replay / name), hint="the run folder is incomplete; run the command again") from None
-        except (pl.exceptions.PolarsError, OSError) as error:
-            raise _corrupt(replay / name, str(error).splitlines()[0]) from None
+    jobs, pieces = _read_table(replay / "jobs.parquet"), _read_table(replay / "pieces.parquet")
     try:
-        return schedule_from(tables[0], tables[1], cluster, facts)
+        return schedule_from(jobs, pieces, cluster, facts)
     except (KeyError, pl.exceptions.PolarsError) as error:
         raise _corrupt(replay, f"column or fact {error} is missing or has another type") from None
+
+
+def read_causes(replay: Path, schedule: Schedule) -> WaitCauses | None:
+    """The causes of waits in `replay`, the folder that the schedule was read from; None if they were not written."""
+    return causes_from(_read_table(replay / "jobs.parquet"), schedule.workload)
+
+
+def _read_table(path: Path) -> pl.DataFrame:
+    import polars as pl
+
+    try:
+        return pl.read_parquet(path)
+    except FileNotFoundError:
+        raise InputError("is missing", where=str(path), hint="the run folder is incomplete; run the command again") from None
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise _corrupt(path, str(error).splitlines()[0]) from None
 
 
 def find_replays(run: Path) -> Iterator[Path]:

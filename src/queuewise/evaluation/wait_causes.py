@@ -1,10 +1,12 @@
 """Where waiting comes from: the wait of every job, in seconds by cause.
 
-docs/metrics.md, "Causes of waits", defines the causes and their order. `cause_walk` finds the causes of the time that jobs spend in their
-queues. The time in which a job waits for other jobs, or is placed and its nodes wake, follows from the schedule alone.
+docs/metrics.md, "Causes of waits", defines the causes and their order. `cause_walk` finds the causes of the time that jobs
+spend in their queues. The time in which a job waits for other jobs, or is placed and its nodes wake, follows from the
+schedule alone.
 
-The seconds of a finished job add up to its wait (`measure.wait`) exactly, in floating point and in any order: all but the largest are rounded
-down to multiples of the last digit of the wait, and the largest is the rest. So no sum along the way has to be rounded.
+The seconds of a finished job add up to its wait (`measure.wait`) exactly, in floating point and in any order: all but the
+largest are rounded down to multiples of the last digit of the wait, and the largest is the rest. So no partial sum has to
+be rounded.
 """
 
 from __future__ import annotations
@@ -86,6 +88,11 @@ class CauseRow:
 def _shares(seconds: Floats) -> dict[str, float]:
     total = float(seconds.sum())
     return {CAUSES[k]: float(seconds[k]) / total for k in np.argsort(-seconds, kind="stable") if seconds[k] > 0}
+
+
+def in_words(shares: dict[str, float]) -> str:
+    """Shares as text, for example "61 % cores, 39 % priority"; what would be 0 % is left out."""
+    return ", ".join(f"{text} % {cause}" for cause, share in shares.items() if (text := f"{100 * share:.0f}") != "0")
 
 
 def wait_causes(schedule: Schedule) -> WaitCauses:

@@ -19,9 +19,19 @@ from queuewise.evaluation.experiment import Cell
 from queuewise.evaluation.judging import Result, judge
 from queuewise.evaluation.measure import Measurement, measure
 from queuewise.evaluation.metrics import all_metrics
-from queuewise.evaluation.replay_files import VALIDATION_FILE, check_run, find_replays, read_facts, read_json, read_schedule, read_summary
+from queuewise.evaluation.replay_files import (
+    VALIDATION_FILE,
+    check_run,
+    find_replays,
+    read_causes,
+    read_facts,
+    read_json,
+    read_schedule,
+    read_summary,
+)
 from queuewise.evaluation.results import flatten, mean_metrics, read_cells
 from queuewise.evaluation.scores import parse_score
+from queuewise.evaluation.wait_causes import WaitCauses
 from queuewise.report.batsim import write_batsim_jobs
 from queuewise.report.charts import Chart, make_charts, packing_charts
 from queuewise.report.chrome_trace import write_trace
@@ -30,6 +40,7 @@ from queuewise.report.gantt import gantt_data
 from queuewise.report.lanes import count_bars
 from queuewise.report.text_tables import TextTable, metric_table, score_table, to_latex, to_markdown
 from queuewise.report.validation_charts import validation_charts, validation_table, verdict_sentences
+from queuewise.report.waiting_tables import waiting_sentences, waiting_tables
 from queuewise.runs import file_name, write_text
 
 MAX_BARS = 400_000  # in all Gantt charts of a page: about 20 MB
@@ -43,7 +54,7 @@ def write_report(run: Path, *, window: int = 0, figures: bool = True, exports: E
     """Write report.html, `figures/`, `tables/`, and exports into the folders of the policies. Returns the path of the page."""
     config = check_run(run)
     result, rows, curves = _evaluation(run) if "conditions" in config else (None, None, {})
-    replays = _load(run, window, result)
+    replays, causes = _load(run, window, result)
     if rows is None:
         rows = [{"policy": m.schedule.policy, **flatten(all_metrics(m))} for m in replays]
     charts, reasons = make_charts(replays, result)
@@ -51,11 +62,13 @@ def write_report(run: Path, *, window: int = 0, figures: bool = True, exports: E
     charts = [*(validation_charts(found) if found else []), *(packing_charts(curves) if curves else []), *charts]
     tables = {"validation": validation_table(found)} if found else {}
     tables |= {"metrics": metric_table(rows)} | ({"scores": score_table(result)} if result else {})
+    tables |= waiting_tables(causes) if causes else {}
+    sentences = ({"validation": verdict_sentences(found)} if found else {}) | {"waiting": waiting_sentences(causes)}
     _write_tables(run, tables)
     if figures:
         write_figures(charts, run / "figures")
     _write_exports(run, replays, exports)
-    page = render(replays, charts, reasons, tables, {"validation": verdict_sentences(found)} if found else {})
+    page = render(replays, charts, reasons, tables, sentences)
     write_text(run / "report.html", page)
     return run / "report.html"
 
@@ -74,8 +87,8 @@ def _evaluation(run: Path) -> tuple[Result, list[dict[str, Any]], dict[str, Any]
     return result, rows, {policy: first[policy].packing for policy in order if first[policy].packing}
 
 
-def _load(run: Path, window: int, result: Result | None) -> list[Measurement]:
-    """The replays of one window, best policy first if there is a ranking."""
+def _load(run: Path, window: int, result: Result | None) -> tuple[list[Measurement], dict[str, WaitCauses]]:
+    """The replays of one window, best policy first if there is a ranking, and the causes of waits by policy, if they were written."""
     config = check_run(run).get("conditions", {})
     chosen = [(replay, facts) for replay in find_replays(run) if (facts := read_facts(replay)).get("window", 0) == window]
     if not chosen:
@@ -84,14 +97,17 @@ def _load(run: Path, window: int, result: Result | None) -> list[Measurement]:
         order = [s.policy for s in result.standings]
         chosen.sort(key=lambda pair: order.index(pair[1]["policy"]))
     trimming = {key: float(config.get(key, 0.0)) for key in ("warmup", "cooldown")}
-    return [measure(read_schedule(run, replay), **trimming) for replay, _ in chosen]
+    replays = [measure(read_schedule(run, replay), **trimming) for replay, _ in chosen]
+    causes = {m.schedule.policy: read_causes(replay, m.schedule) for m, (replay, _) in zip(replays, chosen, strict=True)}
+    return replays, {policy: its for policy, its in causes.items() if its is not None}
 
 
 def _write_tables(run: Path, tables: dict[str, TextTable]) -> None:
     (run / "tables").mkdir(exist_ok=True)
     for name, cells in tables.items():
-        write_text(run / "tables" / f"{name}.md", to_markdown(cells))
-        write_text(run / "tables" / f"{name}.tex", to_latex(cells, f"{name.capitalize()} of {run.name}"))
+        file = name.replace(" ", "-")
+        write_text(run / "tables" / f"{file}.md", to_markdown(cells))
+        write_text(run / "tables" / f"{file}.tex", to_latex(cells, f"{name.capitalize()} of {run.name}"))
 
 
 def _write_exports(run: Path, replays: Sequence[Measurement], exports: Exports) -> None:
@@ -207,7 +223,8 @@ def _table_html(name: str, cells: TextTable, sentences: Sequence[str]) -> str:
     table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
     listed = "".join(f"<li>{html.escape(sentence)}</li>" for sentence in sentences)
     below = f"<ul>{listed}</ul>" if listed else ""
-    return f'<section id="{name}"><h2>{html.escape(name.capitalize())}</h2><div class="wide">{table}</div>{below}</section>'
+    key, title = name.replace(" ", "-"), html.escape(name.capitalize())
+    return f'<section id="{key}"><h2>{title}</h2><div class="wide">{table}</div>{below}</section>'
 
 
 def _asset(name: str) -> str:

@@ -30,7 +30,7 @@ class Origin:
 
     rules: Rules  # of the policy, without its orders
     conditions: Conditions
-    ready: NDArray[np.float64] | None  # [J] when all that the job waited for had happened, -inf if it waited for nothing; None: nobody waited
+    ready: NDArray[np.float64] | None  # [J] when all that the job depends on had happened; None: nobody depends on others
 
 
 @dataclass(frozen=True, eq=False)
