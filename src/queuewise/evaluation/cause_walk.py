@@ -23,11 +23,23 @@ from queuewise.sim.core.state import Machine, State, World, as_machine, as_state
 from queuewise.sim.core.tables import F64, I32, I64, Scalars, Table, column, table_reader
 from queuewise.sim.placement.placement_rules import fits, place_by_rule
 
-# Why a job waits, in the order in which causes are tried. The first two are no matter of the queue, and are found without the walk.
-CAUSES = (
-    "dependency", "waking", "quota", "closed", "gpus", "cores", "memory", "fragmentation", "power", "bound", "reservation", "priority",
-)  # fmt: skip
-_, _, QUOTA, CLOSED, GPUS, CORES, MEMORY, FRAGMENTATION, POWER, BOUND, RESERVATION, PRIORITY = range(len(CAUSES))
+# What a job waits for, in the order in which causes are tried. The first two are no matter of the queue, and are found without the walk.
+MEANINGS = {
+    "dependency": "other jobs that the job depends on",
+    "waking": "its nodes, which it already has, to wake up",
+    "quota": "GPUs that its virtual cluster holds and may not exceed",
+    "closed": "nodes that are down, drained or reserved for others; the job would fit if they were open",
+    "gpus": "GPUs: fewer are free, on all nodes that it may use together, than it asks for",
+    "cores": "cores: fewer are free, on all nodes that it may use together, than it asks for",
+    "memory": "memory: less is free, on all nodes that it may use together, than it asks for",
+    "fragmentation": "room in one place: enough is free in all, but not on single nodes or GPUs",
+    "power": "power: it would fit, but exceed the cap",
+    "bound": "a job that has waited longer than the bound; it would fit itself",
+    "reservation": "jobs ahead of it, for which the backfill rule keeps the room; it would fit itself",
+    "priority": "jobs ahead of it, without which it would start; it would fit itself",
+}
+CAUSES = tuple(MEANINGS)
+DEPENDENCY, WAKING, QUOTA, CLOSED, GPUS, CORES, MEMORY, FRAGMENTATION, POWER, BOUND, RESERVATION, PRIORITY = range(len(CAUSES))
 NUM_CAUSES = len(CAUSES)
 FITS = NUM_CAUSES  # it could start: the policy is the cause
 # Walk.room: tasks, GPU milli, CPU milli and MiB on the nodes that a class may use, and tasks if no node were closed or reserved

@@ -20,7 +20,17 @@ from numpy.typing import NDArray
 
 from queuewise.errors import InputError, unknown_name
 from queuewise.evaluation.breakdown import KEYS
-from queuewise.evaluation.cause_walk import ANSWER_SIGNATURE, CAUSES, ROOM_SIZE, Walk, WalkCounts, answer_of_rule, walk_causes
+from queuewise.evaluation.cause_walk import (
+    ANSWER_SIGNATURE,
+    CAUSES,
+    DEPENDENCY,
+    ROOM_SIZE,
+    WAKING,
+    Walk,
+    WalkCounts,
+    answer_of_rule,
+    walk_causes,
+)
 from queuewise.evaluation.measure import Floats, Measurement, measure, wait
 from queuewise.sim import backfill, preemption, queue
 from queuewise.sim.core.compilation import JIT_DISABLED, address_of
@@ -31,7 +41,6 @@ from queuewise.sim.core.state import NO_LIMIT
 from queuewise.sim.core.tables import addresses_of
 from queuewise.workload.jobs import Workload
 
-DEPENDENCY, WAKING = CAUSES.index("dependency"), CAUSES.index("waking")
 RESERVING = (backfill.EASY, backfill.EASY_STRICT, backfill.CONSERVATIVE, backfill.SLURM)
 
 Ints = NDArray[np.int64]
@@ -145,6 +154,8 @@ def _walk(schedule: Schedule, origin: Origin, job: Ints, begin: Floats, end: Flo
     """The stays that took time, and their seconds by cause."""
     layout = _laid_out(schedule, origin)
     world = layout.world
+    if (world.job_class[job] < 0).any():
+        raise InputError("jobs ran that can never run on this cluster", hint="leave workload and cluster of the schedule as they are")
     waits = np.flatnonzero(end > begin)
     waits = waits[np.argsort(begin[waits], kind="stable")]
     late = np.maximum(schedule.workload.submit[job[waits]] + origin.rules.max_wait_s, begin[waits])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from queuewise.evaluation.cause_walk import CAUSES
+from queuewise.evaluation.cause_walk import CAUSES, MEANINGS
 from queuewise.evaluation.wait_causes import CauseRow, WaitCauses, in_words
 from queuewise.report.text_tables import TextTable
 
@@ -27,12 +27,10 @@ def waiting_tables(causes: Causes) -> dict[str, TextTable]:
 
 
 def waiting_sentences(causes: Causes) -> list[str]:
-    """The answer in words, for each policy under which a job waited."""
-    found = []
-    for policy, its in causes.items():
-        row = _all(its)
-        if row.shares:
-            found.append(f"{policy}: {row.wait_s / 3600:,.1f} hours of waiting in all, {in_words(row.shares)}.")
+    """The answer in words, for each policy under which a job waited, and what the causes mean."""
+    shares = {policy: its.shares() for policy, its in causes.items() if its.shares()}
+    found = [f"Waiting under {policy}: {in_words(of_policy)}." for policy, of_policy in shares.items()]
+    found += [f"{cause}: the job waits for {MEANINGS[cause]}." for cause in CAUSES if any(cause in its for its in shares.values())]
     if len(causes) > MOST_POLICIES:
         found.append(f"The tables by partition and account show the first {MOST_POLICIES} policies.")
     return found

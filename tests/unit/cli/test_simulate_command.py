@@ -17,6 +17,8 @@ from queuewise.cli import main
 from queuewise.cluster import Cluster
 from queuewise.cluster.conditions import Conditions
 from queuewise.errors import unknown_name
+from queuewise.evaluation.cause_walk import CAUSES
+from queuewise.evaluation.wait_causes import WaitCauses
 from queuewise.sim.core.schedule import DONE, NEVER, REJECTED, Schedule
 from queuewise.workload.jobs import Workload
 
@@ -48,6 +50,14 @@ def patient_engine(workload: Workload, cluster: Cluster, policy: str, **options:
     )  # fmt: skip
 
 
+def patient_causes(schedule: Schedule) -> WaitCauses:
+    """The policy alone makes jobs wait."""
+    seconds = np.zeros((len(schedule.workload), len(CAUSES)))
+    seconds[:, CAUSES.index("priority")] = DELAYS[schedule.policy]
+    seconds[~schedule.finished] = np.nan
+    return WaitCauses(schedule.workload, seconds)
+
+
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     """Put the patient engine in place of the real one; returns the options it was called with."""
@@ -59,6 +69,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
 
     monkeypatch.setattr("queuewise.policies.simulate", simulate)
     monkeypatch.setattr("queuewise.policies.parse_policy", parse_policy)
+    monkeypatch.setattr("queuewise.evaluation.wait_causes.wait_causes", patient_causes)
     monkeypatch.setattr("queuewise.sim.core.compilation.cache_is_warm", lambda *entry: bool(seen))
     return seen
 
@@ -78,13 +89,16 @@ def test_json_has_one_object_a_policy_with_the_documented_keys(calls: list[Any],
         assert set(row) == {
             "policy", "jobs", "completed", "killed", "rejected", "cancelled", "failed", "unfinished", "preemptions", "makespan_s",
             "wait_s", "first_wait_s", "jct_s", "slowdown", "bounded_slowdown",
-            "gpu_utilisation", "cpu_utilisation", "energy_kwh", "engine_s", "jobs_per_s",
+            "gpu_utilisation", "cpu_utilisation", "energy_kwh", "engine_s", "jobs_per_s", "wait_causes",
         }  # fmt: skip
         assert (row["policy"], row["jobs"], row["completed"], row["rejected"]) == (policy, 3, 2, 1)
         assert (row["killed"], row["cancelled"], row["failed"], row["unfinished"]) == (0, 0, 0, 0)
         assert all(set(row[key]) == spread for key in ("wait_s", "first_wait_s", "jct_s", "slowdown", "bounded_slowdown"))
         assert row["wait_s"] == dict.fromkeys(spread, delay)
         assert row["jct_s"]["mean"] == delay + 65
+        assert tuple(row["wait_causes"]) == CAUSES
+        assert row["wait_causes"]["priority"] == delay
+        assert sum(row["wait_causes"].values()) == delay
 
 
 def test_options_reach_the_engine(calls: list[Any], log: str) -> None:
@@ -139,6 +153,22 @@ def test_table_on_stdout_notes_on_stderr(calls: list[Any], log: str, capsys: pyt
     assert "10.0 s" in out
     assert "compiling the engine (once" in err
     assert "1 job rejected: all their tasks together need more than the cluster has (id 2)" in err
+
+
+def test_a_line_says_where_the_waiting_came_from(calls: list[Any], log: str, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["simulate", "--workload", log, "--cluster", "flat:4", "--policy", "fcfs"]
+    assert main(command) == 0
+    assert "\nwaiting: 100 % priority\n" in capsys.readouterr().out
+    assert main([*command, "--policy", "sjf+easy/8"]) == 0
+    assert "\nwaiting under fcfs: 100 % priority\nwaiting under sjf+easy/8: 100 % priority\n" in capsys.readouterr().out
+
+
+def test_no_line_about_waiting_if_nobody_waits(
+    calls: list[Any], log: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(DELAYS, "fcfs", 0.0)
+    assert main(["simulate", "--workload", log, "--cluster", "flat:4", "--policy", "fcfs"]) == 0
+    assert "waiting" not in capsys.readouterr().out
 
 
 def test_compile_message_comes_only_once(calls: list[Any], log: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -198,6 +228,7 @@ def test_run_folder_holds_what_the_docs_say(calls: list[Any], log: str, tmp_path
     assert [(row["policy"], float(row["wait_s.mean"])) for row in rows] == list(DELAYS.items())
     jobs = pl.read_parquet(out / "fcfs" / "jobs.parquet")
     assert jobs["status"].to_list() == ["done", "rejected", "done"]
+    assert jobs["wait_priority_s"].to_list() == [10.0, None, 10.0]
     assert jobs["start_s"].to_list() == [10.0, None, 70.0]
     assert jobs["num_nodes"].to_list() == [1, 0, 1]
 
