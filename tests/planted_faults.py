@@ -33,6 +33,7 @@ REWARDS = "tests/unit/envs/test_rewards.py"
 OBSERVATIONS = "tests/unit/envs/test_observations.py"
 PPO = "tests/unit/agents/test_ppo_by_hand.py"
 METRICS = "tests/unit/evaluation/test_metrics.py"
+WAIT_CAUSES = "tests/unit/evaluation/test_wait_causes.py"
 STATISTICS = "tests/unit/evaluation/test_statistics.py"
 
 
@@ -219,6 +220,24 @@ FAULTS: dict[str, tuple[Fault, ...]] = {
             "seconds[stopped] = on_machine[m.rows[stopped]]",
             "seconds[stopped] = seconds[stopped]",
             (METRICS,),
+        ),
+        Fault(
+            "a repaired node is not open for the causes of waits",
+            "            _reopen(w, m, z, n)\n",
+            "            close_node(w, m, n)\n",
+            (WAIT_CAUSES,),
+        ),
+        Fault(
+            "overdue jobs are no cause of waits",
+            "t.late[w.class_queue[c]] |= t.overdue[c] > 0",
+            "t.late[w.class_queue[c]] |= t.overdue[c] > 1",
+            (WAIT_CAUSES,),
+        ),
+        Fault(
+            "causes add up to the wait only roughly",
+            "exact[np.arange(len(waits)), largest] = left",
+            "exact[np.arange(len(waits)), largest] = seconds[np.arange(len(waits)), largest]",
+            (WAIT_CAUSES,),
         ),
     ),
 }

@@ -36,7 +36,7 @@ def assert_same_causes(case: Case, policy: str, dispatch: str, conditions: Condi
     schedule = replay(case, policy, conditions, dispatch)
     found = wait_causes(schedule).seconds
     watcher = seen_by_reference(case, policy, dispatch, conditions)
-    for j in np.flatnonzero(schedule.finished):
+    for j in np.flatnonzero(schedule.finished).tolist():
         expected = {cause: seconds for cause, seconds in watcher.seconds[j].items() if seconds > 0}
         mine = {cause: seconds for cause, seconds in zip(CAUSES, found[j].tolist(), strict=True) if seconds > 0 and cause != "waking"}
         assert mine == pytest.approx(expected, abs=1e-9), f"job {j} under {policy} {dispatch}"

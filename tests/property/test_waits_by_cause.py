@@ -17,6 +17,8 @@ from strategies import DISPATCHES, Case, cases, crowded, elastic, policies, pree
 
 often = settings(tries(400), suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much])
 
+RESIZING = (Conditions(), Conditions(resize="shrink"), Conditions(resize="grow"), Conditions(resize="both"))
+
 
 def assert_adds_up(schedule: Schedule) -> None:
     found = wait_causes(schedule)
@@ -50,6 +52,6 @@ def test_jobs_that_are_stopped(pair: tuple[Case, Conditions], policy: str) -> No
 
 
 @often
-@given(st.data(), cases(), policies(), st.sampled_from(("none", "shrink", "grow", "both")))
-def test_elastic_jobs(data: st.DataObject, case: Case, policy: str, resize: str) -> None:
-    assert_adds_up(replay(data.draw(elastic(case)), policy, Conditions(resize=resize)))
+@given(st.data(), cases(), policies(), st.sampled_from(RESIZING))
+def test_elastic_jobs(data: st.DataObject, case: Case, policy: str, conditions: Conditions) -> None:
+    assert_adds_up(replay(data.draw(elastic(case)), policy, conditions))

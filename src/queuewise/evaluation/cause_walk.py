@@ -361,7 +361,7 @@ def _find_causes(w: World, m: Machine, z: Machine, s: State, t: Walk, now: float
 
 @kernel
 def _next_time(w: World, t: Walk) -> float:
-    time = t.end[t.by_end[t.count.ended]]
+    time: float = t.end[t.by_end[t.count.ended]]
     if t.count.begun < t.count.num_waits:
         time = min(time, t.begin[t.count.begun])
     if t.count.late < t.count.num_late:

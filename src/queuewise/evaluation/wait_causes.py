@@ -34,7 +34,7 @@ from queuewise.evaluation.cause_walk import (
 from queuewise.evaluation.measure import Floats, Measurement, measure, wait
 from queuewise.sim import backfill, preemption, queue
 from queuewise.sim.core.compilation import JIT_DISABLED, address_of
-from queuewise.sim.core.rules import Order, Rules
+from queuewise.sim.core.rules import Order
 from queuewise.sim.core.schedule import QUEUED, Origin, Schedule
 from queuewise.sim.core.setup import Layout, lay_out
 from queuewise.sim.core.state import NO_LIMIT
@@ -137,7 +137,7 @@ def _waits(m: Measurement, origin: Origin) -> tuple[Ints, Floats, Floats, Floats
     opens = np.ones(len(order), bool)
     opens[1:] = (job[1:] != job[:-1]) | (start[1:] != start[:-1])
     job, start, run = job[opens], start[opens], order[opens]  # one row per run
-    waking = np.bincount(job, weights=m.sleeps.piece_ready[run] - start, minlength=num_jobs)
+    waking = np.bincount(job, weights=m.sleeps.piece_ready[run] - start, minlength=num_jobs).astype(np.float64, copy=False)
     released = _released(schedule, origin)
     begin = released[job]
     again = np.flatnonzero(job[1:] == job[:-1]) + 1
@@ -192,12 +192,18 @@ def _rule_address() -> int:
 
 def _laid_out(schedule: Schedule, origin: Origin) -> Layout:
     """World and machine of the replay. Orders do not matter here, nor who preempts whom."""
-    plain = {"keys": preemption.NOT_PREEMPTIVE, "levels": None, "depth": NO_LIMIT, "dispatch": queue.REORDER, "stops": 0}
-    rules: Rules = replace(origin.rules, order=Order(fixed=schedule.workload.submit), **plain)
     return lay_out(
         schedule.workload,
         schedule.cluster,
-        rules,
+        replace(
+            origin.rules,
+            order=Order(fixed=schedule.workload.submit),
+            depth=NO_LIMIT,
+            dispatch=queue.REORDER,
+            keys=preemption.NOT_PREEMPTIVE,
+            levels=None,
+            stops=0,
+        ),
         runtime=schedule.workload.runtime,
         estimate=schedule.estimate,
         conditions=origin.conditions.model_copy(update={"dependencies": False}),

@@ -31,14 +31,8 @@ Row = tuple[float, float, int, int, int, int]  # submit, runtime, tasks, GPUs, c
 
 def jobs(*rows: Row, **columns: Any) -> Workload:
     submit, runtime, tasks, gpus, cores, gib = (np.array(column) for column in zip(*rows, strict=True))
-    demands = {"gpu_milli": 1000 * gpus, "cpu_milli": 1000 * cores, "mem_mib": 1024 * gib}
-    return Workload(
-        submit.astype(float),
-        runtime.astype(float),
-        tasks.astype(np.int32),
-        **{k: v.astype(np.int32) for k, v in demands.items()},
-        **columns,
-    )
+    num_tasks, gpu_milli, cpu_milli, mem_mib = (x.astype(np.int32) for x in (tasks, 1000 * gpus, 1000 * cores, 1024 * gib))
+    return Workload(submit.astype(float), runtime.astype(float), num_tasks, gpu_milli, cpu_milli, mem_mib, **columns)
 
 
 def cores(*rows: tuple[float, float, int]) -> Workload:
