@@ -146,6 +146,13 @@ def test_nodes_that_are_down_or_drained() -> None:
     assert causes_of(workload, PAIRS, "priority", Conditions(outages=closed)) == [{}, {"closed": 6, "gpus": 2}, {}]
 
 
+def test_a_node_that_is_in_use_again() -> None:
+    """From 4 on job 2 would fit on node 1, but job 1, which needs both nodes, is before it."""
+    drained = Conditions(outages=(Outage(node=1, start=0, end=4, kind="drain"),))
+    workload = jobs((0, 10, 1, 2, 0, 0), (1, 5, 2, 2, 0, 0), (1, 5, 1, 2, 0, 0))
+    assert causes_of(workload, PAIRS, "fcfs", drained) == [{}, {"gpus": 9}, {"closed": 3, "gpus": 5, "priority": 6}]
+
+
 def test_a_stopped_job_waits_again() -> None:
     failure = Conditions(outages=(Outage(node=0, start=5, end=8),))
     node = build("node", [NodeGroup(1, gpus=2, kind="T4")])
