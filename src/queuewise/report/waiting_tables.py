@@ -16,12 +16,16 @@ Causes = Mapping[str, WaitCauses]  # by policy
 
 
 def waiting_tables(causes: Causes) -> dict[str, TextTable]:
-    """One row per policy, then one per partition (account) and policy. A table in which everything would be one part is left out."""
+    """One row per policy, then one per partition (account) and policy. Nothing if nobody waited.
+
+    Partitions in which nobody waited are left out, and so is a table if there is only one partition.
+    """
+    if not any(its.shares() for its in causes.values()):
+        return {}
     tables = {"waiting": _table("policy", [(policy, _all(its)) for policy, its in causes.items()])}
     shown = dict(list(causes.items())[:MOST_POLICIES])
     for name, key in PARTS.items():
-        rows = _by_part(shown, key)
-        if len({part for part, _, _ in rows}) > 1:
+        if rows := _by_part(shown, key):
             tables[f"waiting by {name}"] = _table(name, [(part, row) for part, _, row in rows], [policy for _, policy, _ in rows])
     return tables
 
@@ -42,9 +46,12 @@ def _all(its: WaitCauses) -> CauseRow:
 
 
 def _by_part(causes: Causes, key: str) -> list[tuple[str, str, CauseRow]]:
-    """(part, policy, row), the parts that waited longest under the first policy first, the rest of them together."""
+    """(part, policy, row): the parts that waited longest under the first policy first, the rest of them together."""
     rows = {policy: {row.key: row for row in its.by(key)} for policy, its in causes.items()}
-    parts = list(dict.fromkeys(part for of_policy in rows.values() for part in of_policy))
+    all_parts = dict.fromkeys(part for of_policy in rows.values() for part in of_policy)
+    if len(all_parts) < 2:
+        return []
+    parts = [part for part in all_parts if any(part in of_policy and of_policy[part].wait_s > 0 for of_policy in rows.values())]
     found = [(part, policy, rows[policy][part]) for part in parts[:MOST_PARTS] for policy in causes if part in rows[policy]]
     others = parts[MOST_PARTS:]
     for policy in causes if others else ():
@@ -55,7 +62,7 @@ def _by_part(causes: Causes, key: str) -> list[tuple[str, str, CauseRow]]:
 def _together(rows: list[CauseRow]) -> CauseRow:
     wait_s = sum(row.wait_s for row in rows)
     seconds = {cause: sum(row.wait_s * row.shares.get(cause, 0.0) for row in rows) for cause in CAUSES}
-    return CauseRow("others", sum(row.jobs for row in rows), wait_s, {cause: part / wait_s for cause, part in seconds.items() if part > 0})
+    return CauseRow("others", sum(row.jobs for row in rows), wait_s, {cause: s / wait_s for cause, s in seconds.items() if s > 0})
 
 
 def _table(name: str, rows: list[tuple[str, CauseRow]], policies: list[str] | None = None) -> TextTable:

@@ -93,13 +93,14 @@ def test_compare_joins_and_refuses(tmp_path: Path, capsys: pytest.CaptureFixture
     assert "no such run folder" in capsys.readouterr().err
 
 
-def test_report_of_a_simulation(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_report_of_a_simulation(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()  # the causes of waits need a schedule of the engine
     run = tmp_path / "run"
-    simulate = ["simulate", "--workload", "bursty", "--jobs", "200", "--cluster", "2x8:V100-16", "--policy", "line", "--out", str(run)]
+    simulate = ["simulate", "--workload", "bursty", "--jobs", "200", "--cluster", "2x8:V100-16", "--policy", "fcfs", "--out", str(run)]
     assert main(simulate) == 0
     assert main(["report", str(run), "--no-figures", "--exports", "none"]) == 0
     assert capsys.readouterr().out.strip().endswith("report.html")
     assert "200 jobs of" in (run / "report.html").read_text(encoding="utf-8")
-    (run / "line" / "jobs.parquet").write_bytes(b"PAR1")
+    (run / "fcfs" / "jobs.parquet").write_bytes(b"PAR1")
     assert main(["report", str(run)]) == 2
     assert "jobs.parquet: is corrupted" in capsys.readouterr().err

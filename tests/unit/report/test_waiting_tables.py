@@ -17,24 +17,24 @@ from queuewise.workload.jobs import Workload
 def causes(*rows: dict[str, float], **columns: tuple[int, ...]) -> WaitCauses:
     """One job per row, which waited so many hours for what."""
     num = len(rows)
-    names = {"groups": tuple(f"g{i}" for i in range(99)), "partitions": ("east", "west")}
+    names = {"groups": tuple(f"g{i}" for i in range(99)), "partitions": ("east", "west", "idle")}
     workload = Workload(np.zeros(num), np.ones(num), np.ones(num, np.int32), np.zeros(num, np.int32), np.full(num, 1000, np.int32))
     workload = workload.replace(**{key: np.array(codes, np.int32) for key, codes in columns.items()}, **names)
     return WaitCauses(workload, 3600.0 * np.array([[row.get(cause, 0.0) for cause in CAUSES] for row in rows]))
 
 
 def test_rows_by_policy_partition_and_account() -> None:
-    parts = {"partition": (0, 0, 1), "group": (2, 2, 2)}
-    first = causes({"cores": 3.0}, {"priority": 1.0}, {"cores": 4.0, "bound": 4.0}, **parts)
-    other = causes({}, {}, {"cores": 1.0}, **parts)
+    parts = {"partition": (0, 0, 1, 2), "group": (2, 2, 2, 2)}
+    first = causes({"cores": 3.0}, {"priority": 1.0}, {"cores": 4.0, "bound": 4.0}, {}, **parts)
+    other = causes({}, {}, {"cores": 1.0}, {}, **parts)
     tables = waiting_tables({"a": first, "b": other})
     headings = ["jobs", "mean wait [s]", "all waits [h]", "cores", "bound", "priority"]
     assert tables == {
         "waiting": (
             ["policy", *headings],
             [
-                ["a", "3", "14,400.0", "12.0", "58.3 %", "33.3 %", "8.3 %"],
-                ["b", "3", "1,200.0", "1.0", "100.0 %", "–", "–"],
+                ["a", "4", "10,800.0", "12.0", "58.3 %", "33.3 %", "8.3 %"],
+                ["b", "4", "900.0", "1.0", "100.0 %", "–", "–"],
             ],
         ),
         "waiting by partition": (
@@ -46,7 +46,8 @@ def test_rows_by_policy_partition_and_account() -> None:
                 ["east", "b", "2", "0.0", "0.0", "–", "–", "–"],
             ],
         ),
-    }  # one account: nothing to tell apart
+    }  # nobody waited in `idle`, and with one account there is nothing to tell apart
+    assert waiting_tables({"a": causes({}, {}, partition=(0, 1))}) == {}
 
 
 def test_small_accounts_are_put_together() -> None:
