@@ -36,7 +36,7 @@ MEANINGS = {
     "power": "power: it would fit, but exceed the cap",
     "bound": "a job that has waited longer than the bound; it would fit itself",
     "reservation": "jobs ahead of it, for which the backfill rule keeps the room; it would fit itself",
-    "priority": "jobs ahead of it, without which it would start; it would fit itself",
+    "priority": "jobs that the policy puts first; it would fit itself",
 }
 CAUSES = tuple(MEANINGS)
 DEPENDENCY, WAKING, QUOTA, CLOSED, GPUS, CORES, MEMORY, FRAGMENTATION, POWER, BOUND, RESERVATION, PRIORITY = range(len(CAUSES))
