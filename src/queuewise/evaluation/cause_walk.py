@@ -317,7 +317,8 @@ def _hardware_cause(w: World, s: State, t: Walk, c: int, tables) -> int:  # type
     if w.policy.room_is_not_enough:
         world, machine, state = tables
         answer = _ask_rule(t.count.rule, world, machine, state, c)
-    if has_slots or (w.policy.room_is_not_enough and answer == FITS):  # with fewer tasks an elastic job may run into a reservation
+    # An elastic job may fit in a greater size alone: with its fewest tasks it would run longer, into a reservation.
+    if has_slots or (w.policy.room_is_not_enough and answer == FITS):
         return answer
     return CLOSED if t.room[c * ROOM_SIZE + OPEN_SLOTS] >= tasks else _shortage(w, t, c)
 
