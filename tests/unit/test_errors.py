@@ -90,11 +90,6 @@ sys.exit(main({arguments!r}))
         ("torch", "train", ["train", "--workload", "bursty", "--cluster", "1x8:V100-16"]),
         ("torch", "train", ["bench-nets", "--widths", "8"]),
         ("matplotlib", "report", ["workload", "info", "poisson", "--jobs", "100", "--plot", "{folder}/figure.png"]),
-        (
-            "sklearn",
-            "learn",
-            ["simulate", "--workload", "poisson", "--cluster", "8x8:V100-16", "--policy", "sjf", "--estimates", "predicted:gb"],
-        ),
     ],
 )
 def test_commands_without_their_extra_name_it(package: str, extra: str, arguments: list[str], tmp_path: Path) -> None:
