@@ -35,7 +35,14 @@ CROWD = ("all", "size")
 FIRST_TRAINING = 200  # jobs; before that `gb` predicts as `recent`
 RETRAIN_GROWTH, RETRAIN_JOBS = 1.2, 5_000  # whichever comes first
 MOST_TRAINING_JOBS = 30_000  # the latest ones
-BOOSTING = {"max_iter": 40, "learning_rate": 0.1, "max_leaf_nodes": 15, "min_samples_leaf": 40, "l2_regularization": 1.0, "early_stopping": False}
+BOOSTING = {
+    "max_iter": 40,
+    "learning_rate": 0.1,
+    "max_leaf_nodes": 15,
+    "min_samples_leaf": 40,
+    "l2_regularization": 1.0,
+    "early_stopping": False,
+}
 
 
 def predict(workload: Workload, method: str = "recent", seed: int = 0) -> Floats:

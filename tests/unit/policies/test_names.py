@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -11,6 +13,7 @@ from queuewise.workload.jobs import Workload
 from strategies import CONFIGS
 
 QUICK = CONFIGS / "quick_loops.txt"
+WISE = Policy("aged", "easy", NO_LIMIT, "sjf", "pack", 0.0, "predicted:gb", "predicted:gb", 259_200.0)
 
 
 @pytest.mark.parametrize(
