@@ -135,7 +135,8 @@ def _describe_previous(run: Run | None, now: float) -> tuple[float, float]:
 def runtime_features(workload: Workload, recent: Floats) -> Floats:
     """[J, features] of jobs whose log records all waits. `recent` is a first prediction of their runtimes, in seconds."""
     columns = np.concatenate([np.log(recent)[:, None], _static(workload), _by_history(workload)], axis=1)
-    return np.nan_to_num(columns, nan=UNKNOWN_VALUE)
+    filled: Floats = np.nan_to_num(columns, nan=UNKNOWN_VALUE)
+    return filled
 
 
 def _static(workload: Workload) -> Floats:
