@@ -18,8 +18,6 @@ EXTRA_OF = {  # top-level module of an optional package -> the extra of pyprojec
     "plotly": "report",
     "onnx": "export",
     "onnxruntime": "export",
-    "sklearn": "learn",
-    "threadpoolctl": "learn",
 }
 
 

@@ -114,6 +114,7 @@ SCORES: dict[str, Callable[[Queue], Floats]] = {
     "edf": lambda q: q.deadline,
     "qssf": lambda q: q.predicted * q.n,
     "power": power,
+    "aged": lambda q: q.r1 * q.n / (1.0 + q.w / 3600.0),
     "random": lambda q: q.random,
 }
 

@@ -48,9 +48,9 @@ def test_unknown_names_are_answered_with_all_known_ones() -> None:
 
 def test_every_optional_package_belongs_to_an_extra_that_exists() -> None:
     extras = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
-    assert set(extras) == {"train", "report", "export", "learn", "all", "dev"}
+    assert set(extras) == {"train", "report", "export", "all", "dev"}
     assert set(EXTRA_OF.values()) == set(extras) - {"all", "dev"}
-    assert extras["all"] == ["queuewise[train,report,export,learn]"]
+    assert extras["all"] == ["queuewise[train,report,export]"]
 
 
 @pytest.mark.parametrize(("package", "extra"), EXTRA_OF.items())
@@ -90,11 +90,6 @@ sys.exit(main({arguments!r}))
         ("torch", "train", ["train", "--workload", "bursty", "--cluster", "1x8:V100-16"]),
         ("torch", "train", ["bench-nets", "--widths", "8"]),
         ("matplotlib", "report", ["workload", "info", "poisson", "--jobs", "100", "--plot", "{folder}/figure.png"]),
-        (
-            "sklearn",
-            "learn",
-            ["simulate", "--workload", "poisson", "--cluster", "8x8:V100-16", "--policy", "sjf", "--estimates", "predicted:gb"],
-        ),
     ],
 )
 def test_commands_without_their_extra_name_it(package: str, extra: str, arguments: list[str], tmp_path: Path) -> None:

@@ -30,6 +30,7 @@ class Command:
 COMMANDS: dict[str, Command] = {
     "simulate": Command("simulate:Simulate", "replay a workload on a cluster under one or more policies"),
     "validate": Command("validate:Validate", "replay a log and compare the waits with those that it records"),
+    "predict": Command("predict:Predict", "predict the runtimes of a log and judge the predictions on later days"),
     "evaluate": Command("evaluate:Evaluate", "compare policies on the same windows of a workload, with confidence intervals"),
     "train": Command("train:Train", "train a policy for a workload and evaluate it on windows it has not seen"),
     "plot": Command("plot:Plot", "plot the learning curves of training runs, with bands over seeds"),

@@ -13,7 +13,7 @@ import tyro
 class Policies:
     """List the orders, preemptive policies, backfill rules and placement rules.
 
-    A policy name has the form order[+backfill[/depth][:order]][@placement]."""
+    A policy name has the form order[+backfill[/depth][:order]][~bound][@placement]."""
 
     json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Print JSON: an object with the lists orders, preemptive, backfills and placements."""
@@ -21,12 +21,13 @@ class Policies:
     def run(self) -> None:
         from queuewise.cli.console import note, print_table
         from queuewise.policies.backfill import BACKFILLS
-        from queuewise.policies.names import GRAMMAR
+        from queuewise.policies.names import GRAMMAR, WISE, WISE_ORDER, WISE_POLICY
         from queuewise.policies.ordering import ORDERS
         from queuewise.policies.placing import PLACEMENTS
         from queuewise.policies.preemptive import PREEMPTIVE
 
-        orders = [{"name": name, "formula": rule.formula, "source": rule.source} for name, rule in ORDERS.items()]
+        orders = [{"name": WISE, "formula": ":".join(WISE_ORDER), "source": f"recommended; alone it means {WISE_POLICY}"}]
+        orders += [{"name": name, "formula": rule.formula, "source": rule.source} for name, rule in ORDERS.items()]
         preemptive = [{"name": name, "summary": rule.summary, "source": rule.source} for name, rule in PREEMPTIVE.items()]
         backfills = [{"name": name, "summary": rule.summary} for name, rule in BACKFILLS.items()]
         placements = [{"name": name, "summary": rule.summary} for name, rule in PLACEMENTS.items()]

@@ -4,7 +4,7 @@ After the backfill `slurm`, no order follows, but the file with its parameters: 
 
 `FILE.py:NAME` may stand for an order or a placement: a function of the user's own (`user_code`). `model:RUN` may stand for an order
 too: a trained network, which without a backfill plays as it was trained. An order may be followed by estimates of its own, as in
-`saf:predicted`.
+`saf:predicted`. `wise` alone is a whole policy, WISE_POLICY.
 """
 
 from __future__ import annotations
@@ -41,6 +41,9 @@ SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 BOUND = re.compile(r"~(?!/)")  # ~/ begins a path
 MODEL = "model:"
 NOT_FOR_MODELS = ("defrag", SLURM)  # backfills
+WISE = "wise"  # the policy to recommend: this order, with reservations by the estimates of the replay and a bound on waiting
+WISE_ORDER = ("aged", "predicted:gb")
+WISE_POLICY = f"{WISE}+easy:sjf:predicted:gb~3d"
 AS_TRAINED = ""  # backfill and placement of a model whose name has none
 RUN_NAMES = (
     "write model:RUN[+backfill[/depth]][~bound][@placement] with the folder of a run or a model file; its path has no +, ~ or @, "
@@ -191,13 +194,13 @@ def parse_bound(text: str, where: str) -> float:
 
 
 def split_estimates(text: str) -> tuple[str, str]:
-    """An order and the estimates after it, if any: `saf:predicted`, `mine.py:score:predicted:gb`."""
+    """An order and the estimates after it, if any: `saf:predicted`, `mine.py:score:predicted:gb`. `wise` goes by predictions."""
     if is_reference(text):
         file, _, rest = text.partition(SUFFIX + ":")
         function, _, estimates = rest.partition(":")
         return f"{file}{SUFFIX}:{function}" if rest else text, estimates
     order, _, estimates = text.partition(":")
-    return order, estimates
+    return (WISE_ORDER[0], estimates or WISE_ORDER[1]) if order == WISE else (order, estimates)
 
 
 def parse_policy(name: str) -> Policy:
@@ -215,6 +218,9 @@ def _parse(name: str) -> Policy:
     if at and not placement:
         raise InputError(f"policy {name!r} has nothing after @", hint=f"placements: {', '.join(PLACEMENTS)}")
     scheduling, *bounds = BOUND.split(scheduling)
+    if scheduling == WISE:
+        scheduling, usual_bound = BOUND.split(WISE_POLICY)
+        bounds = bounds or [usual_bound]
     if len(bounds) > 1:
         raise InputError(f"policy {name!r} has two bounds on waiting", hint=GRAMMAR)
     if not scheduling:
@@ -298,5 +304,5 @@ def _parse_backfill(name: str, filling: str, policy: Policy) -> Policy:
 
 
 def policy_names() -> tuple[str, ...]:
-    """One name for each order (it combines with every backfill and placement) and preemptive policy (with every placement)."""
-    return (*ORDERS, *PREEMPTIVE)
+    """`wise`, and one name for each order (it combines with every backfill and placement) and preemptive policy (with every placement)."""
+    return (WISE, *ORDERS, *PREEMPTIVE)

@@ -6,7 +6,7 @@ All of it goes by the log's clock: a run is known from `submit + recorded wait +
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 import numpy as np
@@ -18,7 +18,8 @@ from queuewise.workload.predictor import known_at
 HISTORY = ("predicted", "predicted_low", "predicted_high", "user_mean", "user_spread", "user_gap")
 LAST_RUNS = 5  # of a user
 ERRORS = 2000  # of the last predictions, by which quantiles go
-FIRST_ERRORS = 20  # before that, a tenth of the prediction and ten times as much
+FIRST_ERRORS = 20  # before that, errors of up to FIRST_SPREAD
+FIRST_SPREAD = 10.0 ** (1 / 0.8)  # a tenth of the prediction at one job in ten
 REFRESH = 50  # ended jobs after which quantiles are computed again
 
 History = Mapping[str, Floats]  # some of the columns above, [J] each
@@ -32,7 +33,7 @@ def history_of(workload: Workload, columns: Collection[str], seed: int = 0) -> H
     if wanted & {"predicted", "predicted_low", "predicted_high"}:
         found["predicted"] = estimate(workload, "predicted", seed).values
     if wanted & {"predicted_low", "predicted_high"}:
-        found["predicted_low"], found["predicted_high"] = _quantiles(workload, found["predicted"])
+        found["predicted_low"], found["predicted_high"] = prediction_quantiles(workload, found["predicted"], (0.1, 0.9)).T
     if wanted & {"user_mean", "user_spread"}:
         found["user_mean"], found["user_spread"] = _last_runs(workload)
     if "user_gap" in wanted:
@@ -52,13 +53,16 @@ def _ends_before(workload: Workload, learn: Callable[[int], None]) -> Iterator[i
         yield j
 
 
-def _quantiles(workload: Workload, predicted: Floats) -> tuple[Floats, Floats]:
-    """[J] what one job in ten stays below and exceeds: the prediction times quantiles of runtime ÷ prediction of jobs that have ended."""
+def prediction_quantiles(workload: Workload, predicted: Floats, levels: Sequence[float]) -> Floats:
+    """[J, levels] what so many jobs stay below: the prediction times quantiles of runtime ÷ prediction of jobs that have ended.
+
+    They are calibrated as the log goes on (conformal prediction): an error counts from when its job has ended.
+    """
     ratio = np.maximum(workload.runtime, 1.0) / np.maximum(predicted, 1.0)
     errors: deque[float] = deque(maxlen=ERRORS)
     number, refresh_at = 0, FIRST_ERRORS
-    factors = np.array([0.1, 10.0])
-    low, high = np.empty(len(workload)), np.empty(len(workload))
+    factors = FIRST_SPREAD ** (2 * np.asarray(levels) - 1)
+    found = np.empty((len(workload), len(levels)))
 
     def learn(j: int) -> None:
         nonlocal number
@@ -67,10 +71,11 @@ def _quantiles(workload: Workload, predicted: Floats) -> tuple[Floats, Floats]:
 
     for j in _ends_before(workload, learn):
         if number >= refresh_at:
-            factors = np.quantile(np.array(errors), (0.1, 0.9))
+            factors = np.quantile(np.array(errors), levels)
             refresh_at = number + REFRESH
-        low[j], high[j] = predicted[j] * factors
-    return low, np.fmin(high, np.where(np.isnan(workload.requested), np.inf, np.maximum(workload.requested, predicted)))
+        found[j] = predicted[j] * factors
+    most = np.where(np.isnan(workload.requested), np.inf, np.maximum(workload.requested, predicted))
+    return np.fmin(found, most[:, None])
 
 
 def _last_runs(workload: Workload) -> tuple[Floats, Floats]:

@@ -8,8 +8,8 @@ record are filled in by the caller (`policies.estimating`); inf is one that neve
 asked for, same user and request, same user and name, and the same with the same size. Each level is pulled towards the coarser ones by
 `PRIOR_RUNS` pseudo-runs.
 
-`gb` is gradient boosting (scikit-learn) on that prediction and the job's own columns, trained again whenever the number of jobs has grown
-by half, on jobs finished by then.
+`gb` is gradient boosting (scikit-learn) of the logarithm of runtimes on that prediction, the job's own columns and its user's history
+(`runtime_features`), trained again after every fifth more jobs or RETRAIN_JOBS, on the latest jobs that have ended by then.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from queuewise.errors import optional_imports, unknown_name
+from queuewise.errors import unknown_name
 from queuewise.workload.estimates import PREDICTORS
 from queuewise.workload.jobs import UNKNOWN, Floats, Workload
+from queuewise.workload.runtime_features import runtime_features
 
 # Two runs of a user, as in Tsafrir, Etsion & Feitelson (IEEE TPDS 18(6), 2007), had the least error of 2, 3, 5 and 10 on KTH-SP2 and on the
 # first 40,000 jobs of HPC2N. Venus, which names no users, preferred more; there the levels that mix users decide.
@@ -32,8 +33,16 @@ PRIOR_RUNS = 0.3  # weight of the coarser levels, in runs
 RATIO = "ratio"  # first part of levels that remember runtime ÷ request
 CROWD = ("all", "size")
 FIRST_TRAINING = 200  # jobs; before that `gb` predicts as `recent`
-RETRAIN_GROWTH = 1.5
-MOST_TRAINING_JOBS = 20_000  # the latest ones
+RETRAIN_GROWTH, RETRAIN_JOBS = 1.2, 5_000  # whichever comes first
+MOST_TRAINING_JOBS = 30_000  # the latest ones
+BOOSTING = {
+    "max_iter": 40,
+    "learning_rate": 0.1,
+    "max_leaf_nodes": 15,
+    "min_samples_leaf": 40,
+    "l2_regularization": 1.0,
+    "early_stopping": False,
+}
 
 
 def predict(workload: Workload, method: str = "recent", seed: int = 0) -> Floats:
@@ -100,31 +109,21 @@ def _levels(user: int, name: int, size: float, requested: float) -> tuple[tuple[
 
 def _predict_boosted(workload: Workload, recent: Floats, seed: int) -> Floats:
     """Block by block: train on jobs finished before the block's first submission, predict the block."""
-    with optional_imports():
-        from sklearn.ensemble import HistGradientBoostingRegressor
-        from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
-    features = _features(workload, recent)
+    from sklearn.ensemble import HistGradientBoostingRegressor
+    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+
+    features = runtime_features(workload, recent)
     target = np.log(np.maximum(workload.runtime, 1.0))
     finish = known_at(workload)
     prediction = recent.copy()
     begin = FIRST_TRAINING
     while begin < len(workload):
-        end = min(len(workload), int(np.ceil(begin * RETRAIN_GROWTH)))
+        end = min(len(workload), int(np.ceil(begin * RETRAIN_GROWTH)), begin + RETRAIN_JOBS)
         finished = np.flatnonzero(finish[:begin] < workload.submit[begin])[-MOST_TRAINING_JOBS:]
         if len(finished) >= FIRST_TRAINING // 2:
-            model = HistGradientBoostingRegressor(max_iter=50, early_stopping=False, random_state=seed)
+            model = HistGradientBoostingRegressor(**BOOSTING, random_state=seed)
             with threadpool_limits(limits=1):  # trees this small gain nothing from threads, which stall each other on a busy machine
                 model.fit(features[finished], target[finished])
                 prediction[begin:end] = np.exp(model.predict(features[begin:end]))
         begin = end
     return prediction
-
-
-def _features(workload: Workload, recent: Floats) -> Floats:
-    """[J, features] all known at submission: none is made from the job's own runtime or wait."""
-    hour = (workload.submit + workload.epoch) // 3600 % 24
-    columns = [
-        np.log(recent), workload.size, workload.num_tasks, workload.gpu_milli, workload.cpu_milli, workload.mem_mib, workload.requested,
-        workload.user, workload.group, workload.job_name, workload.partition, workload.priority, hour,
-    ]  # fmt: skip
-    return np.stack([np.nan_to_num(np.asarray(column, np.float64), nan=-1.0) for column in columns], axis=1)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -11,6 +13,7 @@ from queuewise.workload.jobs import Workload
 from strategies import CONFIGS
 
 QUICK = CONFIGS / "quick_loops.txt"
+WISE = Policy("aged", "easy", NO_LIMIT, "sjf", "pack", 0.0, "predicted:gb", "predicted:gb", 259_200.0)
 
 
 @pytest.mark.parametrize(
@@ -30,6 +33,11 @@ QUICK = CONFIGS / "quick_loops.txt"
             "saf:predicted+easy:sjf:predicted:gb~3d",
             Policy("saf", "easy", NO_LIMIT, "sjf", "pack", 0.0, "predicted", "predicted:gb", 259_200.0),
         ),
+        ("wise", WISE),
+        ("wise~5d@spread", replace(WISE, max_wait_s=432_000.0, placement="spread")),
+        ("wise+conservative", Policy("aged", "conservative", estimates="predicted:gb")),
+        ("wise:requested+easy~1h", Policy("aged", "easy", estimates="requested", max_wait_s=3_600.0)),
+        ("fcfs+easy:wise", Policy("fcfs", "easy", backfill_order="aged", backfill_estimates="predicted:gb")),
         ("model:runs/a", Policy("model:runs/a", "", placement="")),
         ("model:~/runs/a~2h", Policy("model:~/runs/a", "", placement="", max_wait_s=7_200.0)),
         ("model:runs/a@spread", Policy("model:runs/a", "", placement="spread")),
