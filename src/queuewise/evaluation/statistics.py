@@ -6,7 +6,8 @@ the ratio of these sums. Two policies are compared by the ratio of their means, 
 Intervals are studentised block bootstraps of the logarithm of the ratio: blocks of neighbouring units are drawn with
 replacement, and the deviation of each resample is measured in its own standard errors, so a few heavy days widen the
 interval as they should. `benchmarks/interval_coverage.py` measures how often they hold the true value. With fewer than MANY_UNITS
-units, quantiles of Student's t take the place of the bootstrap. Where a score is not positive everywhere, differences take
+units, quantiles of Student's t take the place of the bootstrap; those of one degree of freedom are its limit, because
+resamples without the one day that matters would have no error at all. Where a score is not positive everywhere, differences take
 the place of ratios.
 """
 
@@ -42,7 +43,8 @@ class Interval:
             return 0.0
         if not self.deviations.size:
             return self.error * _student(self.units - 1, confidence)
-        return self.error * float(np.quantile(self.deviations, confidence)) * (1 + WIDENING / self.units)
+        surprising = min(float(np.quantile(self.deviations, confidence)), _student(1, confidence))
+        return self.error * surprising * (1 + WIDENING / self.units)
 
 
 def _log_ratio(a: Floats, b: Floats, _: Floats) -> tuple[Floats, Floats]:
