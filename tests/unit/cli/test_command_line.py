@@ -66,6 +66,13 @@ def test_help_of_every_command_works_and_imports_nothing_heavy(name: str, capsys
     assert not imported_by(name, "--help") & set(HEAVY) - made_from_settings
 
 
+@pytest.mark.parametrize("name", ["simulate", "evaluate"])
+def test_help_shows_all_parts_of_a_policys_name(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main([name, "--help"])
+    assert "order[+backfill[/depth][:order]][~bound][@placement]" in "".join(capsys.readouterr().out.replace("│", " ").split())
+
+
 def test_without_a_command_help_goes_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 2
     assert "usage: queuewise" in capsys.readouterr().err
