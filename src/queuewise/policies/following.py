@@ -71,7 +71,7 @@ class LogFollower:
     def run(self) -> State:
         """Advance the engine to STOP_AT."""
         self._forget()
-        while act(*self._tables, NEXT_INSTANT, 0, NO_NODES, NO_NODES):
+        while act(*self._tables, NEXT_INSTANT, 0, NO_NODES, NO_NODES, NO_NODES):
             self._do_as_logged()
         self._forget()
         self._check()
@@ -93,7 +93,7 @@ class LogFollower:
     def _stop_due(self, now: float) -> None:
         running = self.state.running[: self.state.count.running_jobs]
         for j in np.sort(running[self._stop_time[self.state.first_piece[running]] == now]).tolist():
-            act(*self._tables, STOP, j, NO_NODES, NO_NODES)
+            act(*self._tables, STOP, j, NO_NODES, NO_NODES, NO_NODES)
 
     def _start(self) -> bool:
         """Start the next run of the log if possible."""
@@ -105,10 +105,8 @@ class LogFollower:
         if longer is not self.state:
             self.state = longer
             self._tables = self._addresses()
-        number = self.state.count.placed = pieces.stop - pieces.start
-        for column in ("node", "tasks", "gpus"):
-            getattr(self.state, f"place_{column}")[:number] = getattr(self.log, f"piece_{column}")[pieces]
-        return bool(act(*self._tables, START_THERE, j, NO_NODES, NO_NODES))
+        places = (column[pieces].astype(np.int64) for column in (self.log.piece_node, self.log.piece_tasks, self.log.piece_gpus))
+        return bool(act(*self._tables, START_THERE, j, *places))
 
     def _forget(self) -> None:
         """Make the policy, if it is asked again, start with a full pass."""
