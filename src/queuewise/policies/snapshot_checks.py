@@ -183,7 +183,10 @@ def _problem_of_runs(one: WaitingJob | RunningJob, now: float, gpus: Sequence[in
     for run in one.runs:
         if not before <= run.start <= run.end <= now:
             return f"has an earlier run from {run.start:g} to {run.end:g} s: runs follow each other and end by {now:g} s"
-        problem = _problem_of_tasks(one.job, run.places, gpus)
+        if run.end > run.start:
+            problem = _problem_of_tasks(one.job, run.places, gpus)
+        else:  # it may stand for several runs of no length (following.first_pieces)
+            problem = next(filter(None, (problem_of_places((place,), one.job.gpu_milli, gpus) for place in run.places)), "")
         if problem:
             return f"{problem} (in the run from {run.start:g} s)"
         before = run.end

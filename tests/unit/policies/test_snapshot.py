@@ -58,6 +58,16 @@ def test_nodes_that_are_down_drained_or_asleep() -> None:
     assert [(node.asleep, node.idle_since) for node in late.nodes] == [(False, None), (False, 62.0)]  # it woke at 61
 
 
+def test_two_runs_of_one_instant_stay_apart() -> None:
+    """The node fails when job 10 has just started there: under easy-strict, which decides after every event, it starts again at once."""
+    conditions = Conditions(outages=(Outage(node=0, start=0, end=90, kind="fail"),))
+    simulation = Simulation(jobs().take(slice(0, 1)), CLUSTER, "fcfs+easy-strict", conditions=conditions)
+    simulation.run(until=0.0)
+    (running,) = Snapshot.from_json(simulation.snapshot().to_json()).running
+    assert running.places == ((1, 1, (0, 1)),)
+    assert [(run.start, run.end, run.places) for run in running.runs] == [(0.0, 0.0, ((0, 1, (0, 1)),))]
+
+
 def test_it_survives_a_file(tmp_path: Path) -> None:
     snapshot = taken()
     snapshot.save(tmp_path / "s.json")
