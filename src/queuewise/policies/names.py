@@ -233,7 +233,8 @@ def _parse(name: str) -> Policy:
         raise InputError(f"policy {name!r} has two bounds on waiting", hint=GRAMMAR)
     if not scheduling:
         raise InputError(f"policy {name!r} names no order", hint=GRAMMAR)
-    empty = next((part for part in (*scheduling.split("+"), placement) if part.endswith(":") and part != MODEL), None)
+    with_own_message = MODEL, SUFFIX + ":"
+    empty = next((part for part in (*scheduling.split("+"), placement) if part.endswith(":") and not part.endswith(with_own_message)), None)
     if empty:
         raise InputError(f"policy {name!r} has nothing after {empty!r}", hint=f"leave the colon out: {empty[:-1]}")
     policy = _parse_model(name, scheduling) if scheduling.startswith(MODEL) else _parse_scheduling(name, scheduling)
