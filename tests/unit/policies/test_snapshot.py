@@ -184,6 +184,17 @@ def test_a_snapshot_that_was_never_json_is_checked_when_a_replay_starts_from_it(
         simulate(jobs(), CLUSTER, "fcfs+easy", start=bad)
 
 
+def test_jobs_that_use_more_than_a_node_has_are_refused() -> None:
+    """Two jobs of two cores each run on four cores, and not on three."""
+    workload = Workload(
+        submit=np.zeros(2), runtime=np.full(2, 9.0), num_tasks=np.full(2, 2, np.int32), cpu_milli=np.full(2, 1000, np.int32)
+    )
+    simulation = Simulation(workload, load_cluster("flat:4"), "fcfs", estimates="oracle")
+    simulation.run(until=1.0)
+    with pytest.raises(InputError, match="the running jobs have 4,000 cpu_milli of node 0, which has 3,000"):
+        simulate(workload, load_cluster("flat:3"), "fcfs", estimates="oracle", start=simulation.snapshot())
+
+
 def test_tasks_of_one_node_that_share_gpus_have_a_place_each() -> None:
     workload = jobs(gpu_milli=np.array([2000, 1000, 400, 1000], np.int32))
     simulation = Simulation(workload, CLUSTER, "fcfs+easy")
