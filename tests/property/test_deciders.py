@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, reject
 from hypothesis import strategies as st
 
 from effort import tries
@@ -20,7 +20,7 @@ from queuewise.sim.core.schedule import Schedule
 from queuewise.workload import load_workload
 from queuewise.workload.jobs import Workload
 from strategies import BACKFILLS, BOUNDS, DISPATCHES, ORDERS, PLACEMENTS, Case, cases, stopping_costs
-from views import Retold
+from views import Retold, has_queues_joined_by_jobs
 
 SEEN = tuple(name for name in ORDERS if name not in ("fairshare", "fairtree", "multifactor", "qssf"))
 
@@ -33,6 +33,8 @@ class ThroughJson(CompiledDecider):
 
 
 def assert_same(case: Case, policy: str, dispatch: str, conditions: Conditions) -> None:
+    if has_queues_joined_by_jobs(case):
+        reject()
     options = {"estimates": case.estimate, "seed": case.seed, "kill_at_limit": case.kill_at_limit, "conditions": conditions}
     whole = simulate(case.workload, case.cluster, policy, dispatch=dispatch, **options)  # type: ignore[arg-type]
     decider = ThroughJson(policy, dispatch=dispatch, conditions=conditions)

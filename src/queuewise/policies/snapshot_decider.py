@@ -18,7 +18,10 @@ NOT_SHOWN = {"easy-strict": "every single event", "fgd": "the jobs of the whole 
 
 
 class SnapshotDecider(ABC):
-    """Between two decisions it remembers what only the policy knows: the committed job, reservations, holds, numbers of functions."""
+    """Between two decisions it remembers what only the policy knows: the committed job, reservations, holds, numbers of functions.
+
+    Partitions that no node has in common have one queue only while a job of both waits or runs; in a whole replay, from the beginning.
+    """
 
     wake_at = math.inf  # when it wants to be asked again, even if nothing happens before
 
