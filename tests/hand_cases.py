@@ -186,7 +186,7 @@ OUTAGES = [
     # With node 1 down the head (4 GPUs) fits at no time as far as anybody knows: job 2 starts under every rule but none.
     *(HandCase(f"{rule} without a reservation", f"fcfs+{rule}", gpu_nodes(2, 2), tasks((0, 50, 1), (2, 10, 4), (3, 200, 1)),
                [(0, 0, 50, (0,)), (1, 203, 213, (0, 1)), (2, 3, 203, (0,))], outages((1, 1, 100, "fail")))
-      for rule in WITH_SECOND_ORDER if rule != "none"),
+      for rule in WITH_SECOND_ORDER),
     # A drained node counts as taken although job 0 is expected to leave it at 50: the same.
     *(HandCase(f"{rule} beside a drained node", f"fcfs+{rule}", gpu_nodes(2, 2), tasks((0, 50, 2), (2, 10, 4), (3, 200, 1)),
                [(0, 0, 50, (0,)), (1, 203, 213, (0, 1)), (2, 3, 203, (1,))], outages((0, 1, 100, "drain")))

@@ -37,7 +37,8 @@ WITHOUT_DEPTH = ("drf",)  # orders by which no depth can be given: a start chang
 CONFIGS = Path(__file__).with_name("slurm_configs")  # parameters of Slurm that make a difference within seconds
 SLURM = ("slurm", *(f"slurm:{path}" for path in sorted(CONFIGS.iterdir())))
 BACKFILLS = tuple(SLURM[-1] if name == "slurm" else name for name in backfill.BACKFILLS if name not in MIGRATING)
-WITH_SECOND_ORDER = tuple(name for name in BACKFILLS if name not in SLURM)  # backfills that take a depth and an order of their own
+WITHOUT_LOOPS = tuple(name for name in BACKFILLS if name not in SLURM)
+WITH_SECOND_ORDER = tuple(name for name in WITHOUT_LOOPS if name != "none")  # backfills that take a depth and an order of their own
 PLACEMENTS = (*placing.PLACEMENTS, "pack:0", "pack:1", "tier:balance")
 DISPATCHES = ("reorder", "commit")
 BOUNDS = ("", "", "", "~0.7s", "~2s", "~10s")
@@ -175,6 +176,8 @@ def policies(draw: st.DrawFn) -> str:
         rule = draw(st.sampled_from(BACKFILLS))
         if rule in SLURM:
             name += "+" + draw(st.sampled_from(SLURM))
+        elif rule not in WITH_SECOND_ORDER:
+            name += f"+{rule}"
         else:
             second = draw(st.sampled_from(("", "", *ORDERS)))
             depth = "" if (second or order) in WITHOUT_DEPTH else draw(st.sampled_from(("", "", "/1", "/3")))

@@ -6,6 +6,7 @@ written last: a folder that contains it is finished and is not written to again.
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +15,8 @@ from pathlib import Path
 from queuewise.errors import InputError
 
 LAST_FILE = "summary.json"
+LONGEST_NAME = 200  # bytes of a folder name; file systems allow 255
+HASH_DIGITS = 12
 
 
 def start_run(path: str | Path) -> Path:
@@ -45,5 +48,14 @@ def write_text(path: Path, text: str) -> None:
 
 
 def file_name(policy: str) -> str:
-    """A policy name as a folder name: `sjf+easy@pack` is unchanged; path separators and colons become `_`."""
-    return "".join(c if c.isalnum() or c in "+@-." else "_" for c in policy).lstrip(".") or "_"
+    """A policy name as a folder name. `sjf+easy@pack` is unchanged.
+
+    Path separators, colons and the like become `_`, and long names are cut. A hash of the whole name then follows, so that different
+    names have different folders.
+    """
+    safe = "".join(c if c.isalnum() or c in "+@-." else "_" for c in policy).lstrip(".")
+    if safe == policy and 0 < len(safe.encode()) <= LONGEST_NAME:
+        return policy
+    kept = safe.encode()[: LONGEST_NAME - HASH_DIGITS - 1].decode(errors="ignore")
+    digest = hashlib.sha256(policy.encode(errors="surrogateescape")).hexdigest()
+    return f"{kept}-{digest[:HASH_DIGITS]}"

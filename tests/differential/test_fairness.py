@@ -19,7 +19,7 @@ from queuewise.cluster.conditions import Conditions
 from queuewise.workload import load_workload
 from queuewise.workload.jobs import UNKNOWN
 from reference.fairness import FAIR_ORDERS
-from strategies import BACKFILLS, DISPATCHES, PLACEMENTS, SLURM, WITH_SECOND_ORDER, Case, cases, column
+from strategies import BACKFILLS, DISPATCHES, PLACEMENTS, WITH_SECOND_ORDER, Case, cases, column
 
 GROUPS = ("physics", "biology", "idle")
 USERS = ("ada", "ben", "cy")
@@ -77,7 +77,7 @@ def fair_policies(draw: st.DrawFn) -> str:
     second = draw(st.sampled_from(("", *FAIR_ORDERS))) if order in FAIR_ORDERS else draw(st.sampled_from(FAIR_ORDERS))
     depth = "" if (second or order) == "drf" else draw(st.sampled_from(("", "", "/1", "/3")))
     rule = draw(st.sampled_from(BACKFILLS if order in FAIR_ORDERS else WITH_SECOND_ORDER))
-    name = f"{order}+{rule}" + ("" if rule in SLURM else depth + (f":{second}" if second else ""))
+    name = f"{order}+{rule}" + (depth + (f":{second}" if second else "") if rule in WITH_SECOND_ORDER else "")
     return name + "@" + draw(st.sampled_from(PLACEMENTS))
 
 

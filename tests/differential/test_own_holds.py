@@ -44,10 +44,18 @@ def spiteful_hold(job, user, queue, cluster, params, state):
         return math.inf
     return params[0] if cluster.running_jobs > 2.0 and job.index % 3 == 0 else 0.0
 
+def hasty(job):
+    return job.submit - job.width
+
+def hasty_hold(job, now):
+    if job.index % 2:
+        return 0.0009  # too short to hold anybody
+    return 0.3 if now - job.submit < 1.0 else 0.0
+
 def heavy(job, user):
     return round(user.recent_work, 6) + job.submit
 """
-NAMES = ("patient", "stubborn", "spiteful", "heavy")
+NAMES = ("patient", "stubborn", "spiteful", "hasty", "heavy")
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,7 @@ from queuewise.sim.core.schedule import Schedule
 from queuewise.sim.queue import FIXED
 from queuewise.workload.jobs import ANY_PARTITION, Workload
 from reference.check import violations
-from strategies import BACKFILLS, DISPATCHES, ORDERS, WITH_SECOND_ORDER, Case, cases, policies
+from strategies import BACKFILLS, DISPATCHES, ORDERS, WITHOUT_LOOPS, Case, cases, policies
 
 quick = tries(100)
 dispatches = st.sampled_from(DISPATCHES)
@@ -110,7 +110,7 @@ def one_gpu_tasks(draw: st.DrawFn, *, max_jobs: int = 20) -> Workload:
     one_gpu_tasks(),
     st.permutations([1, 2, 3, 4]),
     st.sampled_from(ORDERS),
-    st.sampled_from([name for name in WITH_SECOND_ORDER if name != "conservative"]),  # which plans places, and so does slurm
+    st.sampled_from([name for name in WITHOUT_LOOPS if name != "conservative"]),  # which plans places, and so does slurm
     st.sampled_from(["first", "pack", "spread", "random", "fastest", "cheapest", "fgd"]),
     dispatches,
 )

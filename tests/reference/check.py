@@ -21,6 +21,7 @@ from queuewise.cluster.spec import Cluster
 from queuewise.workload.jobs import Workload
 from reference import stopping
 from reference.powercap import budget, greatest_draw
+from reference.quotas import Quotas
 from reference.reservations import is_member
 from reference.sleeping import Sleepers
 from reference.state import WHOLE, Job, Machine, Piece, Run, make_jobs
@@ -75,11 +76,12 @@ def violations(
     problems = [f"pieces of job {j}, which does not exist" for j in by_job if not 0 <= j < len(jobs)]
     first = float(workload.submit[0]) if len(workload) else 0.0
     most = budget(cluster, conditions.power)
+    quotas = Quotas(workload, cluster, {}) if conditions.quotas else None
     rules = Rules(conditions, outages, policy, waking(by_job, jobs, Sleepers(conditions.power, cluster.num_nodes, first)))
     for j, job in enumerate(jobs):
         runs = runs_of(job, by_job.get(j, []))
         life = Life(float(workload.submit[j]), float(start[j]), float(end[j]), int(status[j]), int(stops[j]), runs)
-        never = all(greatest_draw(size) > most for size in job.sizes)
+        never = all(greatest_draw(size) > most for size in job.sizes) or (quotas is not None and quotas.never(j))
         if not never and conditions.dependencies and j in workload.dependencies.job and life.status in (PENDING, CANCELLED):
             problems += check_dependent(job, life, rules, status[workload.dependencies.on[workload.dependencies.job == j]].tolist())
         else:

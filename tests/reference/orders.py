@@ -18,6 +18,7 @@ from reference.state import Job
 Floats = NDArray[np.float64]
 MASK = (1 << 64) - 1
 DAY = 86400.0
+DEFAULT_REQUEST = 86400.0  # of jobs without a request that no job with one precedes
 
 
 def mix(x: int) -> int:
@@ -124,3 +125,13 @@ def in_order(order: str, facts: Facts, queued: set[int], now: float) -> list[int
     rows = sorted(queued)
     scores = SCORES[order](Queue(facts, rows, now))
     return [rows[i] for i in np.argsort(scores, kind="stable")]
+
+
+def known_estimates(workload: Workload) -> dict[str, Floats]:
+    """Estimates that an order may name and that need nobody to learn."""
+    requested, seen = [], -math.inf
+    for value in workload.requested.tolist():
+        seen = seen if math.isnan(value) else max(seen, value)
+        largest = seen if seen > -math.inf else DEFAULT_REQUEST
+        requested.append(largest if math.isnan(value) else value)
+    return {"oracle": workload.runtime, "requested": np.array(requested, dtype=np.float64)}

@@ -2,37 +2,33 @@
 
 from __future__ import annotations
 
-import heapq
 import math
-import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
-import simpy
 from numpy.typing import NDArray
 
-from queuewise.cluster.conditions import Conditions, Outage
+from queuewise.cluster.conditions import Conditions
 from queuewise.cluster.spec import Cluster
 from queuewise.workload.jobs import Workload
-from reference import backfill, defrag, preemption, reservations, resizing, stopping
+from reference import backfill, defrag, outages, preemption, reservations, resizing, stopping
+from reference.clock import ARRIVAL, BEFORE_COMPLETIONS, COMPLETION, DECISION, LIFT, OVERDUE, RELEASE, TIMER, WAKE, Clock
 from reference.dependencies import Waiting
 from reference.fairness import FAIR_ORDERS, Owners
-from reference.orders import Facts, in_order
+from reference.holding import Holds
+from reference.orders import Facts, in_order, known_estimates
 from reference.own import Own
 from reference.placement import Placer, task_types
+from reference.policy_names import Policy
 from reference.powercap import budget, greatest_draw
 from reference.quotas import Quotas
 from reference.scripted import GIVEN, GivenOrders, Script
 from reference.sleeping import Sleepers
 from reference.slurm import Loops
-from reference.state import Job, Machine, Piece, Run, make_jobs, nodes_of, partitions_of
+from reference.state import Job, Machine, Piece, Run, make_jobs, nodes_of, partitions_of, queues_of_partitions
 
-QUEUED, DONE, REJECTED, KILLED, CANCELLED, FAILED = 1, 3, 4, 5, 6, 7  # the numbers of queuewise.sim.schedule, which this must not import
-# Events of one time, in this order.
-BEFORE_COMPLETIONS, COMPLETION, REPAIR, FAILURE, LIFT, TIMER, RELEASE, ARRIVAL, OVERDUE, WAKE, DECISION = range(11)
-DEFAULT_REQUEST = 86400.0  # of jobs without a request that no job with one precedes
-UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+QUEUED, DONE, REJECTED, KILLED, CANCELLED = 1, 3, 4, 5, 6  # the numbers of queuewise.sim.schedule, which this must not import
 
 Floats = NDArray[np.float64]
 Stay = tuple[int, float, float, tuple[tuple[int, int, int], ...]]  # job, start, end, pieces as (node, tasks, bit mask of GPUs)
@@ -51,65 +47,6 @@ class Result:
     def pieces(self) -> list[tuple[int, int, int, int]]:
         """(job, node, tasks, bit mask of GPUs) of all runs, sorted."""
         return sorted((job, *piece) for job, _, _, pieces in self.runs for piece in pieces)
-
-
-@dataclass(frozen=True)
-class Policy:
-    order: str
-    backfill: str
-    depth: int | None
-    second_order: str
-    placement: str
-    option: str | None
-    preemptive: str | None = None  # one of preemption.NAMES
-    threshold: float | None = None
-    max_wait: float = math.inf
-    config: str = ""  # file with the parameters of `slurm`
-
-    @property
-    def migrates(self) -> bool:
-        return self.backfill == "defrag"
-
-    @classmethod
-    def parse(cls, name: str) -> Policy:
-        """`order[+backfill[/D][:order2]][~bound][@placement[:option]]`, or a preemptive policy as the first part.
-
-        An order may have estimates of its own, as in `saf:predicted`. The order `random` alone backfills greedily.
-        """
-        rule, _, where = name.partition("@")
-        rule, _, bound = rule.partition("~")
-        unbounded = cls.parse_rule(name, rule, where)
-        return replace(unbounded, max_wait=float(bound[:-1]) * UNITS[bound[-1]]) if bound else unbounded
-
-    @classmethod
-    def parse_rule(cls, name: str, rule: str, where: str) -> Policy:
-        placement, _, option = (where or "pack").partition(":")
-        first, _, parameter = rule.partition(":")
-        if first in preemption.NAMES:
-            return cls("fcfs", "none", None, "fcfs", placement, option or None, first, float(parameter) if parameter else None)
-        if first == "defrag":
-            order = parameter or "fcfs"
-            return cls(order, "defrag", None, order, placement, option or None)
-        leading, _, fill = rule.partition("+")
-        if fill.partition(":")[0] == "slurm":
-            return cls(leading, "slurm", None, leading, placement, option or None, config=fill.partition(":")[2])
-        match = re.fullmatch(r"([\w:.]+)(?:\+([a-z0-9-]+)(?:/(\d+))?(?::([\w:.]+))?)?", rule)
-        assert match, f"the reference cannot read the name {name!r}"
-        order, fill, depth, second = match.groups()
-        default_rule = "greedy" if order.partition(":")[0] == "random" else "none"
-        return cls(order, fill or default_rule, int(depth) if depth else None, second or order, placement, option or None)
-
-
-class Clock(simpy.Environment):
-    """SimPy's environment, with events at exact times: `now + (time - now)` would round."""
-
-    def call_at(self, time: float, kind: int, rank: int, action: Callable[[], None]) -> None:
-        """At one time: by kind, then by rank."""
-        event = simpy.Event(self)
-        event._ok, event._value = True, None
-        assert event.callbacks is not None
-        event.callbacks.append(lambda _: action())
-        heapq.heappush(self._queue, (time, (kind, rank), next(self._eid), event))  # type: ignore[misc]
 
 
 class Simulator:
@@ -145,7 +82,7 @@ class Simulator:
             self.facts[name] = Facts(workload, self.jobs, predicted, seed, values)
         self.own = own
         self.script = script
-        self.held_until: dict[int, float] = {}
+        self.holds = Holds(self, own)
         types = task_types(workload, machine) if self.policy.placement == "fgd" else []
         self.sleepers = Sleepers(conditions.power, cluster.num_nodes, float(workload.submit[0]) if len(workload) else 0.0)
         self.budget = budget(cluster, conditions.power)
@@ -181,9 +118,9 @@ class Simulator:
             kind = BEFORE_COMPLETIONS if self.one_by_one else ARRIVAL
             self.clock.call_at(float(self.workload.submit[job.index]), kind, job.index, lambda job=job: self.arrive(job))  # type: ignore[misc]
         if len(self.jobs):
-            outages = self.conditions.outages_on(self.cluster, float(self.workload.submit[0]), float(self.workload.submit[-1]))
+            all_outages = self.conditions.outages_on(self.cluster, float(self.workload.submit[0]), float(self.workload.submit[-1]))
             for n in range(self.cluster.num_nodes):
-                self.expect(n, [outage for outage in outages if outage.node == n])
+                outages.expect(self, n, [outage for outage in all_outages if outage.node == n])
             for time in {one.end for one in self.reserved if one.end < math.inf}:
                 self.clock.call_at(time, LIFT, 0, self.decide_after_events)
         for job in self.jobs if self.policy.max_wait < math.inf else ():
@@ -309,44 +246,6 @@ class Simulator:
 
         self.clock.call_at(time, TIMER, job.index, due)
 
-    # --- outages
-
-    def expect(self, n: int, outages: list[Outage]) -> None:
-        """The outages of node n, which may overlap."""
-        to_come, around = sorted(outages, key=lambda outage: outage.start, reverse=True), []
-        for time in sorted({t for outage in outages for t in (outage.start, outage.end)} - {math.inf}):
-            while to_come and to_come[-1].start <= time:
-                around.append(to_come.pop())
-            around = [outage for outage in around if outage.end >= time]
-            before = worst(outage for outage in around if outage.start < time)
-            after = worst(outage for outage in around if outage.end > time)
-            if after == before or (before, after) == ("fail", "drain"):
-                continue
-            if after is None:
-                self.clock.call_at(time, REPAIR, n, lambda: self.reopen(n))
-            else:
-                self.clock.call_at(time, FAILURE, n, lambda kind=after: self.close(n, kind))  # type: ignore[misc]
-
-    def close(self, n: int, kind: str) -> None:
-        self.state.closed |= {n}
-        if kind == "fail":
-            for j in sorted(self.running):
-                if n in self.jobs[j].nodes:
-                    self.fail(self.jobs[j])
-        self.decide_after_events()
-
-    def fail(self, job: Job) -> None:
-        self.stop(job, saved=False)
-        if not self.conditions.requeue:
-            self.queues[self.queue_of(job)].remove(job.index)
-            self.status[job.index] = FAILED
-            job.changes += 1
-            self.waiting.ended(job.index, self.now, well=False)
-
-    def reopen(self, n: int) -> None:
-        self.state.closed -= {n}
-        self.decide_after_events()
-
     # --- the bound on waiting
 
     def overdue_from(self, j: int) -> float:
@@ -383,15 +282,14 @@ class Simulator:
             self.scores = {j: self.own.ask(self, self.own.score, j) for queue in self.queues for j in sorted(queue)}
         if self.preemptive:
             self.preemptive.before_decision()
-        if self.own is not None and self.own.hold is not None:
-            self.hold_back(self.own.hold)
+        self.holds.ask()
         for q in range(len(self.queues)):
             self.serve(q)
         for q in range(len(self.queues)):
-            while not self.running and (held := self.in_order(self.policy.order, self.held(q))):
-                del self.held_until[held[0]]
+            while not self.running and (held := self.in_order(self.policy.order, self.holds.held(q))):
+                del self.holds.until[held[0]]
                 self.serve(q)
-        self.wake_later()
+        self.holds.wake_later()
         self.loop_later()
         if self.conditions.resize in ("grow", "both") and not any(self.queues):
             resizing.grow(self)
@@ -409,35 +307,8 @@ class Simulator:
             if self.conditions.resize not in ("shrink", "both") or not resizing.shrink(self, q, head):
                 break
 
-    def held(self, q: int) -> set[int]:
-        return {j for j in self.queues[q] if self.held_until.get(j, -math.inf) > self.now}
-
     def free_to_start(self, q: int) -> set[int]:
-        return self.queues[q] - self.held(q)
-
-    def hold_back(self, hold: Callable[..., float]) -> None:
-        """Ask of every waiting job how long it must not start."""
-        assert self.own is not None
-        for q, queue in enumerate(self.queues):
-            for j in sorted(queue):
-                answer = self.own.ask(self, hold, j)
-                committed = self.dispatch == "commit" and self.committed[q] == j
-                if committed or self.is_overdue(j):
-                    self.held_until.pop(j, None)
-                elif not self.now < self.held_until.get(j, -math.inf) < math.inf:
-                    self.held_until[j] = self.now + answer if answer > 0 else -math.inf
-                if self.held_until.get(j, -math.inf) > self.now:
-                    self.jobs[j].pin = None
-
-    def wake_later(self) -> None:
-        """Decide again when the first of the jobs that are held for a time may start."""
-        times = [self.held_until[j] for q in range(len(self.queues)) for j in self.held(q)]
-        first = min(times, default=math.inf)
-        if first < math.inf:
-            self.clock.call_at(first, WAKE, 0, lambda: self.decide_after_events() if self.waits_for(first) else None)
-
-    def waits_for(self, time: float) -> bool:
-        return any(self.held_until.get(j) == time for queue in self.queues for j in queue)
+        return self.queues[q] - self.holds.held(q)
 
     def start_from_head(self, q: int) -> Job | None:
         """Start jobs in order while they fit; the first that does not is the blocked head."""
@@ -508,34 +379,6 @@ class Simulator:
     def candidates_again(self, candidates: list[Job]) -> list[Job]:
         again = self.in_order_again(self.policy.second_order, [job.index for job in candidates])
         return [self.jobs[j] for j in again]
-
-
-def queues_of_partitions(workload: Workload, machine: Machine) -> dict[str, int]:
-    """The queue of each partition: its place in the cluster, or that of the first of those that share nodes or jobs with it."""
-    queue = {partition.name: q for q, partition in enumerate(machine.cluster.partitions)}
-    of_jobs = [partitions_of(workload, j) for j in range(len(workload))]
-    groups = [*machine.partitions, *(set(queue) if names is None else names & set(queue) for names in of_jobs)]
-    for _ in queue:
-        for group in groups:
-            for name in group:
-                queue[name] = min(queue[other] for other in group)
-    return queue
-
-
-def known_estimates(workload: Workload) -> dict[str, Floats]:
-    """Estimates that an order may name and that need nobody to learn."""
-    requested, seen = [], -math.inf
-    for value in workload.requested.tolist():
-        seen = seen if math.isnan(value) else max(seen, value)
-        largest = seen if seen > -math.inf else DEFAULT_REQUEST
-        requested.append(largest if math.isnan(value) else value)
-    return {"oracle": workload.runtime, "requested": np.array(requested, dtype=np.float64)}
-
-
-def worst(outages: Iterable[Outage]) -> str | None:
-    """What a node suffers while all of these last."""
-    kinds = {outage.kind for outage in outages}
-    return "fail" if "fail" in kinds else "drain" if kinds else None
 
 
 def simulate(

@@ -308,3 +308,15 @@ def other_sizes(workload: Workload, job: Job) -> Iterable[Job]:
             curve = workload.scalings[workload.scaling[job.index]]
             submitted, now = speed(curve, np.array([job.num_tasks, tasks])).tolist()
             yield replace(job, num_tasks=tasks, scale=submitted / now)
+
+
+def queues_of_partitions(workload: Workload, machine: Machine) -> dict[str, int]:
+    """The queue of each partition: its place in the cluster, or that of the first of those that share nodes or jobs with it."""
+    queue = {partition.name: q for q, partition in enumerate(machine.cluster.partitions)}
+    of_jobs = [partitions_of(workload, j) for j in range(len(workload))]
+    groups = [*machine.partitions, *(set(queue) if names is None else names & set(queue) for names in of_jobs)]
+    for _ in queue:
+        for group in groups:
+            for name in group:
+                queue[name] = min(queue[other] for other in group)
+    return queue

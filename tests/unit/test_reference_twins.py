@@ -21,7 +21,7 @@ from reference import orders as reference_orders
 from reference import placement as reference_placement
 from reference import preemption as reference_preemption
 from reference import slurm as reference_slurm
-from reference.simulator import Policy
+from reference.policy_names import Policy
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -52,7 +53,22 @@ def test_a_folder_that_cannot_be_made_is_an_input_error(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("policy", "name"),
-    [("sjf+easy@pack", "sjf+easy@pack"), ("fcfs+easy/32", "fcfs+easy_32"), ("tier:balance", "tier_balance"), ("../x", "_x"), ("", "_")],
+    [
+        ("sjf+easy@pack", "sjf+easy@pack"),
+        ("priority-preempt", "priority-preempt"),
+        ("fcfs+easy/32", "fcfs+easy_32-"),
+        ("fcfs@tier:balance", "fcfs@tier_balance-"),
+        ("../x", "_x-"),
+        ("", "-"),
+    ],
 )
 def test_policy_names_become_safe_folder_names(policy: str, name: str) -> None:
-    assert file_name(policy) == name
+    """A name that was changed ends with a hash."""
+    assert re.fullmatch(re.escape(name) + ("[0-9a-f]{12}" if name.endswith("-") else ""), file_name(policy))
+
+
+def test_different_names_have_different_folders() -> None:
+    names = ["a/b.py:f", "a_b.py:f", "a:b.py:f", "a_b.py_f", "..a", "a", ".a", "x" * 300, "x" * 301, "é" * 150, "é" * 151, "\udcff.py:f"]
+    folders = [file_name(name) for name in names]
+    assert len(set(folders)) == len(names)
+    assert all(0 < len(folder.encode()) <= 200 for folder in folders)

@@ -35,7 +35,7 @@ from queuewise.policies.model_file import find_model, read_card, read_model
 from queuewise.policies.names import AS_TRAINED, Policy, parse_policy
 from queuewise.policies.snapshot import Snapshot
 from queuewise.policies.snapshot_decider import SnapshotDecider
-from queuewise.policies.snapshot_jobs import jobs_of
+from queuewise.policies.snapshot_jobs import Index, jobs_of
 from queuewise.policies.snapshot_taking import SnapshotTaker
 from queuewise.policies.user_code import explained
 from queuewise.sim.core.schedule import Schedule
@@ -116,8 +116,8 @@ class ModelDecider(SnapshotDecider):
         self._usage = None
         self._loaded = None
 
-    def _make_pass(self, start: Snapshot) -> tuple[Snapshot, float]:
-        workload, estimate = jobs_of(start, self._cluster, self._conditions)
+    def _make_pass(self, start: Snapshot, index: Index) -> tuple[Snapshot, float]:
+        workload, estimate = jobs_of(start, self._cluster, self._conditions, index)
         if self._loaded is None:
             self._loaded = load_policy(self._path, workload, self._cluster)
         setup, network = self._loaded

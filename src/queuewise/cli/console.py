@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Iterable, Sequence
+from typing import Literal
 
 WIDTH_WITHOUT_TERMINAL = 160
+WIDEST_NAME = 48  # of a policy in a table
 COMPILE_S = {"engine": 40, "environments": 45}  # on one core of the development machine
 
 
@@ -16,14 +18,18 @@ def note(text: str) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, left: int = 1, title: str = "") -> None:
-    """Print a table to stdout. The first `left` columns are text, the others numbers."""
+    """Print a table to stdout. The first `left` columns are text, the others numbers. Long names in the first are broken."""
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table
 
     table = Table(box=SIMPLE_HEAD, title=title or None, title_justify="left", pad_edge=False)
+    rows = list(rows)
+    short = all(len(row[0]) <= WIDEST_NAME for row in rows)
     for index, column in enumerate(columns):
-        table.add_column(column, justify="left" if index < left else "right", overflow="fold", no_wrap=index == 0)
+        width = WIDEST_NAME if index == 0 and not short else None
+        justify: Literal["left", "right"] = "left" if index < left else "right"
+        table.add_column(column, justify=justify, overflow="fold", no_wrap=index == 0 and short, width=width)
     for row in rows:
         table.add_row(*row)
     console = Console(width=None if sys.stdout.isatty() else WIDTH_WITHOUT_TERMINAL, markup=False, highlight=False)

@@ -30,8 +30,8 @@ class Evaluate:
     workload: Annotated[str, tyro.conf.arg(metavar="FILE|MODEL")]
     """A log (the format is detected) or the name of a workload model."""
     policy: Annotated[tuple[str, ...], tyro.conf.UseAppendAction, tyro.conf.arg(metavar="POLICY")]
-    """order[+backfill][@placement], FILE.py:NAME for your own policy, or model:RUN for a trained network.
-    Repeat to compare several. See queuewise policies."""
+    """order[+backfill[/depth][:order]][~bound][@placement], e.g. sjf+easy~3d, FILE.py:NAME for your own policy, or model:RUN for a
+    trained network. Repeat to compare several. See queuewise policies."""
     cluster: Annotated[str | None, tyro.conf.arg(metavar="NAME|FILE")] = None
     """A preset (see queuewise clusters), flat:N, NxM:kind or a .toml file. Default: that of the log (docs/clusters.md)."""
     protocol: Literal["days", "windows", "blocks", "replay", "rlscheduler", "packing"] | None = None
@@ -165,8 +165,9 @@ class Evaluate:
         from queuewise.errors import InputError
         from queuewise.evaluation.experiment import Experiment, ReplaySettings
         from queuewise.evaluation.protocol import DEFAULT_SPLIT, make_plan, parse_split
+        from queuewise.policies import parse_policy
         from queuewise.policies.names import parse_bound
-        from queuewise.workload.estimates import default_estimates
+        from queuewise.workload.estimates import check_known, default_estimates
 
         loaded, cluster = self.reading.load_with_cluster(self.workload, self.cluster, self.jobs, self.seed, note)
         from_model = loaded.format.startswith("model:")
@@ -191,9 +192,12 @@ class Evaluate:
                     f"protocol {plan.protocol} fixes --{name} to {fixed}, not {chosen}",
                     hint="use --protocol windows with --starts to evaluate the same windows with other settings",
                 )
+        estimates = plan.estimates or self.estimates or default_estimates(loaded.workload)
+        for known in {estimates}.union(*(parse_policy(policy).own_estimates for policy in self.policy)):
+            check_known(loaded.workload, known)
         settings = ReplaySettings(
             dispatch=plan.dispatch or self.dispatch or "reorder",
-            estimates=plan.estimates or self.estimates or default_estimates(loaded.workload),
+            estimates=estimates,
             kill_at_limit=self.kill_at_limit,
             max_wait=self.max_wait,
             seed=self.seed,

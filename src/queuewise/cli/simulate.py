@@ -26,8 +26,8 @@ class Simulate:
     workload: Annotated[str, tyro.conf.arg(metavar="FILE|MODEL")]
     """A log (SWF, sacct, …; the format is detected) or the name of a workload model."""
     policy: Annotated[tuple[str, ...], tyro.conf.UseAppendAction, tyro.conf.arg(metavar="POLICY")]
-    """order[+backfill][~bound][@placement], e.g. fcfs, sjf+easy~3d, wfp3+conservative@spread, FILE.py:NAME for your own policy,
-    or model:RUN for a trained network. Repeat to compare several. See queuewise policies."""
+    """order[+backfill[/depth][:order]][~bound][@placement], e.g. fcfs, sjf+easy~3d, fcfs+easy/32:sjf@spread, FILE.py:NAME for
+    your own policy, or model:RUN for a trained network. Repeat to compare several. See queuewise policies."""
     cluster: Annotated[str | None, tyro.conf.arg(metavar="NAME|FILE")] = None
     """A preset (see queuewise clusters), flat:N, NxM:kind or a .toml file. Default: that of the log (docs/clusters.md)."""
     reading: Reading = field(default_factory=Reading)

@@ -133,5 +133,10 @@ def _windows(workload: Workload, windows: Sequence[tuple[int, int]], start: str 
 
 
 def _candidate(number: int, one: str | tuple[str, Iterable[float]]) -> Candidate:
-    policy, params = (one, None) if isinstance(one, str) else (one[0], tuple(float(number) for number in one[1]))
-    return Candidate(number, policy, params)
+    if isinstance(one, str):
+        return Candidate(number, one, None)
+    try:
+        policy, params = one
+        return Candidate(number, policy, tuple(float(value) for value in params))
+    except (TypeError, ValueError):
+        raise InputError(f"candidate {one!r} is no policy", hint="give a name, or (name, params) with numbers") from None

@@ -9,17 +9,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from queuewise.cluster.conditions import PERFECT, Conditions
 from queuewise.errors import InputError
 from queuewise.policies.interface import Decider, PrefixedPolicies
-from queuewise.policies.names import parse_policy
+from queuewise.policies.names import check_text, parse_policy
 from queuewise.policies.preemptive import PREEMPTIVE
 from queuewise.policies.simulation import Simulation
 from queuewise.policies.snapshot import Snapshot
 from queuewise.policies.snapshot_decider import SnapshotDecider
-from queuewise.policies.snapshot_jobs import jobs_of
+from queuewise.policies.snapshot_jobs import Index, jobs_of
 from queuewise.prefixes import has_prefix, policies_of
 
+REQUESTED = "requested"  # the only estimates beside those of the view that it shows
 USAGE = ("fairshare", "fairtree", "multifactor")
 LEVELS = tuple(name for name, rule in PREEMPTIVE.items() if rule.option)  # rules by levels of service
 
@@ -33,6 +36,7 @@ def make_decider(
     params: Sequence[float] | None = None,
 ) -> Decider:
     """What decides by the named policy, instant by instant: rules, functions and classes of the user's own, trained models."""
+    check_text(policy)
     if has_prefix(policy):
         if params is not None:
             raise InputError(f"{policy} takes no params", hint="leave params out")
@@ -40,6 +44,11 @@ def make_decider(
         return policies.decider(policy, dispatch=dispatch, conditions=conditions, max_wait=max_wait)
     parsed = parse_policy(policy)
     if parsed.decides_in_python:
+        if parsed.bounded(max_wait).max_wait_s < np.inf or parsed.placement != "pack" or params is not None:
+            raise InputError(
+                f"{policy}: a class decides by itself; bounds and placements are kept by a replay, and params are for functions",
+                hint=f"write make_decider({parsed.order!r}), and give simulate the max_wait; or give simulate the name",
+            )
         made: Decider = parsed.own[0].value()
         return made
     return CompiledDecider(policy, dispatch=dispatch, conditions=conditions, max_wait=max_wait, params=params)
@@ -48,8 +57,9 @@ def make_decider(
 class CompiledDecider(SnapshotDecider):
     """A policy of compiled rules that decides instant by instant.
 
-    Some policies need more than a view shows, and are refused: orders that look at the history of the log (`predicted`) or at what
-    accounts or users have used, and rules that go by levels of service. `random` orders by the position among the jobs of the view.
+    Some policies need more than a view shows, and are refused: orders with estimates of their own (but for `requested`, if all jobs have
+    requests), orders that look at the history of the log (`predicted`) or at what accounts or users have used, rules that go by levels of
+    service, and what goes by the log as a whole or by single events.
     """
 
     def __init__(
@@ -62,8 +72,10 @@ class CompiledDecider(SnapshotDecider):
         params: Sequence[float] | None = None,
     ) -> None:
         parsed = parse_policy(policy).bounded(max_wait)
-        if parsed.decides_in_python or parsed.history or any(name.startswith("predicted") for name in parsed.own_estimates):
-            raise InputError(f"{policy} cannot decide from a view alone", hint="use an order that needs neither predictions nor a class")
+        if parsed.decides_in_python or parsed.history or set(parsed.own_estimates) - {REQUESTED}:
+            raise InputError(
+                f"{policy} cannot decide from a view alone", hint="use an order without a class, predictions or estimates of its own"
+            )
         by_users = any("user" in own.used_parameters for own in parsed.own)
         if by_users or {parsed.order, parsed.backfill_order} & set(USAGE):
             raise InputError(f"{policy} goes by past usage, which a view does not show", hint="use drf, or replay it as a whole")
@@ -73,8 +85,17 @@ class CompiledDecider(SnapshotDecider):
         self.policy = policy
         self._options: dict[str, Any] = {"dispatch": dispatch, "conditions": conditions, "max_wait": max_wait, "params": params}
 
-    def _make_pass(self, start: Snapshot) -> tuple[Snapshot, float]:
-        workload, estimate = jobs_of(start, self._cluster, self._options["conditions"])
-        simulation = Simulation(workload, self._cluster, self.policy, estimates=estimate, seed=self._seed, start=start, **self._options)
+    def _make_pass(self, start: Snapshot, index: Index) -> tuple[Snapshot, float]:
+        workload, estimate = jobs_of(start, self._cluster, self._options["conditions"], index)
+        missing = np.flatnonzero(np.isnan(workload.requested))
+        if REQUESTED in self._policy.own_estimates and len(missing):
+            raise InputError(
+                f"{self.policy} goes by requested times, and job {workload.job_id[missing[0]]} has none",
+                hint="leave the estimates out of the name",
+            )
+        numbers = np.array([index(job_id) for job_id in workload.job_id.tolist()], np.int64)
+        simulation = Simulation(
+            workload, self._cluster, self.policy, estimates=estimate, seed=self._seed, start=start, index=numbers, **self._options
+        )
         simulation.decide()
         return simulation.snapshot(history=False), simulation.next_timer

@@ -12,9 +12,10 @@ import numpy as np
 
 from queuewise.cluster.spec import Cluster
 from queuewise.errors import InputError
-from queuewise.policies.interface import Migrate, Preempt, Running, Start
+from queuewise.policies.interface import Migrate, Preempt, Running, Start, Where
 from queuewise.policies.records import Job, Node
-from queuewise.policies.snapshot import JobId, Snapshot
+from queuewise.policies.snapshot import JobId, Snapshot, mask_of
+from queuewise.policies.snapshot_checks import problem_of_places
 from queuewise.policies.snapshot_taking import SnapshotTaker
 from queuewise.policies.user_code import UserCode
 from queuewise.sim.core.engine import with_room_in_log
@@ -22,7 +23,20 @@ from queuewise.sim.core.facts import node_facts
 from queuewise.sim.core.rules import Order
 from queuewise.sim.core.schedule import QUEUED, RUNNING, STATUS_NAMES
 from queuewise.sim.core.state import Machine, State, World
-from queuewise.sim.core.stepwise import ASK_FIT, ASK_SLOTS, MOVE, MOVE_TO, NEXT_INSTANT, START, START_ON, START_OVERDUE, STOP, act
+from queuewise.sim.core.stepwise import (
+    ASK_FIT,
+    ASK_SLOTS,
+    MOVE,
+    MOVE_THERE,
+    MOVE_TO,
+    NEXT_INSTANT,
+    START,
+    START_ON,
+    START_OVERDUE,
+    START_THERE,
+    STOP,
+    act,
+)
 from queuewise.sim.core.tables import addresses_of
 
 NO_NODES = np.zeros(0, np.int64)
@@ -167,8 +181,8 @@ class DeciderReplay:
 
     # --- how the engine advances
 
-    def _act(self, action: int, j: int = 0, nodes: Any = NO_NODES, tasks: Any = NO_NODES) -> bool:
-        return bool(act(*self._tables, action, j, nodes, tasks))
+    def _act(self, action: int, j: int = 0, nodes: Any = NO_NODES, tasks: Any = NO_NODES, gpus: Any = NO_NODES) -> bool:
+        return bool(act(*self._tables, action, j, nodes, tasks, gpus))
 
     def _addresses(self) -> tuple[Any, Any, Any, Any]:
         return addresses_of(self.world), addresses_of(self.machine), addresses_of(self._spare), addresses_of(self.state)
@@ -233,8 +247,7 @@ class DeciderReplay:
             if not self._act(START, j):
                 raise self._illegal(f"starts job {j}, which does not fit{self._beside_overdue(j)}", "check view.fits(job) first")
             return
-        nodes, tasks = self._checked_nodes(j, decision.nodes)
-        if not self._act(START_ON, j, nodes, tasks):
+        if not self._place(j, decision.nodes, START_ON, START_THERE):
             where = f"on nodes {decision.nodes}, where it does not fit{self._beside_overdue(j)}"
             raise self._illegal(f"starts job {j} {where}", "view.nodes(job) lists the slots")
 
@@ -250,8 +263,7 @@ class DeciderReplay:
                 raise self._illegal(f"moves job {j}, for which the placement rule finds no place", "leave it where it is")
             self._start_overdue()
             return
-        nodes, tasks = self._checked_nodes(j, decision.nodes)
-        if not self._act(MOVE_TO, j, nodes, tasks):
+        if not self._place(j, decision.nodes, MOVE_TO, MOVE_THERE):
             raise self._illegal(f"moves job {j} to nodes {decision.nodes}, where it does not fit", "view.nodes(job) lists the slots")
         self._start_overdue()
 
@@ -275,21 +287,30 @@ class DeciderReplay:
     def _run_start(self, j: int) -> float:
         return float(self.state.piece_start[self.state.first_piece[j]])
 
-    def _checked_nodes(self, j: int, chosen: Mapping[int, int]) -> tuple[Any, Any]:
-        """Nodes and tasks as arrays; invalid numbers are errors."""
+    def _place(self, j: int, chosen: Where, on_nodes: int, on_gpus: int) -> bool:
+        """Carry out one of two actions: on the chosen nodes, or on the chosen GPUs of nodes."""
         known = range(self.cluster.num_nodes)
-        if not isinstance(chosen, Mapping) or not all(_is_whole(n, tasks) and n in known and tasks >= 1 for n, tasks in chosen.items()):
+        pairs = list(chosen.items()) if isinstance(chosen, Mapping) else _pairs(chosen)
+        if pairs is None or not all(_is_whole(n, tasks) and n in known and tasks >= 1 for n, tasks in pairs):
             raise self._illegal(
-                f"places job {j} on nodes {chosen!r}", f"give a dict from node (0 to {known[-1]}) to number of tasks (1 or more)"
+                f"places job {j} on nodes {chosen!r}",
+                f"give a dict from node (0 to {known[-1]}) to number of tasks (1 or more), or places with GPUs",
             )
+        total = sum(tasks for _, tasks in pairs)
         c = self.world.job_class[j]
         fewest = int(self.world.class_tasks[c])
         most = fewest + int(self.world.class_span[c])
-        if not fewest <= sum(chosen.values()) <= most:
+        if not fewest <= total <= most:
             wanted = f"{fewest}" if fewest == most else f"{fewest} to {most}"
-            raise self._illegal(f"places {sum(chosen.values())} tasks of job {j}, which has {wanted}", "place all tasks of the job")
-        ordered = sorted(chosen.items())
-        return np.array([n for n, _ in ordered], np.int64), np.array([tasks for _, tasks in ordered], np.int64)
+            raise self._illegal(f"places {total} tasks of job {j}, which has {wanted}", "place all tasks of the job")
+        if isinstance(chosen, Mapping):
+            nodes, tasks = np.array(sorted(pairs), np.int64).T.copy()
+            return self._act(on_nodes, j, nodes, tasks)
+        problem = problem_of_places(chosen, int(self.world.class_milli[c]), self.cluster.node_gpus.tolist())
+        if problem:
+            raise self._illegal(f"places job {j} on {[tuple(place) for place in chosen]}: {problem}", "give places as a snapshot has them")
+        nodes, tasks = np.array(pairs, np.int64).T.copy()
+        return self._act(on_gpus, j, nodes, tasks, np.array([mask_of(gpus) for _, _, gpus in chosen], np.int64))
 
     def _index(self, job: Any) -> int:
         j = job.index if isinstance(job, Job) else job
@@ -305,6 +326,14 @@ class DeciderReplay:
         self.state.count.user_calls += 1
         yield
         self.state.count.user_calls += 1
+
+
+def _pairs(chosen: Any) -> list[tuple[Any, Any]] | None:
+    """Nodes and tasks of places; None if that is not what they are."""
+    try:
+        return [(node, tasks) for node, tasks, gpus in chosen] if all(_is_whole(*gpus) for _, _, gpus in chosen) else None
+    except (TypeError, ValueError):
+        return None
 
 
 def _is_whole(*numbers: Any) -> bool:

@@ -59,7 +59,7 @@ class LogFollower:
         self.log, self.world, self.machine, self.state = log, world, machine, state
         self._spare = machine.clone()
         self._tables = self._addresses()
-        self._runs = first_pieces(log.piece_job, log.piece_start)  # and one more, the end of the log
+        self._runs = first_pieces(log.piece_job, log.piece_start, log.piece_end)  # and one more, the end of the log
         self._next = int(np.searchsorted(self._runs, state.count.pieces))
         moves = world.policy.preemption_key or world.policy.backfill == backfill.DEFRAG or world.policy.resizes
         self._stop_time = _stop_times(log) if moves else np.full(len(log.piece_job), np.nan)
@@ -71,7 +71,7 @@ class LogFollower:
     def run(self) -> State:
         """Advance the engine to STOP_AT."""
         self._forget()
-        while act(*self._tables, NEXT_INSTANT, 0, NO_NODES, NO_NODES):
+        while act(*self._tables, NEXT_INSTANT, 0, NO_NODES, NO_NODES, NO_NODES):
             self._do_as_logged()
         self._forget()
         self._check()
@@ -93,7 +93,7 @@ class LogFollower:
     def _stop_due(self, now: float) -> None:
         running = self.state.running[: self.state.count.running_jobs]
         for j in np.sort(running[self._stop_time[self.state.first_piece[running]] == now]).tolist():
-            act(*self._tables, STOP, j, NO_NODES, NO_NODES)
+            act(*self._tables, STOP, j, NO_NODES, NO_NODES, NO_NODES)
 
     def _start(self) -> bool:
         """Start the next run of the log if possible."""
@@ -105,10 +105,8 @@ class LogFollower:
         if longer is not self.state:
             self.state = longer
             self._tables = self._addresses()
-        number = self.state.count.placed = pieces.stop - pieces.start
-        for column in ("node", "tasks", "gpus"):
-            getattr(self.state, f"place_{column}")[:number] = getattr(self.log, f"piece_{column}")[pieces]
-        return bool(act(*self._tables, START_THERE, j, NO_NODES, NO_NODES))
+        places = (column[pieces].astype(np.int64) for column in (self.log.piece_node, self.log.piece_tasks, self.log.piece_gpus))
+        return bool(act(*self._tables, START_THERE, j, *places))
 
     def _forget(self) -> None:
         """Make the policy, if it is asked again, start with a full pass."""
@@ -136,19 +134,19 @@ class LogFollower:
         raise InputError(f"the log is of another replay: {what}", hint="use the same workload, cluster, estimates, seed and conditions")
 
 
-def first_pieces(job: NDArray[np.int32], start: NDArray[np.float64]) -> NDArray[np.int64]:
+def first_pieces(job: NDArray[np.int32], start: NDArray[np.float64], end: NDArray[np.float64]) -> NDArray[np.int64]:
     """Where each run begins in a log of pieces, and where the log ends.
 
-    Between two runs of one job at the same time, another job starts.
+    Runs of no length that follow each other at one time count as one: failures may end several of them, if there are decisions in between.
     """
-    changes = (job[1:] != job[:-1]) | (start[1:] != start[:-1])
+    changes = (job[1:] != job[:-1]) | (start[1:] != start[:-1]) | (end[1:] != end[:-1])
     begins = np.append(0, np.flatnonzero(changes) + 1) if len(job) else np.zeros(0, np.int64)
     return np.append(begins, len(job))
 
 
 def _stop_times(log: Schedule) -> NDArray[np.float64]:
     """[P] when the run of a piece was stopped; NaN if it was not."""
-    run = np.searchsorted(first_pieces(log.piece_job, log.piece_start), np.arange(len(log.piece_job)), side="right")
+    run = np.searchsorted(first_pieces(log.piece_job, log.piece_start, log.piece_end), np.arange(len(log.piece_job)), side="right")
     last = np.zeros(len(log.workload), np.int64)
     last[log.piece_job] = run
     runs_out = log.finished[log.piece_job] & (run == last[log.piece_job])

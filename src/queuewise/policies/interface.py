@@ -9,14 +9,14 @@ environment (`agents/model_policies.py`); their replays do not take this way, bu
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from queuewise.cluster.conditions import Conditions
 from queuewise.cluster.spec import Cluster
 from queuewise.policies.records import Job, Node
-from queuewise.policies.snapshot import JobId, Snapshot
+from queuewise.policies.snapshot import JobId, Place, Snapshot
 from queuewise.sim.core.schedule import Schedule
 from queuewise.workload.jobs import Floats, Workload
 
@@ -30,12 +30,15 @@ class Running(NamedTuple):
     tasks: Mapping[int, int]  # node -> tasks of the job there
 
 
+Where = Mapping[int, int] | Sequence[Place]  # all tasks of a job: node -> tasks, or which GPUs they get as well
+
+
 @dataclass(frozen=True)
 class Start:
     """The decision to start a waiting job now, either where the placement rule puts it or on the given nodes."""
 
     job: Job | int  # the job, or its index
-    nodes: Mapping[int, int] | None = None  # node -> tasks, all tasks of the job
+    nodes: Where | None = None
 
 
 @dataclass(frozen=True)
@@ -53,7 +56,7 @@ class Migrate:
     """
 
     job: Job | int
-    nodes: Mapping[int, int] | None = None  # node -> tasks, all tasks of the job; what it holds now counts as free
+    nodes: Where | None = None  # what it holds now counts as free
 
 
 Decision = Start | Preempt | Migrate

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from queuewise.cluster.accounts import Fairness
 from queuewise.cluster.spec import Cluster
@@ -62,6 +63,11 @@ class Jobs:
         if self.cluster is None:
             raise InputError("an order that looks at what users have had is for replays only", hint="take another, such as fcfs or sjf")
         return self.cluster
+
+    @property
+    def index(self) -> NDArray[np.int64]:
+        """Positions in the log."""
+        return self.history.get("index", np.arange(len(self))).astype(np.int64)
 
     @property
     def predicted(self) -> Floats:

@@ -31,6 +31,7 @@ from queuewise.sim.core.rules import NO_LOOPS, Order, Rules
 from queuewise.sim.core.state import NO_LIMIT
 from queuewise.sim.placement import BY_SCORE
 from queuewise.workload.estimates import check_estimate
+from queuewise.workload.plain_numbers import decimal_number, whole_number
 
 DISPATCHES = {"reorder": queue.REORDER, "commit": queue.COMMIT}
 GRAMMAR = (
@@ -184,13 +185,11 @@ def parse_dispatch(name: str) -> int:
 
 def parse_bound(text: str, where: str) -> float:
     """Seconds of a bound on waiting: a number with s, m, h or d."""
-    try:
-        number = float(text[:-1]) if text[-1:] in SECONDS else -1.0
-    except ValueError:
-        number = -1.0
-    if not 0 < number < np.inf:
+    number = decimal_number(text[:-1]) if isinstance(text, str) and text[-1:] in SECONDS else None
+    seconds = 0.0 if number is None else number * SECONDS[text[-1]]
+    if not 0 < seconds < np.inf:
         raise InputError(f"{where}: {text!r} is not a time", hint="write a number above 0 with s, m, h or d, for example 3d")
-    return number * SECONDS[text[-1]]
+    return seconds
 
 
 def split_estimates(text: str) -> tuple[str, str]:
@@ -203,18 +202,27 @@ def split_estimates(text: str) -> tuple[str, str]:
     return (WISE_ORDER[0], estimates or WISE_ORDER[1]) if order == WISE else (order, estimates)
 
 
+def check_text(name: object) -> None:
+    """Raise an InputError if this is no text, or one that only looks like a policy's name."""
+    if not isinstance(name, str):
+        raise InputError(f"policy {name!r} is not a name", hint=GRAMMAR)
+    if name != name.strip():
+        raise InputError(f"policy {name!r} has blanks around it", hint="leave them out")
+
+
 def parse_policy(name: str) -> Policy:
     """Check a name and take it apart."""
+    check_text(name)
     try:
         return _parse(name)
     except InputError as error:
-        if not name.strip().startswith(MODEL) or error.hint == RUN_NAMES:
+        if not name.startswith(MODEL) or error.hint == RUN_NAMES:
             raise
         raise InputError(error.message, hint=f"{error.hint}; {RUN_NAMES}") from None
 
 
 def _parse(name: str) -> Policy:
-    scheduling, at, placement = name.strip().partition("@")
+    scheduling, at, placement = name.partition("@")
     if at and not placement:
         raise InputError(f"policy {name!r} has nothing after @", hint=f"placements: {', '.join(PLACEMENTS)}")
     scheduling, *bounds = BOUND.split(scheduling)
@@ -225,6 +233,10 @@ def _parse(name: str) -> Policy:
         raise InputError(f"policy {name!r} has two bounds on waiting", hint=GRAMMAR)
     if not scheduling:
         raise InputError(f"policy {name!r} names no order", hint=GRAMMAR)
+    with_own_message = MODEL, SUFFIX + ":"
+    empty = next((part for part in (*scheduling.split("+"), placement) if part.endswith(":") and not part.endswith(with_own_message)), None)
+    if empty:
+        raise InputError(f"policy {name!r} has nothing after {empty!r}", hint=f"leave the colon out: {empty[:-1]}")
     policy = _parse_model(name, scheduling) if scheduling.startswith(MODEL) else _parse_scheduling(name, scheduling)
     if placement:
         _check_placement(placement)
@@ -285,21 +297,24 @@ def _parse_backfill(name: str, filling: str, policy: Policy) -> Policy:
     if rule not in BACKFILLS:
         raise unknown_name("backfill", rule, BACKFILLS)
     if rule == SLURM:
-        if slash or (colon and not second):
+        if slash:
             raise InputError(
                 f"policy {name!r}: {filling!r} is not slurm or slurm:FILE", hint="bf_max_job_test in FILE limits what is planned"
             )
         slurm_loops(second)
         return dataclasses.replace(policy, backfill=SLURM, slurm_config=second)
-    if slash and not (depth.isdigit() and int(depth) > 0):
-        raise InputError(f"policy {name!r}: depth {depth!r} is no positive number", hint="for example fcfs+easy/32")
+    if rule == "none" and (slash or colon):
+        raise InputError(f"policy {name!r}: none backfills no job, so it has no depth or order", hint="leave out what follows none")
+    limit = whole_number(depth)
+    if slash and not limit:
+        raise InputError(f"policy {name!r}: depth {depth!r} is no positive number of at most nine digits", hint="for example fcfs+easy/32")
     order, estimates = split_estimates(second)
     if second:
         _check_order(order, estimates)
     if slash and (order or policy.order) == "drf":
         raise InputError(f"policy {name!r}: drf sorts the queue again after each start, so /D has no first D", hint="leave /D out")
     return dataclasses.replace(
-        policy, backfill=rule, depth=int(depth) if slash else NO_LIMIT, backfill_order=order, backfill_estimates=estimates
+        policy, backfill=rule, depth=NO_LIMIT if limit is None else limit, backfill_order=order, backfill_estimates=estimates
     )
 
 

@@ -47,7 +47,7 @@ class OrderRule:
 
 def _random(jobs: Jobs) -> Floats:
     with np.errstate(over="ignore"):
-        numbers = np.arange(len(jobs), dtype=np.uint64) + np.uint64(jobs.seed & 0xFFFFFFFFFFFFFFFF)
+        numbers = jobs.index.astype(np.uint64) + np.uint64(jobs.seed & 0xFFFFFFFFFFFFFFFF)
         mixed: NDArray[np.uint64] = getattr(mix, "py_func", mix)(numbers)
     return (mixed >> np.uint64(11)).astype(np.float64)
 

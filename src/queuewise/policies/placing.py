@@ -8,6 +8,7 @@ from queuewise.errors import InputError, unknown_name
 from queuewise.sim import placement
 from queuewise.sim.core.state import NO_LIMIT
 from queuewise.sim.placement.tiers import BALANCE, DEFRAGMENT
+from queuewise.workload.plain_numbers import whole_number
 
 
 @dataclass(frozen=True)
@@ -41,13 +42,15 @@ def parse_placement(text: str) -> tuple[int, int]:
         raise unknown_name("placement", name, PLACEMENTS)
     rule = PLACEMENTS[name]
     if rule.code == placement.TIER:
-        if option not in ("", "balance"):
+        if colon and option != "balance":
             raise InputError(f"placement {text!r}: tier takes the option balance", hint="write tier or tier:balance")
-        return placement.TIER, BALANCE if option else DEFRAGMENT
+        return placement.TIER, BALANCE if colon else DEFRAGMENT
     if not colon:
         return rule.code, NO_LIMIT
-    if rule.code == placement.PACK and option.isdigit():
-        return placement.PACK, int(option)
+    extra = whole_number(option)
+    if rule.code == placement.PACK and extra is not None:
+        return placement.PACK, extra
     raise InputError(
-        f"placement {text!r}: {option!r} is no option of {name}", hint="pack:K takes a number of extra nodes, tier:balance a word"
+        f"placement {text!r}: {option!r} is no option of {name}",
+        hint="pack:K takes a number of extra nodes, of at most nine digits, tier:balance a word",
     )

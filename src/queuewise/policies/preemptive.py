@@ -12,6 +12,7 @@ from queuewise.policies.known import Jobs, OracleJobs
 from queuewise.sim import preemption
 from queuewise.sim.core.rules import Levels, Order, Rules
 from queuewise.workload.jobs import Floats
+from queuewise.workload.plain_numbers import decimal_number
 
 DOUBLINGS = 40  # levels of las and gittins
 FIRST_LEVEL = 60.0  # GPU-seconds; seconds of las
@@ -24,6 +25,7 @@ class PreemptiveRule:
     source: str
     make: Callable[[Jobs, float], Rules]  # from the jobs and the option
     option: float = 0.0  # of service, that may be given after a colon; 0: nothing may
+    unit: str = "GPU-seconds"  # of the option
     oracle: bool = False  # it is given all runtimes (OracleJobs); no other rule is
 
 
@@ -58,7 +60,7 @@ PREEMPTIVE: dict[str, PreemptiveRule] = {
     ),
     "las": PreemptiveRule(
         "least time of running so far first; levels that double from Q seconds on", "Nuyens & Wierman 2008",
-        lambda _, first: _las(first, by_time=True), FIRST_LEVEL,
+        lambda _, first: _las(first, by_time=True), FIRST_LEVEL, "seconds",
     ),
     "las2d": PreemptiveRule(
         "the same of GPUs × time; levels that double from Q GPU-seconds on", "Gu et al., NSDI 2019",
@@ -85,14 +87,12 @@ PREEMPTIVE: dict[str, PreemptiveRule] = {
 
 def parse_option(name: str, text: str) -> float:
     """The number after a preemptive policy's colon."""
-    default = PREEMPTIVE[name].option
+    rule = PREEMPTIVE[name]
     if not text:
-        return default
-    try:
-        value = float(text)
-    except ValueError:
-        value = np.nan
-    if default == 0.0 or not (np.isfinite(value) and value > 0):
-        hint = f"write {name}:{default:g} for levels from {default:g} GPU-seconds on" if default else f"{name} takes no option"
+        return rule.option
+    value = decimal_number(text)
+    if rule.option == 0.0 or value is None or not 0 < value < np.inf:
+        example = f"write {name}:{rule.option:g} for levels from {rule.option:g} {rule.unit} on"
+        hint = example if rule.option else f"{name} takes no option"
         raise InputError(f"policy {name}:{text}: {text!r} is no option of {name}", hint=hint)
     return value

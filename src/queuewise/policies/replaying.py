@@ -60,6 +60,11 @@ def simulate(
         options = dispatch, known, name, seed, kill_at_limit, conditions, max_wait, start
         policies: PrefixedPolicies = policies_of(policy)
         return policies.replay(ReplayRequest(workload, cluster, policy, *options))
+    if isinstance(policy, type) or not (isinstance(policy, str) or callable(getattr(policy, "decide", None))):
+        raise InputError(
+            f"policy {policy!r} is neither a name nor an object that decides",
+            hint="give a name such as sjf+easy, or an object with a method decide(view)",
+        )
     parsed = (parse_policy(policy) if isinstance(policy, str) else Policy("fcfs")).bounded(max_wait)
     deciding = _deciding(policy, parsed)
     if deciding is not None and conditions.resize != "none":

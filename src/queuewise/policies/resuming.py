@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from queuewise.errors import InputError
-from queuewise.policies.snapshot import JobId, Place, Progress, RunningJob, Snapshot, WaitingJob
+from queuewise.policies.snapshot import JobId, Place, Progress, RunningJob, Snapshot, WaitingJob, mask_of
+from queuewise.policies.snapshot_checks import check_fit, check_snapshot
 from queuewise.sim import backfill, queue
 from queuewise.sim.core.blocks import PIECE_COLUMNS
 from queuewise.sim.core.resume import resume
@@ -87,6 +88,9 @@ class _Resumption:
                 f"job {unknown[0]} was submitted before the snapshot and is not in it; {len(unknown)} such jobs",
                 hint="take only the jobs of the snapshot and later ones: Snapshot.select",
             )
+        check_snapshot(snapshot)
+        nodes = {"gpus": self.world.node_gpus, "cpu_milli": self.machine.free_cpu, "mem_mib": self.machine.free_mem}
+        check_fit(snapshot, workload, self.rows, nodes)
         rejected = [one.job.job_id for one in snapshot.running if self.world.job_class[self._row(one.job.job_id)] < 0]
         if rejected:
             raise InputError(f"job {rejected[0]} runs in the snapshot, but fits on no empty cluster", hint="use the same cluster")
@@ -131,9 +135,8 @@ class _Resumption:
         state = self.state
         first = int(state.count.pieces)
         for k, place in enumerate(places, start=first):
-            mask = sum(1 << gpu for gpu in place.gpus)
             state.piece_job[k], state.piece_node[k], state.piece_tasks[k] = j, place.node, place.tasks
-            state.piece_gpus[k] = np.uint64(mask).astype(np.int64)
+            state.piece_gpus[k] = mask_of(place.gpus)
             state.piece_start[k], state.piece_end[k] = start, end
         state.first_piece[j], state.num_pieces[j] = first, len(places)
         state.count.pieces = first + len(places)
@@ -175,7 +178,7 @@ class _Resumption:
         state.pin_start[j], state.pin_pieces[j] = start, len(places)
         for k, place in enumerate(places, start=first):
             state.pin_node[k], state.pin_tasks[k] = place.node, place.tasks
-            state.pin_gpus[k] = np.uint64(sum(1 << gpu for gpu in place.gpus)).astype(np.int64)
+            state.pin_gpus[k] = mask_of(place.gpus)
 
     def _set_running(self, one: RunningJob) -> None:
         state, j = self.state, self._row(one.job.job_id)

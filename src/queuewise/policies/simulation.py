@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -67,12 +67,16 @@ class Simulation:
         max_wait: str | None = None,
         params: Sequence[float] | None = None,
         start: Snapshot | None = None,
+        index: NDArray[np.int64] | None = None,
     ) -> None:
+        """`index` [J] are the positions of the jobs in the log, if they are not all of it."""
         parsed = parse_policy(policy).bounded(max_wait)
         if parsed.decides_in_python:
             raise InputError(f"{policy} keeps its state in Python, which cannot be copied", hint="use a score function, or simulate")
         name, known = known_estimates(workload, cluster, estimates, seed)
         jobs = known_jobs(parsed, workload, cluster, known, seed, conditions)
+        if index is not None:
+            jobs = replace(jobs, history={**jobs.history, "index": index.astype(np.float64)})
         rules = rules_after(start, parsed.rules(jobs, dispatch, params))
         runtime, self._killed = limited_runtime(workload, kill_at_limit)
         world, machine, state = lay_out(

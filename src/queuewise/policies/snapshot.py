@@ -10,16 +10,18 @@ All times are seconds on the log's clock, and None stands for "none" or "unlimit
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from queuewise.errors import InputError
+from queuewise.policies.snapshot_checks import check_snapshot
 from queuewise.runs import write_text
 from queuewise.workload.jobs import Workload
 
@@ -27,6 +29,7 @@ VERSION = 1
 STRICT = ConfigDict(extra="forbid", allow_inf_nan=False)
 
 JobId = int | str
+_JSON_NAMES = {list: "list", str: "text", int: "number", float: "number"}
 
 
 class Place(NamedTuple):
@@ -35,6 +38,12 @@ class Place(NamedTuple):
     node: int
     tasks: int
     gpus: tuple[int, ...]  # numbers of the node's GPUs
+
+
+def mask_of(gpus: Iterable[int]) -> np.int64:
+    """Numbers of GPUs as bits, as the engine has them."""
+    mask: np.int64 = np.uint64(sum(1 << gpu for gpu in gpus)).astype(np.int64)
+    return mask
 
 
 @dataclass(frozen=True)
@@ -226,21 +235,21 @@ class Snapshot:
         return json.dumps(asdict(self), allow_nan=False)
 
     @classmethod
-    def from_json(cls, text: str, *, where: str = "snapshot") -> Snapshot:
-        """Read what `to_json` wrote. `where` names the source in errors."""
+    def from_json(cls, text: str | bytes, *, where: str = "snapshot") -> Snapshot:
+        """Read what `to_json` wrote, and check that it does not contradict itself. `where` names the source in errors."""
+        content = _parsed(text, where)
+        if content.get("version") != VERSION:
+            raise InputError(
+                f"has version {content.get('version')!r}, not {VERSION}", where=where, hint="take the snapshot again with this version"
+            )
         try:
-            content = json.loads(text)
-        except ValueError as error:
-            raise InputError(f"is not JSON: {error}", where=where, hint="write it with Snapshot.to_json") from None
-        if not isinstance(content, dict) or content.get("version") != VERSION:
-            found = content.get("version") if isinstance(content, dict) else None
-            raise InputError(f"has version {found!r}, not {VERSION}", where=where, hint="take the snapshot again with this version")
-        try:
-            return _adapter().validate_python(content)
+            snapshot = _adapter().validate_python(content)
         except ValidationError as error:
             first = error.errors()[0]
             place = ".".join(str(part) for part in first["loc"])
             raise InputError(f"{place}: {first['msg']}", where=where, hint="docs/snapshots.md lists the fields") from None
+        check_snapshot(snapshot, where=where)
+        return snapshot
 
     def save(self, path: Path) -> None:
         write_text(path, self.to_json() + "\n")
@@ -248,10 +257,26 @@ class Snapshot:
     @classmethod
     def load(cls, path: Path) -> Snapshot:
         try:
-            text = path.read_text(encoding="utf-8")
+            text = path.read_bytes()
         except OSError as error:
             raise InputError(f"cannot be read: {error.strerror}", where=str(path), hint="check the path") from None
         return cls.from_json(text, where=str(path))
+
+
+def _parsed(text: Any, where: str) -> dict[str, Any]:
+    """The content of a JSON object."""
+    hint = "give what Snapshot.to_json wrote"
+    if not isinstance(text, str | bytes):
+        raise InputError(f"is {text!r:.60}, not text", where=where, hint=hint)
+    try:
+        content = json.loads(text)
+    except ValueError as error:
+        raise InputError(f"is not JSON: {error}", where=where, hint=hint) from None
+    except RecursionError:
+        raise InputError("is not a snapshot: it is nested too deeply", where=where, hint=hint) from None
+    if not isinstance(content, dict):
+        raise InputError(f"is a JSON {_JSON_NAMES.get(type(content), 'value')}, not an object", where=where, hint=hint)
+    return content
 
 
 @cache

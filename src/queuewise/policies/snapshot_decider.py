@@ -4,21 +4,32 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 
 from queuewise.cluster.spec import Cluster
+from queuewise.errors import InputError
 from queuewise.policies.interface import Decision, Migrate, Preempt, Start, View
 from queuewise.policies.names import Policy
-from queuewise.policies.snapshot import RunningJob, Snapshot, WaitingJob
+from queuewise.policies.snapshot import Snapshot, WaitingJob
+from queuewise.policies.snapshot_jobs import Index
+
+NOT_SHOWN = {"easy-strict": "every single event", "fgd": "the jobs of the whole log"}
 
 
 class SnapshotDecider(ABC):
-    """Between two decisions it remembers what only the policy knows: the committed job, reservations, holds, numbers of functions."""
+    """Between two decisions it remembers what only the policy knows: the committed job, reservations, holds, numbers of functions.
+
+    Partitions that no node has in common have one queue only while a job of both waits or runs; in a whole replay, from the beginning.
+    """
 
     wake_at = math.inf  # when it wants to be asked again, even if nothing happens before
 
     def __init__(self, policy: Policy, *, moves: bool) -> None:
+        for part in {policy.backfill, policy.placement} & set(NOT_SHOWN):
+            raise InputError(
+                f"{part} goes by {NOT_SHOWN[part]}, which a view does not show", hint="use another rule, or replay it as a whole"
+            )
         self._policy, self._moves = policy, moves
         self._last: Snapshot | None = None
 
@@ -31,13 +42,16 @@ class SnapshotDecider(ABC):
         if not before.queue:
             return []
         start = before if self._last is None else _remembering(before, self._last)
-        self._last, timer = self._make_pass(start)
+        self._last, timer = self._make_pass(start, view.index)
         self.wake_at = min(timer, self._next_overdue(self._last))
         return _decisions(before, self._last, view, moves=self._moves)
 
     @abstractmethod
-    def _make_pass(self, start: Snapshot) -> tuple[Snapshot, float]:
-        """Decide once. Returns the state after it, and when the policy wants to decide next although nothing happens."""
+    def _make_pass(self, start: Snapshot, index: Index) -> tuple[Snapshot, float]:
+        """Decide once. Returns the state after it, and when the policy wants to decide next although nothing happens.
+
+        `index` gives the position of a job in the log.
+        """
 
     def _next_overdue(self, snapshot: Snapshot) -> float:
         times = (one.job.submit + self._policy.max_wait_s for one in snapshot.queue)
@@ -72,14 +86,7 @@ def _decisions(before: Snapshot, after: Snapshot, view: View, *, moves: bool) ->
     for one in after.running:
         job_id = one.job.job_id
         if job_id not in stays or job_id not in goes_on:
-            decisions.append(Start(view.index(job_id), _tasks(one)))
+            decisions.append(Start(view.index(job_id), one.places))
         elif one.progress.stops != stays[job_id]:
-            decisions.append(Migrate(view.index(job_id), _tasks(one)))
+            decisions.append(Migrate(view.index(job_id), one.places))
     return decisions
-
-
-def _tasks(one: RunningJob) -> Mapping[int, int]:
-    tasks: dict[int, int] = {}
-    for place in one.places:
-        tasks[place.node] = tasks.get(place.node, 0) + place.tasks
-    return tasks

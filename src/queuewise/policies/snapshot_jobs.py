@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from queuewise.cluster.conditions import Conditions
 from queuewise.cluster.spec import Cluster
-from queuewise.policies.snapshot import JobRecord, Snapshot
+from queuewise.policies.snapshot import JobId, JobRecord, Snapshot
 from queuewise.workload.jobs import ANY_PARTITION, UNKNOWN, Floats, Workload
 
+Index = Callable[[JobId], int]
 
-def jobs_of(snapshot: Snapshot, cluster: Cluster, conditions: Conditions) -> tuple[Workload, Floats]:
-    """The jobs that wait or run, by submission and then by id, and their estimates. Runtimes are not known: estimates stand for them.
 
-    Users and accounts that the conditions or the cluster name are known to the workload, even if they have no jobs now.
+def jobs_of(snapshot: Snapshot, cluster: Cluster, conditions: Conditions, index: Index) -> tuple[Workload, Floats]:
+    """The jobs that wait or run, and their estimates. Runtimes are not known: estimates stand for them.
+
+    `index` gives the position of a job in the log. Users and accounts that the conditions or the cluster name are known to the workload,
+    even if they have no jobs now.
     """
     unfinished = [one.job for one in snapshot.queue] + [one.job for one in snapshot.running]
-    jobs = sorted(unfinished, key=lambda job: (job.submit, job.job_id))
+    jobs = sorted(unfinished, key=lambda job: (job.submit, index(job.job_id)))
     estimate = np.array([job.estimate for job in jobs])
     kind_sets = ((), *dict.fromkeys(job.kinds for job in jobs if job.kinds))
     partitions, partition = _coded([job.partition for job in jobs], ANY_PARTITION)

@@ -156,7 +156,7 @@ class SnapshotTaker:
         state = self._state
         number = int(state.count.pieces)
         job, start = state.piece_job[:number], state.piece_start[:number]
-        bounds = first_pieces(job, start)
+        bounds = first_pieces(job, start, state.piece_end[:number])
         unfinished = np.isin(state.status, (QUEUED, RUNNING))
         found: dict[int, list[RunRecord]] = {}
         for run in np.flatnonzero(unfinished[job[bounds[:-1]]]).tolist():

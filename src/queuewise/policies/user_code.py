@@ -39,6 +39,7 @@ JOB_PARAMETERS: Mapping[str, type | None] = {
     "job": Job, "now": None, "queue": Queue, "cluster": ClusterRecord, "user": UserRecord, "params": None, "state": None,
 }  # fmt: skip
 HOLD = "_hold"  # end of the name of the function that holds jobs back
+HOLD_ANSWERS = "return 0 if the job may start, otherwise seconds, or inf until the next event"
 NODE_PARAMETERS: Mapping[str, type | None] = {"node": Node, "job": Demand}
 
 
@@ -297,7 +298,7 @@ def explained(own: Sequence[UserCode]) -> Iterator[None]:
 def _no_number(own: UserCode, index: int) -> InputError:
     thing = "node" if "node" in own.parameters else "job"
     if own.name.endswith(HOLD):
-        what, hint = "NaN or a negative time", "return 0 if the job may start, otherwise seconds, or inf until the next event"
+        what, hint = "NaN or a negative time", HOLD_ANSWERS
     else:
         what, hint = "NaN", "return a number, or inf to go last; 0/0 and inf−inf are NaN"
     return InputError(f"{own.name} returned {what} for {thing} {index} (counted from 0)", where=own.where, hint=hint)

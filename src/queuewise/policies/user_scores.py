@@ -22,6 +22,7 @@ from queuewise.errors import InputError
 from queuewise.policies.records import ClusterRecord, Demand, Job, Node, Queue, UserRecord
 from queuewise.policies.user_code import (
     HOLD,
+    HOLD_ANSWERS,
     JOB_PARAMETERS,
     NODE_PARAMETERS,
     NotANumber,
@@ -257,9 +258,10 @@ def _compile_function(own: UserCode, parameters: Mapping[str, type | None]) -> A
     except Exception as error:  # the compiler fails in many ways
         raise uncompilable(own, error) from None
     (signature,) = function.nopython_signatures
-    if not isinstance(signature.return_type, types.Number | types.Boolean):
+    if not isinstance(signature.return_type, types.Integer | types.Float | types.Boolean):
         found = "None on some path" if isinstance(signature.return_type, types.Optional) else str(signature.return_type)
-        raise InputError(f"{own.name} returns {found}, not a number", where=own.where, hint="return one number: the lowest goes first")
+        hint = HOLD_ANSWERS if own.name.endswith(HOLD) else "return one number: the lowest goes first"
+        raise InputError(f"{own.name} returns {found}, not a number", where=own.where, hint=hint)
     return function
 
 

@@ -113,6 +113,7 @@ def _write_tables(run: Path, tables: dict[str, TextTable]) -> None:
 def _write_exports(run: Path, replays: Sequence[Measurement], exports: Exports) -> None:
     for m in {"best": replays[:1], "all": replays, "none": ()}[exports]:
         home = run / file_name(m.schedule.policy)
+        home.mkdir(exist_ok=True)  # a run of an earlier version may have it under another name
         write_batsim_jobs(m.schedule, home / "batsim_jobs.csv")
         write_trace(m.schedule, home / "trace.json.gz")
 

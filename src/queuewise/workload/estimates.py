@@ -13,6 +13,7 @@ import numpy as np
 
 from queuewise.errors import InputError, unknown_name
 from queuewise.workload.jobs import Floats, Workload
+from queuewise.workload.plain_numbers import decimal_number
 
 DEFAULT_REQUEST_S = 86_400.0  # of jobs without a request that no job with one precedes
 KINDS = ("oracle", "requested", "noisy", "predicted")
@@ -40,6 +41,7 @@ class EstimateError:
 def estimate(workload: Workload, how: str, seed: int = 0) -> Estimates:
     """Estimates for every job. `how`: oracle, requested, noisy:σ, predicted or predicted:gb (these need a recorded wait of every job)."""
     kind, argument = check_estimate(how)
+    check_known(workload, how)
     if kind == "noisy":
         return _noisy(workload, float(argument), seed)
     if kind == "predicted":
@@ -53,12 +55,16 @@ def estimate(workload: Workload, how: str, seed: int = 0) -> Estimates:
         return _predicted(workload, predict(workload, argument or "recent", seed))
     if kind == "oracle":
         return Estimates(workload.runtime, 0, "true runtimes")
-    if len(workload) and np.isnan(workload.requested).all():
+    return _requested(workload)
+
+
+def check_known(workload: Workload, how: str) -> None:
+    """Raise an InputError if estimates by request are wanted of a log without requests."""
+    if how == "requested" and len(workload) and np.isnan(workload.requested).all():
         raise InputError(
             f"no job of {workload.name} has a requested time, so estimates by request would all be equal",
             hint="use predicted, oracle or noisy:SIGMA, or leave estimates out",
         )
-    return _requested(workload)
 
 
 def default_estimates(workload: Workload) -> str:
@@ -78,20 +84,13 @@ def check_estimate(how: str) -> tuple[str, str]:
     kind, _, argument = how.partition(":")
     if kind not in KINDS:
         raise unknown_name("estimate", how, (*KINDS, "predicted:gb"))
-    if kind == "noisy" and not _is_deviation(argument):
+    if kind == "noisy" and decimal_number(argument) in (None, np.inf):
         raise InputError(f"estimate {how!r} needs a number σ ≥ 0 after the colon", hint="for example noisy:0.5")
     if kind == "predicted" and argument not in ("", *PREDICTORS):
         raise unknown_name("predictor", argument, PREDICTORS)
     if kind in ("oracle", "requested") and argument:
         raise InputError(f"estimate {how!r}: {kind} takes no argument", hint=f"write {kind!r}")
     return kind, argument
-
-
-def _is_deviation(text: str) -> bool:
-    try:
-        return 0 <= float(text) < np.inf
-    except ValueError:
-        return False
 
 
 def learns_by_waits(how: str) -> bool:

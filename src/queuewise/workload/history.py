@@ -22,7 +22,7 @@ FIRST_ERRORS = 20  # before that, errors of up to FIRST_SPREAD
 FIRST_SPREAD = 10.0 ** (1 / 0.8)  # a tenth of the prediction at one job in ten
 REFRESH = 50  # ended jobs after which quantiles are computed again
 
-History = Mapping[str, Floats]  # some of the columns above, [J] each
+History = Mapping[str, Floats]  # some of the columns above, [J] each; and `index`, positions in the log, if they are not 0, 1, 2, …
 NO_HISTORY: History = MappingProxyType({})
 
 

@@ -13,7 +13,7 @@ import pytest
 import queuewise
 from queuewise import cli
 from queuewise.cli import COMMANDS, Command, main
-from queuewise.cli.console import duration, figure
+from queuewise.cli.console import duration, figure, print_table
 from queuewise.errors import QueuewiseError
 
 HEAVY = ("numba", "polars", "torch", "matplotlib", "plotly", "sklearn", "scipy", "numpy", "pydantic")
@@ -64,6 +64,21 @@ def test_help_of_every_command_works_and_imports_nothing_heavy(name: str, capsys
     assert f"queuewise {name}" in capsys.readouterr().out
     made_from_settings = {"pydantic"} if name == "train" else set()
     assert not imported_by(name, "--help") & set(HEAVY) - made_from_settings
+
+
+@pytest.mark.parametrize("name", ["simulate", "evaluate"])
+def test_help_shows_all_parts_of_a_policys_name(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main([name, "--help"])
+    assert "order[+backfill[/depth][:order]][~bound][@placement]" in "".join(capsys.readouterr().out.replace("│", " ").split())
+
+
+def test_a_long_name_in_a_table_leaves_room_for_its_figures(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table(["policy", "mean wait", "p99"], [["fcfs", "1.0 h", "2.0 h"], ["x" * 300, "12.3 h", "45.6 h"]])
+    out = capsys.readouterr().out
+    assert "12.3 h" in out
+    assert "45.6 h" in out
+    assert out.count("x") == 300
 
 
 def test_without_a_command_help_goes_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:

@@ -19,6 +19,7 @@ from queuewise.cluster.conditions import Conditions
 from queuewise.errors import unknown_name
 from queuewise.evaluation.cause_walk import CAUSES
 from queuewise.evaluation.wait_causes import WaitCauses
+from queuewise.runs import file_name
 from queuewise.sim.core.schedule import DONE, NEVER, REJECTED, Schedule
 from queuewise.workload.jobs import Workload
 
@@ -219,7 +220,9 @@ def test_run_folder_holds_what_the_docs_say(calls: list[Any], log: str, tmp_path
         == 0
     )
     files = sorted(str(path.relative_to(out)) for path in out.rglob("*") if path.is_file())
-    replays = [f"{policy}/{name}" for policy in ("fcfs", "sjf+easy_8") for name in ("jobs.parquet", "pieces.parquet", "replay.json")]
+    replays = [
+        f"{policy}/{name}" for policy in ("fcfs", file_name("sjf+easy/8")) for name in ("jobs.parquet", "pieces.parquet", "replay.json")
+    ]
     assert files == ["cluster.json", "config.toml", *replays, "summary.csv", "summary.json"]
     assert json.loads((out / "summary.json").read_text()) == json.loads(capsys.readouterr().out)
     config = tomllib.loads((out / "config.toml").read_text())

@@ -18,7 +18,7 @@ BASE = ["evaluate", "--workload", "bursty", "--jobs", "400", "--cluster", "2x8:V
 @pytest.fixture(autouse=True)
 def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(queuewise.policies, "simulate", line_up)
-    monkeypatch.setattr(queuewise.policies, "parse_policy", lambda name: name)
+    monkeypatch.setattr(queuewise.policies, "parse_policy", queuewise.policies.Policy)
 
 
 def printed(capsys: pytest.CaptureFixture[str]) -> Any:
@@ -66,6 +66,19 @@ def test_what_cannot_be_measured_is_explained(extra: list[str], problem: str, ca
     assert problem in error
     assert "hint: " in error
     assert "Traceback" not in error
+
+
+@pytest.mark.parametrize("policy", ["line", "by-request"])
+def test_estimates_that_the_log_does_not_have_are_refused_before_the_plan(
+    policy: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    parsed = {"line": queuewise.policies.Policy("line"), "by-request": queuewise.policies.Policy("line", estimates="requested")}
+    monkeypatch.setattr(queuewise.policies, "parse_policy", parsed.__getitem__)
+    estimates = ["--estimates", "requested"] if policy == "line" else []
+    assert main([*BASE, "--policy", policy, *estimates]) == 2
+    error = capsys.readouterr().err
+    assert "has a requested time" in error
+    assert "distinct jobs" not in error
 
 
 def test_rlscheduler_rules_are_fixed(capsys: pytest.CaptureFixture[str]) -> None:

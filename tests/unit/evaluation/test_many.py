@@ -284,6 +284,12 @@ def test_windows_outside_the_workload_are_refused(window: tuple[int, int]) -> No
     assert "first_job, num_jobs" in raised.value.hint
 
 
+@pytest.mark.parametrize("candidate", [3, None, ("fcfs",), ("fcfs", 3), ("fcfs", ["x"])])
+def test_what_is_no_candidate_is_refused(candidate: Any) -> None:
+    with pytest.raises(InputError, match="is no policy"):
+        simulate_many(jobs(), CLUSTER, [candidate], windows=WINDOWS)
+
+
 @pytest.mark.parametrize(("policies", "windows", "what"), [([], WINDOWS, "candidates"), (["fcfs"], [], "windows")])
 def test_nothing_to_do_is_refused(policies: list[str], windows: list[tuple[int, int]], what: str) -> None:
     with pytest.raises(InputError, match=f"no {what} are given"):

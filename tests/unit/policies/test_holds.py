@@ -35,6 +35,18 @@ def negative(job):
 def negative_hold(job):
     return -1.0
 
+def wordy(job):
+    return job.submit
+
+def wordy_hold(job):
+    return "later"
+
+def instant(job):
+    return job.submit
+
+def instant_hold(job, params):
+    return params[0] if job.index == 1 else 0.0
+
 def plain(job, params):
     return -params[0] * job.submit
 """
@@ -69,6 +81,22 @@ def test_jobs_that_are_all_held_run_one_after_the_other(own: str, rule: str, dis
     assert schedule.start.tolist() == [0.0, 3.0, 7.0]
 
 
+@pytest.mark.parametrize("seconds", [1e-300, 1e-12, 0.000999])
+def test_a_hold_below_a_millisecond_holds_nobody(own: str, seconds: float) -> None:
+    """The clock would hardly advance: job 1, asked at 1 and held again and again until job 0 ends, would be asked 20e12 times."""
+    workload = jobs((0, 20, 1), (1, 3, 2))
+    schedule = simulate(workload, load_cluster("flat:4"), f"{own}:instant", estimates="oracle", params=[seconds])
+    assert schedule.start.tolist() == [0.0, 1.0]
+    assert schedule.decisions <= 4
+
+
+def test_a_hold_of_a_millisecond_holds(own: str) -> None:
+    workload = jobs((0, 1, 1), (0.5, 3, 2))
+    schedule = simulate(workload, load_cluster("flat:4"), f"{own}:instant", estimates="oracle", params=[0.001])
+    assert schedule.start.tolist() == [0.0, 1.0]  # when nothing runs any more
+    assert schedule.decisions > 400
+
+
 def test_an_overdue_job_is_not_held(own: str) -> None:
     schedule = simulate(jobs((0, 50, 1), (1, 3, 1)), load_cluster("flat:4"), f"{own}:never+easy~10s", estimates="oracle")
     assert schedule.start.tolist() == [0.0, 11.0]
@@ -86,6 +114,7 @@ def test_parameters_of_the_call_replace_those_of_the_file(own: str) -> None:
     ("policy", "params", "message"),
     [
         ("{}:negative", None, "negative_hold returned NaN or a negative time for job 0"),
+        ("{}:wordy", None, "wordy_hold returns .*, not a number .*return 0 if the job may start"),
         ("{}:patient", [1.0, 2.0], "patient takes 1 finite parameters, not"),
         ("{}:patient", [np.nan], "patient takes 1 finite parameters, not"),
         ("fcfs", [1.0], "none of the policy's functions takes params"),

@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from queuewise.cluster.cluster_loader import load_cluster
 from queuewise.errors import InputError
-from queuewise.policies import Policy, parse_policy, policy_names, simulate
+from queuewise.policies import Policy, make_decider, parse_policy, policy_names, simulate
 from queuewise.sim.core.state import NO_LIMIT
 from queuewise.workload.jobs import Workload
 from strategies import CONFIGS
@@ -69,10 +70,36 @@ def test_names_are_taken_apart(name: str, policy: Policy) -> None:
         ("sjf@first:2", "no option of first"),
         ("sjf+easy/0", "no positive number"),
         ("sjf+slurm/8", "'slurm/8' is not slurm or slurm:FILE"),
-        ("sjf+slurm:", "'slurm:' is not slurm or slurm:FILE"),
+        ("sjf+slurm:", "has nothing after 'slurm:'"),
         ("sjf+slurm:absent.txt", "absent.txt: cannot be read: No such file"),
         ("model:runs/a+slurm", "'slurm' is no backfill of a model"),
         ("sjf+", "unknown backfill"),
+        ("fcfs+easy:", "has nothing after 'easy:'"),
+        ("fcfs:+easy", "has nothing after 'fcfs:'"),
+        ("fcfs+easy:sjf:", "has nothing after 'easy:sjf:'"),
+        ("las:~2h", "has nothing after 'las:'"),
+        ("defrag:", "has nothing after 'defrag:'"),
+        ("sjf@tier:", "has nothing after 'tier:'"),
+        (" fcfs", "has blanks around it"),
+        ("fcfs ", "has blanks around it"),
+        (" model:runs/a", "has blanks around it"),
+        ("fcfs+none:sjf", "none backfills no job, so it has no depth or order"),
+        ("fcfs+none/3", "none backfills no job, so it has no depth or order"),
+        ("model:a+none/3", "none backfills no job, so it has no depth or order"),
+        ("fcfs+easy/99999999999999999999", "of at most nine digits"),
+        ("fcfs+easy/²", "no positive number"),
+        ("fcfs@pack:99999999999999999999", "of at most nine digits"),
+        ("fcfs@pack:³", "no option of pack"),
+        ("sjf~1_0h", "'1_0h' is not a time"),
+        ("sjf~１h", "'１h' is not a time"),
+        ("sjf~ 1h", "' 1h' is not a time"),
+        ("sjf~1e999h", "'1e999h' is not a time"),
+        ("sjf~1e308d", "'1e308d' is not a time"),
+        ("las:x", "write las:60 for levels from 60 seconds on"),
+        ("las2d:x", "write las2d:60 for levels from 60 GPU-seconds on"),
+        ("las:1_0", "'1_0' is no option of las"),
+        ("srtf:3", "srtf takes no option"),
+        ("sjf:noisy:1_0+easy", "needs a number"),
         ("sjf@", "nothing after @"),
         ("sjf~", "'' is not a time"),
         ("sjf~3", "'3' is not a time"),
@@ -100,6 +127,24 @@ def test_bad_names_say_what_is_wrong(name: str, message: str) -> None:
         parse_policy(name)
 
 
+@pytest.mark.parametrize("policy", [None, 3, ["fcfs"], b"fcfs"])
+def test_what_is_no_name_is_refused(policy: Any) -> None:
+    for refused in (parse_policy, make_decider):
+        with pytest.raises(InputError, match="is not a name"):
+            refused(policy)
+    with pytest.raises(InputError, match="neither a name nor an object that decides"):
+        simulate(one_job(), load_cluster("flat:1"), policy)
+
+
+def test_a_class_in_place_of_an_object_is_refused() -> None:
+    class Lazy:
+        def decide(self, view: object) -> list[object]:
+            return []
+
+    with pytest.raises(InputError, match="neither a name nor an object that decides"):
+        simulate(one_job(), load_cluster("flat:1"), Lazy)  # type: ignore[arg-type]
+
+
 def test_an_unknown_policy_is_told_all_there_are() -> None:
     with pytest.raises(InputError) as caught:
         parse_policy("xyz")
@@ -121,6 +166,16 @@ def test_unknown_dispatch_is_refused() -> None:
 def test_given_estimates_must_be_one_number_a_job(estimates: np.ndarray) -> None:
     with pytest.raises(InputError, match="one finite, non-negative number per job"):
         simulate(one_job(), load_cluster("flat:1"), "fcfs", estimates=estimates)
+
+
+@pytest.mark.parametrize("max_wait", [3, 3.0, "3", "1_0h", ""])
+def test_a_bound_must_be_a_time(max_wait: Any) -> None:
+    with pytest.raises(InputError, match="is not a time"):
+        simulate(one_job(), load_cluster("flat:1"), "fcfs", max_wait=max_wait)
+
+
+def test_a_depth_beyond_all_jobs_needs_no_memory_for_them() -> None:
+    assert simulate(one_job(), load_cluster("flat:1"), "hrrn+easy/999999999:f1", estimates="oracle").start.tolist() == [0.0]
 
 
 def test_an_empty_workload_is_refused() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,16 @@ def test_nodes_that_are_down_drained_or_asleep() -> None:
     assert [(node.asleep, node.idle_since) for node in late.nodes] == [(False, None), (False, 62.0)]  # it woke at 61
 
 
+def test_two_runs_of_one_instant_stay_apart() -> None:
+    """The node fails when job 10 has just started there: under easy-strict, which decides after every event, it starts again at once."""
+    conditions = Conditions(outages=(Outage(node=0, start=0, end=90, kind="fail"),))
+    simulation = Simulation(jobs().take(slice(0, 1)), CLUSTER, "fcfs+easy-strict", conditions=conditions)
+    simulation.run(until=0.0)
+    (running,) = Snapshot.from_json(simulation.snapshot().to_json()).running
+    assert running.places == ((1, 1, (0, 1)),)
+    assert [(run.start, run.end, run.places) for run in running.runs] == [(0.0, 0.0, ((0, 1, (0, 1)),))]
+
+
 def test_it_survives_a_file(tmp_path: Path) -> None:
     snapshot = taken()
     snapshot.save(tmp_path / "s.json")
@@ -68,7 +79,9 @@ def test_it_survives_a_file(tmp_path: Path) -> None:
     ("change", "message"),
     [
         (lambda text: text[:-2], "is not JSON"),
-        (lambda text: "[]", "has version None, not 1"),
+        (lambda text: "[]", "is a JSON list, not an object"),
+        (lambda text: "{}", "has version None, not 1"),
+        (lambda text: "[" * 100_000, "nested too deeply"),
         (lambda text: text.replace('"version": 1', '"version": 2'), "has version 2, not 1"),
         (lambda text: text.replace('"now"', '"then"'), "now: Field required|then: "),
         (lambda text: text.replace('"now": 5.0', '"now": NaN'), "now: .*finite"),
@@ -81,6 +94,114 @@ def test_broken_files_are_refused(change: Any, message: str, tmp_path: Path) -> 
         Snapshot.load(tmp_path / "s.json")
     assert raised.value.where == str(tmp_path / "s.json")
     assert raised.value.hint
+
+
+@pytest.mark.parametrize("text", [None, 3, {"version": 1}])
+def test_only_text_can_be_read(text: Any) -> None:
+    with pytest.raises(InputError, match=r"is .*, not text"):
+        Snapshot.from_json(text)
+
+
+def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "s.json").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(InputError, match="is not JSON"):
+        Snapshot.load(tmp_path / "s.json")
+
+
+def changed(path: str, value: Any) -> str:
+    """The JSON of a snapshot with another value at a path. A value that is a function gets what stands there now."""
+    content = json.loads(taken().to_json())
+    *way, last = [int(part) if part.isdigit() else part for part in path.split(".")]
+    place = content
+    for part in way:
+        place = place[part]
+    place[last] = value(place[last]) if callable(value) else value
+    return json.dumps(content)
+
+
+RUN = {"start": 1.0, "end": 2.0, "places": [[0, 1, [0, 1]], [1, 1, [0, 1]]]}  # of job 12
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        ("now", -1e9, "job 12 is submitted at 5 s, after the snapshot"),
+        ("now", 4.0, "job 12 is submitted at 5 s, after the snapshot"),
+        ("nodes.1.state", "zzz", "node 1 is 'zzz', not up, down or drained"),
+        ("nodes.1.index", 7, "node 7 is at position 1"),
+        ("nodes", lambda nodes: nodes[:1], "running job 11 has impossible places: there is no node 1"),
+        ("nodes.1.free_gpus", [1, 1], "node 1 has free GPUs"),
+        ("nodes.1.free_gpus", [0, 1], "node 1 has 2000 milli of GPU 0"),
+        ("nodes.1.free_gpus", [64], "node 1 has free GPUs"),
+        ("nodes.1.shared_gpus", {"1": 0}, "node 1 has "),
+        ("nodes.0.free_cpu_milli", -1, "node 0 has free_cpu_milli -1"),
+        ("queue", lambda queue: queue * 2, "job 12 is in the snapshot 2 times"),
+        ("queue.0.job.job_id", 10, "job 10 is in the snapshot 2 times"),
+        ("history.ended", [[12, "done", 0.0, 1.0, 0]], "job 12 is in the snapshot 2 times"),
+        ("history.ended", [[9, "asleep", 0.0, 1.0, 0]], "job 9 has ended as 'asleep'"),
+        ("history.ended", [[9, "done", 0.0, 99.0, 0]], "job 9 has ended at 99 s, after"),
+        ("history.ended", [[9, "done", 0.0, 1.0, -1]], "job 9 was stopped -1 times"),
+        ("history.starts", -1, "counts -1 starts"),
+        ("history.looped_at", 6.0, "before a loop of Slurm at 6 s"),
+        ("history.dependencies", [[13, -1, None, False]], "job 13 wait for -1 others"),
+        ("queue.0.job.job_id", 10**30, "more than 64 bits"),
+        ("queue.0.job.num_tasks", -1, "job 12 has num_tasks -1"),
+        ("queue.0.job.num_tasks", 10**30, "job 12 has num_tasks 1000"),
+        ("queue.0.job.gpu_milli", 1500, "job 12 has gpu_milli 1500"),
+        ("queue.0.job.gpu_milli", 0, "job 12 asks for no GPU"),
+        ("queue.0.job.mem_mib", -5, "job 12 has cpu_milli 0 and mem_mib -5"),
+        ("queue.0.job.estimate", -5.0, "job 12 has estimate -5"),
+        ("queue.0.progress.stops", -1, "job 12 has stops -1"),
+        ("queue.0.progress.worked_s", -1.0, "job 12 has worked_s -1"),
+        ("queue.0.runs", [{**RUN, "end": 6.0}], "job 12 has an earlier run from 1 to 6 s"),
+        ("queue.0.runs", [RUN, RUN], "job 12 has an earlier run from 1 to 2 s"),
+        ("queue.0.runs", [{**RUN, "places": [[0, 2, [0, 1]]]}], "needs 4 different GPUs"),
+        ("queue.0.released_at", 1.0, "waiting job 12 has released_at 1 s, before"),
+        ("queue.0.held_until", 1.0, "waiting job 12 has held_until 1 s, before"),
+        ("queue.0.planned_places", [[0, 2, []]], "has planned places, but no planned start"),
+        ("running.0.start", 6.0, "running job 10 starts at 6 s, after"),
+        ("running.0.begin", -1.0, "running job 10 started at 0 s, but begins at -1 s"),
+        ("running.0.places", [], "running job 10 has places for 0 tasks, not 1"),
+        ("running.0.places", [[0, 2, [0, 1]]], "running job 10 has places for 2 tasks, not 1"),
+        ("running.0.places", [[0, 1, [0]]], "needs 2 different GPUs, not .0."),
+        ("running.0.places", [[0, 1, [1, 1]]], "needs 2 different GPUs, not .1, 1."),
+        ("running.0.places", [[0, 1, [-1, 1]]], "node 0 has no GPU -1"),
+        ("running.0.places", [[9, 1, [0, 1]]], "running job 10 has impossible places: there is no node 9"),
+        ("running.0.places", [[0, 10**30, []]], "running job 10 has places for 1000"),
+        ("running.1.places", [[0, 1, [1]]], "node 0 has 2000 milli of GPU 1"),
+    ],
+)
+def test_what_contradicts_itself_is_refused(path: str, value: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message) as raised:
+        Snapshot.from_json(changed(path, value))
+    assert "take the snapshot again" in raised.value.hint
+
+
+def test_a_snapshot_that_was_never_json_is_checked_when_a_replay_starts_from_it() -> None:
+    good = taken()
+    bad = replace(good, running=(replace(good.running[0], start=6.0), *good.running[1:]))
+    with pytest.raises(InputError, match="running job 10 starts at 6 s, after"):
+        simulate(jobs(), CLUSTER, "fcfs+easy", start=bad)
+
+
+def test_jobs_that_use_more_than_a_node_has_are_refused() -> None:
+    """Two jobs of two cores each run on four cores, and not on three."""
+    workload = Workload(
+        submit=np.zeros(2), runtime=np.full(2, 9.0), num_tasks=np.full(2, 2, np.int32), cpu_milli=np.full(2, 1000, np.int32)
+    )
+    simulation = Simulation(workload, load_cluster("flat:4"), "fcfs", estimates="oracle")
+    simulation.run(until=1.0)
+    with pytest.raises(InputError, match="the running jobs have 4,000 cpu_milli of node 0, which has 3,000"):
+        simulate(workload, load_cluster("flat:3"), "fcfs", estimates="oracle", start=simulation.snapshot())
+
+
+def test_tasks_of_one_node_that_share_gpus_have_a_place_each() -> None:
+    workload = jobs(gpu_milli=np.array([2000, 1000, 400, 1000], np.int32))
+    simulation = Simulation(workload, CLUSTER, "fcfs+easy")
+    simulation.run(10.0)
+    read = Snapshot.from_json(simulation.snapshot().to_json())
+    assert read.running[2].places == ((1, 1, (1,)), (1, 1, (1,)))
+    assert read.nodes[1].shared_gpus == {1: 200}
 
 
 def test_an_absent_file_is_refused(tmp_path: Path) -> None:
@@ -111,6 +232,9 @@ def test_a_window_takes_along_what_waits_and_runs() -> None:
         (jobs().take(slice(1, 4)), CLUSTER, "job 10 of the snapshot is not in the workload; 1 such"),
         (jobs(job_id=np.array([10, 11, 12, 10])), CLUSTER, "several jobs with the same id"),
         (jobs(), load_cluster("3x2:V100-16"), "the snapshot has 2 nodes, the cluster 3"),
+        (jobs(submit=np.array([0.0, 0.0, 55.0, 60.0])), CLUSTER, "job 12 is in the snapshot of 5 s, but submitted at 55 s"),
+        (jobs(num_tasks=np.array([1, 1, 1, 1], np.int32)), CLUSTER, "job 12 has num_tasks 2 in the snapshot, but 1 in the workload"),
+        (jobs(), load_cluster("2x1:V100-16"), "running job 10 has GPU 1 of node 0, which the cluster does not have"),
         (jobs(submit=np.array([0.0, 0.0, 5.0, 5.0])), CLUSTER, "job 13 was submitted before the snapshot and is not in it"),
     ],
 )

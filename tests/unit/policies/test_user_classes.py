@@ -115,6 +115,30 @@ class OnAFractionalNode(Base):
     def late(self, view):
         return [Start(view.queue[0], {0.0: 2})]
 
+class OnTakenGpus(Base):
+    def late(self, view):
+        return [Start(view.queue[0], [(0, 1, [0, 1]), (1, 1, [0, 1])])]
+
+class OnGpusThatAreNot(Base):
+    def late(self, view):
+        return [Start(view.queue[0], [(0, 1, [0, 1]), (1, 1, [1, 2])])]
+
+class OnTooFewGpus(Base):
+    def late(self, view):
+        return [Start(view.queue[0], [(0, 1, [0, 1]), (1, 1, [1])])]
+
+class OnOneNodeTwice(Base):
+    def late(self, view):
+        return [Start(view.queue[0], [(0, 1, [0, 1]), (0, 1, [0, 1])])]
+
+class OnNamedGpus(Base):
+    def late(self, view):
+        return [Start(view.queue[0], [(0, 2, "abcd")])]
+
+class OnNothing(Base):
+    def late(self, view):
+        return [Start(view.queue[0], 3)]
+
 class NoJob(Base):
     def late(self, view):
         return [Start("job")]
@@ -212,6 +236,12 @@ def two_gangs() -> Workload:
         ("PlacesHalves", "places job 1 on nodes {0: 1.5, 1: 0.5}"),
         ("OnANamedNode", "places job 1 on nodes {'0': 2}"),
         ("OnAFractionalNode", "places job 1 on nodes {0.0: 2}"),
+        ("OnTakenGpus", r"starts job 1 on nodes \[\(0, 1, \[0, 1\]\), .*, where it does not fit"),
+        ("OnGpusThatAreNot", "node 1 has no GPU 2"),
+        ("OnTooFewGpus", r"a place on node 1 needs 2 different GPUs, not \[1\]"),
+        ("OnOneNodeTwice", "node 0 is named twice"),
+        ("OnNamedGpus", "places job 1 on nodes .*abcd"),
+        ("OnNothing", "places job 1 on nodes 3"),
         ("NoJob", "names 'job', which is not a job"),
         ("NoDecision", "decided Job.*, which is not a decision"),
         ("NoList", "decide returned 3"),
@@ -335,6 +365,12 @@ class Moves(Base):
         assert dict(view.running[0].tasks) == {1: 1} and view.running[0].start == 10
         yield Start(1, {0: 1})
 
+class MovesToAGpu(Base):
+    def at_ten(self, view):
+        yield Migrate(0, [(1, 1, [1])])
+        assert view.snapshot().running[0].places == ((1, 1, (1,)),)
+        yield Start(1, [(0, 1, [0, 1])])
+
 class MovesByRule(Base):
     def at_ten(self, view):
         yield Migrate(0)
@@ -391,6 +427,7 @@ def one_and_two(tasks: int) -> Workload:
         ("Kills", "kill", 2, (30 + 3 + 100, 30)),  # nothing was saved
         ("Moves", "suspend", 1, (10 + 2 + 3 + 5 + 90, 30)),
         ("Moves", "kill", 1, (10 + 2 + 3 + 5 + 90, 30)),  # a move saves, whatever the mode
+        ("MovesToAGpu", "suspend", 1, (10 + 2 + 3 + 5 + 90, 30)),
         ("MovesByRule", "suspend", 1, (10 + 2 + 3 + 90, 105 + 20)),  # to where it is; job 1 is asked for again when job 0 ends
     ],
 )

@@ -34,7 +34,7 @@ def job_facts(workload: Workload, estimate: F64, history: History, watts: F64, *
         "width": workload.size, "num_tasks": workload.num_tasks, "gpus": workload.gpus, "cpus": workload.cores,
         "mem_mib": workload.mem_mib * workload.num_tasks.astype(np.float64), "priority": workload.priority,
         "deadline": np.where(np.isnan(workload.deadline), np.inf, workload.deadline), "watts": watts,
-        "user": workload.user, "group": workload.group, "index": np.arange(first, first + len(workload)),
+        "user": workload.user, "group": workload.group, "index": history.get("index", np.arange(first, first + len(workload))),
     }  # fmt: skip
     for name, column in columns.items():
         facts[name] = column

@@ -92,7 +92,7 @@ def _lengths(rules: Rules, classes: Classes, trees: Trees, world: World, pieces:
     return {
         "jobs": jobs, "nodes": nodes, "classes": len(classes), "queues": queues, "queue_bounds": queues + 1, "orders": len(rules.orders),
         "accounts": accounts, "resources": 3, "tenants": len(world.tenant_most), "placed": placed, "demand": DEMAND_SIZE,
-        "log": int(world.sizes.log_size), "scratch": max(jobs, placed, rules.depth, levels), "scratch_jobs": max(rules.depth, 1),
+        "log": int(world.sizes.log_size), "scratch": max(jobs, placed, levels), "scratch_jobs": max(min(rules.depth, jobs), 1),
         "tree": trees.size * len(rules.orders) if not preemptive and not rules.dynamic else 1,
         "scanned_jobs": jobs if rules.dynamic else 1, "held_jobs": jobs if world.policy.holds else 1,
         "stoppable_jobs": stoppable, "victim_slots": stoppable + 1,

@@ -11,15 +11,15 @@ from queuewise.sim.conditions.power_cap import is_over_cap
 from queuewise.sim.core.compilation import entry, inline, kernel
 from queuewise.sim.core.lifecycle import end_run, put_back, queue_again, start_placed, stop_to_move, take_off
 from queuewise.sim.core.loop import next_instant
-from queuewise.sim.core.machine import give, piece_is_free, slots_on, take_exactly
-from queuewise.sim.core.pieces import put_tasks, unplace
+from queuewise.sim.core.machine import piece_is_free, slots_on, take_exactly
+from queuewise.sim.core.pieces import note_piece, put_tasks, unplace
 from queuewise.sim.core.state import Machine, State, World, as_machine, as_state, as_world
 from queuewise.sim.placement.placement_rules import fits, place, runtime_factor
 from queuewise.sim.preemption.keys import estimate_left
 from queuewise.sim.preemption.restart import may_be_stopped, policy_saves
 from queuewise.sim.queue.overdue import has_bound, oldest_overdue
 
-NEXT_INSTANT, START_OVERDUE, ASK_FIT, ASK_SLOTS, START, START_ON, START_THERE, STOP, MOVE, MOVE_TO = range(10)
+NEXT_INSTANT, START_OVERDUE, ASK_FIT, ASK_SLOTS, START, START_ON, START_THERE, STOP, MOVE, MOVE_TO, MOVE_THERE = range(11)
 
 
 @kernel
@@ -41,21 +41,28 @@ def _place_on(w: World, m: Machine, s: State, c: int, nodes, tasks) -> bool:  # 
 
 
 @kernel
-def _place_there(w: World, m: Machine, s: State, c: int) -> bool:
-    """Take the pieces in State.place_*. If one of them is not free, change nothing and return False."""
-    for k in range(s.count.placed):
-        if m.closed[s.place_node[k]] or not piece_is_free(w, m, c, s.place_node[k], s.place_tasks[k], s.place_gpus[k]):
-            for back in range(k):
-                give(w, m, c, s.place_node[back], s.place_tasks[back], s.place_gpus[back])
+def _place_there(w: World, m: Machine, s: State, c: int, nodes, tasks, gpus) -> bool:  # type: ignore[no-untyped-def]
+    """Put tasks[i] tasks on the GPUs gpus[i] (a mask) of nodes[i]; pieces of one node must be adjacent.
+
+    If one of them is not free, change nothing and return False.
+    """
+    s.count.placed = 0
+    for i in range(len(nodes)):
+        if slots_on(w, m, c, nodes[i]) < tasks[i] or not piece_is_free(w, m, c, nodes[i], tasks[i], gpus[i]):
+            unplace(w, m, s, c)
             return False
-        take_exactly(w, m, c, s.place_node[k], s.place_tasks[k], s.place_gpus[k])
+        take_exactly(w, m, c, nodes[i], tasks[i], gpus[i])
+        note_piece(s, nodes[i], tasks[i], gpus[i])
+    if is_over_cap(w, m):
+        unplace(w, m, s, c)
+        return False
     return True
 
 
 @kernel
-def _place_for_action(w: World, m: Machine, s: State, c: int, action: int, nodes, tasks) -> bool:  # type: ignore[no-untyped-def]
-    if action == START_THERE:
-        return _place_there(w, m, s, c)
+def _place_for_action(w: World, m: Machine, s: State, c: int, action: int, nodes, tasks, gpus) -> bool:  # type: ignore[no-untyped-def]
+    if action in (START_THERE, MOVE_THERE):
+        return _place_there(w, m, s, c, nodes, tasks, gpus)
     if action in (START_ON, MOVE_TO):
         return _place_on(w, m, s, c, nodes, tasks)
     return place(w, m, s, c)
@@ -127,7 +134,7 @@ def _stop(w: World, m: Machine, s: State, j: int) -> None:
 
 
 @entry
-def act(world, machine, spare, state, action: int, j: int, nodes, tasks) -> bool:  # type: ignore[no-untyped-def]
+def act(world, machine, spare, state, action: int, j: int, nodes, tasks, gpus) -> bool:  # type: ignore[no-untyped-def]
     """Execute one action. Returns False if that is not possible.
 
     - NEXT_INSTANT advances to the next instant and its decision.
@@ -135,9 +142,9 @@ def act(world, machine, spare, state, action: int, j: int, nodes, tasks) -> bool
     - ASK_FIT returns whether job j may start.
     - ASK_SLOTS writes tasks[n], the number of tasks of job j that node n can take.
     - START starts job j where the placement rule puts it, START_ON with tasks[i] tasks on nodes[i], START_THERE on the
-      pieces in State.place_*.
+      GPUs gpus[i] there as well.
     - STOP stops running job j and queues it again, unless its run is younger than the quantum.
-    - MOVE and MOVE_TO let it continue elsewhere at once, stopped as by `suspend`. What it holds counts as free.
+    - MOVE, MOVE_TO and MOVE_THERE let it continue elsewhere at once, stopped as by `suspend`. What it holds counts as free.
     """
     w = as_world(world)
     m = as_machine(machine)
@@ -157,7 +164,7 @@ def act(world, machine, spare, state, action: int, j: int, nodes, tasks) -> bool
         for n in range(w.sizes.num_nodes):
             tasks[n] = slots_on(w, m, c, n)
         return True
-    moves = action in (MOVE, MOVE_TO)
+    moves = action in (MOVE, MOVE_TO, MOVE_THERE)
     if (moves or action == STOP) and not may_be_stopped(w, s, j):
         return False
     if action == STOP:
@@ -166,8 +173,8 @@ def act(world, machine, spare, state, action: int, j: int, nodes, tasks) -> bool
     _look_at_queue(w, m, z, s, w.class_queue[c])
     if moves:
         take_off(w, m, s, j)
-    placed = _place_for_action(w, m, s, c, action, nodes, tasks)
-    if placed and action in (START, START_ON) and _delays_overdue(w, z, s, j, c):
+    placed = _place_for_action(w, m, s, c, action, nodes, tasks, gpus)
+    if placed and not moves and _delays_overdue(w, z, s, j, c):
         unplace(w, m, s, c)
         placed = False
     if moves and not placed:

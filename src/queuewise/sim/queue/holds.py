@@ -1,7 +1,8 @@
 """Jobs that a policy's own function keeps from starting for now.
 
 A held job is passed over: it is not the head, no candidate and has no reservation. `State.hold_until` says until when; inf means until the
-next decision, which asks again. An overdue job and the committed one are not held.
+next decision, which asks again. An overdue job and the committed one are not held, and times below SHORTEST_HOLD_S hold nobody: the clock
+would hardly advance.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from queuewise.sim.core.compilation import inline, kernel
 from queuewise.sim.core.state import State, World
 from queuewise.sim.core.table_types import view
 from queuewise.sim.queue.overdue import is_overdue
+
+SHORTEST_HOLD_S = 0.001
 
 
 @inline
@@ -37,7 +40,7 @@ def hold_back(w: World, s: State, holder) -> None:  # type: ignore[no-untyped-de
         if committed or is_overdue(w, s, j):
             s.hold_until[j] = -np.inf
         elif s.hold_until[j] <= now or s.hold_until[j] == np.inf:
-            s.hold_until[j] = now + s.hold[slot] if s.hold[slot] > 0.0 else -np.inf
+            s.hold_until[j] = now + s.hold[slot] if s.hold[slot] >= SHORTEST_HOLD_S else -np.inf
         if w.policy.remembers_plans and s.hold_until[j] > now:
             s.pin_start[j] = np.inf
 
