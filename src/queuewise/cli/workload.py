@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from queuewise.workload.fitting import FitReport
 
 
+WORK_TOLERANCE = 0.05  # relative difference of the work per second of a fitted model from its log that is not worth a word
+
+
 @dataclass(frozen=True)
 class WorkloadArguments:
     """The log or model to use, and how to read it."""
@@ -176,6 +179,11 @@ class Fit:
         fit(loaded.workload, Path(self.out).stem).save(Path(self.out))
         report = compare_fit(loaded.workload, generate(self.out, len(loaded.workload), self.source.seed))
         note(f"written to {self.out}")
+        if abs(report.work_ratio - 1.0) > WORK_TOLERANCE:
+            note(
+                f"the model offers {report.work_ratio:.2f} times the work per second of the log: give "
+                f"--load-factor {1 / report.work_ratio:.2f} with its jobs to replay the log's load"
+            )
         if self.json:
             print(json_text.dumps(asdict(report) | {"worst_error": report.worst_error}, indent=2, allow_nan=False))
         else:

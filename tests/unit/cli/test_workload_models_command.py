@@ -79,6 +79,16 @@ def test_fit_writes_a_model_that_any_command_takes(tmp_path: Path, capsys: pytes
     assert set(loaded.workload.gpus) <= set(range(1, 9))
 
 
+def test_fit_says_how_much_more_work_the_model_offers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One job of a thousand has nearly all the work, and a model cannot know that it is the widest."""
+    log, model = tmp_path / "heavy.csv", tmp_path / "heavy.toml"
+    rows = [f"{60 * j},{40 if j != 500 else 400_000},{1 + j % 3 if j != 500 else 64}" for j in range(1000)]
+    log.write_text("\n".join(["submit,runtime,gpus", *rows]) + "\n")
+    assert main(["workload", "fit", str(log), "--out", str(model)]) == 0
+    told = capsys.readouterr().err
+    assert "times the work per second of the log: give --load-factor" in told
+
+
 def test_fit_insists_on_toml(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["workload", "fit", "bursty", "--out", str(tmp_path / "ours.txt")]) == 2
     assert "does not end in .toml" in capsys.readouterr().err

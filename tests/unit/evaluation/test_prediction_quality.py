@@ -55,7 +55,7 @@ def test_earlier_jobs_are_counted_by_user() -> None:
 
 def test_quantiles_keep_their_promise_on_later_jobs() -> None:
     workload = repeated(3000)
-    true_scale = 30.0 * 2.0**workload.user
+    true_scale = np.asarray(30.0 * 2.0**workload.user, np.float64)
     low, high = prediction_quantiles(workload, true_scale, (0.1, 0.9)).T
     later = slice(1000, None)
     inside = (workload.runtime[later] >= low[later]) & (workload.runtime[later] <= high[later])

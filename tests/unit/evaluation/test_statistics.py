@@ -92,6 +92,15 @@ def test_scores_that_are_zero_are_compared_by_differences() -> None:
     assert worse.win_rate == 0.0
 
 
+def test_a_single_day_with_all_the_difference_gives_a_wide_but_sane_interval() -> None:
+    """On 47 of 48 days nothing happens: resamples without the other day have no error, and must not make the interval endless."""
+    values = np.ones(48)
+    values[20] = 1.1
+    low, high = ScoreSeries.of_means(values).interval() or (0.0, 0.0)
+    assert 0.95 < low < 1.0
+    assert 1.0 < high < 1.05
+
+
 def test_a_gain_that_is_not_steady_is_not_better() -> None:
     difference = paired_difference([1.0, 9.0, 2.0, 8.0], [2.0, 8.0, 1.0, 9.5])
     assert difference.diff < 0
