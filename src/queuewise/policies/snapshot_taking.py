@@ -79,24 +79,7 @@ class SnapshotTaker:
         return _plain(self._workload.job_id[j])
 
     def _job(self, j: int) -> JobRecord:
-        jobs = self._workload
-        numbers = {
-            name: getattr(jobs, name)[j].item() for name in ("num_tasks", "min_tasks", "max_tasks", "gpu_milli", "cpu_milli", "mem_mib")
-        }
-        return JobRecord(
-            job_id=self._id(j),
-            submit=float(jobs.submit[j]),
-            estimate=float(self._world.estimate[j]),
-            **numbers,
-            priority=float(jobs.priority[j]),
-            requested=_or_none(jobs.requested[j]),
-            deadline=_or_none(jobs.deadline[j]),
-            kinds=jobs.kind_sets[jobs.kind_set[j]],
-            partition=_name(jobs.partitions, jobs.partition[j]),
-            user=_name(jobs.users, jobs.user[j]),
-            account=_name(jobs.groups, jobs.group[j]),
-            qos=_name(jobs.qos_names, jobs.qos[j]),
-        )
+        return job_record(self._workload, j, float(self._world.estimate[j]))
 
     def _progress(self, j: int) -> Progress:
         state = self._state
@@ -135,7 +118,7 @@ class SnapshotTaker:
 
     def _pin(self, j: int) -> tuple[Place, ...]:
         state, first = self._state, self._world.pin_first[j]
-        return _places(*(column[first : first + state.pin_pieces[j]] for column in (state.pin_node, state.pin_tasks, state.pin_gpus)))
+        return places_of(*(column[first : first + state.pin_pieces[j]] for column in (state.pin_node, state.pin_tasks, state.pin_gpus)))
 
     def _running(self, j: int) -> RunningJob:
         state = self._state
@@ -161,7 +144,7 @@ class SnapshotTaker:
         found: dict[int, list[RunRecord]] = {}
         for run in np.flatnonzero(unfinished[job[bounds[:-1]]]).tolist():
             pieces = slice(bounds[run], bounds[run + 1])
-            places = _places(state.piece_node[pieces], state.piece_tasks[pieces], state.piece_gpus[pieces])
+            places = places_of(state.piece_node[pieces], state.piece_tasks[pieces], state.piece_gpus[pieces])
             end = float(state.piece_end[pieces.start])
             record = RunRecord(float(start[pieces.start]), end, places)
             found.setdefault(int(job[pieces.start]), []).append(record)
@@ -241,6 +224,24 @@ class SnapshotTaker:
         return tuple(Usage(*name, float(state.usage[a]), float(state.usage_time[a])) for a, name in enumerate(self._accounts))
 
 
+def job_record(jobs: Workload, j: int, estimate: float) -> JobRecord:
+    numbers = {name: getattr(jobs, name)[j].item() for name in ("num_tasks", "min_tasks", "max_tasks", "gpu_milli", "cpu_milli", "mem_mib")}
+    return JobRecord(
+        job_id=_plain(jobs.job_id[j]),
+        submit=float(jobs.submit[j]),
+        estimate=estimate,
+        **numbers,
+        priority=float(jobs.priority[j]),
+        requested=_or_none(jobs.requested[j]),
+        deadline=_or_none(jobs.deadline[j]),
+        kinds=jobs.kind_sets[jobs.kind_set[j]],
+        partition=_name(jobs.partitions, jobs.partition[j]),
+        user=_name(jobs.users, jobs.user[j]),
+        account=_name(jobs.groups, jobs.group[j]),
+        qos=_name(jobs.qos_names, jobs.qos[j]),
+    )
+
+
 def _plain(value: Any) -> JobId:
     return value.item() if isinstance(value, np.generic) else value
 
@@ -264,5 +265,5 @@ def _bits(mask: int) -> tuple[int, ...]:
     return tuple(bit for bit in range(64) if (mask >> bit) & 1)
 
 
-def _places(node: NDArray[Any], tasks: NDArray[Any], gpus: NDArray[Any]) -> tuple[Place, ...]:
+def places_of(node: NDArray[Any], tasks: NDArray[Any], gpus: NDArray[Any]) -> tuple[Place, ...]:
     return tuple(Place(n, t, _bits(g)) for n, t, g in zip(node.tolist(), tasks.tolist(), gpus.tolist(), strict=True))
