@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
+from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -79,7 +81,7 @@ class SnapshotTaker:
         return _plain(self._workload.job_id[j])
 
     def _job(self, j: int) -> JobRecord:
-        return job_record(self._workload, j, float(self._world.estimate[j]))
+        return job_records(self._workload, np.array([j]), self._world.estimate[j : j + 1])[0]
 
     def _progress(self, j: int) -> Progress:
         state = self._state
@@ -159,7 +161,7 @@ class SnapshotTaker:
         return NodeRecord(
             index=n,
             state=self._condition_of(n),
-            free_gpus=_bits(int(machine.free_mask[n])),
+            free_gpus=bits_of(int(machine.free_mask[n])),
             shared_gpus={g: int(machine.share_free[base + g]) for g in gpus if machine.share_free[base + g] > 0},
             free_cpu_milli=None if cluster.node_cpu_milli[n] == UNLIMITED else int(machine.free_cpu[n]),
             free_mem_mib=None if cluster.node_mem_mib[n] == UNLIMITED else int(machine.free_mem[n]),
@@ -224,22 +226,22 @@ class SnapshotTaker:
         return tuple(Usage(*name, float(state.usage[a]), float(state.usage_time[a])) for a, name in enumerate(self._accounts))
 
 
-def job_record(jobs: Workload, j: int, estimate: float) -> JobRecord:
-    numbers = {name: getattr(jobs, name)[j].item() for name in ("num_tasks", "min_tasks", "max_tasks", "gpu_milli", "cpu_milli", "mem_mib")}
-    return JobRecord(
-        job_id=_plain(jobs.job_id[j]),
-        submit=float(jobs.submit[j]),
-        estimate=estimate,
-        **numbers,
-        priority=float(jobs.priority[j]),
-        requested=_or_none(jobs.requested[j]),
-        deadline=_or_none(jobs.deadline[j]),
-        kinds=jobs.kind_sets[jobs.kind_set[j]],
-        partition=_name(jobs.partitions, jobs.partition[j]),
-        user=_name(jobs.users, jobs.user[j]),
-        account=_name(jobs.groups, jobs.group[j]),
-        qos=_name(jobs.qos_names, jobs.qos[j]),
-    )
+def job_records(jobs: Workload, rows: NDArray[np.int64], estimate: NDArray[np.float64]) -> list[JobRecord]:
+    """The records of the jobs at `rows`, whose estimates are given."""
+
+    def of(column: str) -> list[Any]:
+        values: list[Any] = getattr(jobs, column)[rows].tolist()
+        return values
+
+    def named(column: str, names: tuple[str, ...]) -> list[str | None]:
+        return [_name(names, code) for code in of(column)]
+
+    numbers = [of(column) for column in ("num_tasks", "min_tasks", "max_tasks", "gpu_milli", "cpu_milli", "mem_mib", "priority")]
+    times = [[value if isfinite(value) else None for value in of(column)] for column in ("requested", "deadline")]
+    kinds = [jobs.kind_sets[code] for code in of("kind_set")]
+    owners = named("partition", jobs.partitions), named("user", jobs.users), named("group", jobs.groups), named("qos", jobs.qos_names)
+    columns = of("job_id"), of("submit"), estimate.tolist(), *numbers, *times, kinds, *owners
+    return [JobRecord(*values) for values in zip(*columns, strict=True)]
 
 
 def _plain(value: Any) -> JobId:
@@ -261,9 +263,10 @@ def _difference(whole: float, rest: float) -> tuple[float, float]:
     return high, (whole - (high - virtual)) + (-rest - virtual)
 
 
-def _bits(mask: int) -> tuple[int, ...]:
+@lru_cache(4096)
+def bits_of(mask: int) -> tuple[int, ...]:
     return tuple(bit for bit in range(64) if (mask >> bit) & 1)
 
 
 def places_of(node: NDArray[Any], tasks: NDArray[Any], gpus: NDArray[Any]) -> tuple[Place, ...]:
-    return tuple(Place(n, t, _bits(g)) for n, t, g in zip(node.tolist(), tasks.tolist(), gpus.tolist(), strict=True))
+    return tuple(Place(n, t, bits_of(g)) for n, t, g in zip(node.tolist(), tasks.tolist(), gpus.tolist(), strict=True))
