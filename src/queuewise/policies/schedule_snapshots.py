@@ -77,7 +77,7 @@ class ScheduleSnapshots:
 
         def free(held: NDArray[np.int64], demand: NDArray[np.int32]) -> list[int | None]:
             left = held - np.bincount(node, tasks * demand[job], cluster.num_nodes).astype(np.int64)
-            return np.where(held == UNLIMITED, None, left).tolist()  # type: ignore[call-overload, no-any-return]
+            return np.where(held == UNLIMITED, None, left).tolist()  # type: ignore[call-overload]
 
         used: list[dict[int, int]] = [{} for _ in range(cluster.num_nodes)]  # GPU -> milli in use
         milli = np.minimum(jobs.gpu_milli[job], WHOLE_GPU)

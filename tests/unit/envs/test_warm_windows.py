@@ -100,12 +100,21 @@ def test_an_unfinished_episode_counts_its_own_jobs() -> None:
     assert (info["episode_tally"]["completed"], info["episode_tally"]["unfinished"]) == (0, 2)
 
 
-@pytest.mark.parametrize("problem", ["job", "host", "joint"])
-def test_the_return_is_the_score_and_what_the_others_add(problem: str) -> None:
+@pytest.mark.parametrize(
+    ("problem", "settings"),
+    [
+        ("job", {}),
+        ("job", {"dispatch": "commit", "backfill": "easy"}),
+        ("job", {"stops": 6, "moves": True, "stopping": {"mode": "suspend"}}),
+        ("host", {}),
+        ("joint", {"skip_forced": True}),
+    ],
+)
+def test_the_return_is_the_score_and_what_the_others_add(problem: str, settings: dict[str, Any]) -> None:
     """Over random windows and random play: own jobs with their whole slowdown, those that were there with what came after."""
     env = QueuewiseEnv(
         problem, workload=LOG, cluster=small_cluster(), jobs=40, block=None, estimates="oracle",
-        reward=(Term(name="bounded_slowdown", per=("jobs",)),), never_cut=True,
+        reward=(Term(name="bounded_slowdown", per=("jobs",)),), never_cut=True, **settings,
     )  # fmt: skip
     rng = np.random.default_rng(2)
     carried = 0
