@@ -98,9 +98,9 @@ def train(
         contents["split"] = ",".join(f"{share:g}" for share in scenario.split)
     if resume:
         check_contents(run, contents)
-    trained_on = _known_training(run) if resume else _training(scenario, init_from)
     score = parse_score(settings.score)
     validator = Validator(scenario, score)
+    trained_on = _known_training(run) if resume else _training(scenario, init_from)
     facts = {"command": "train", "seeds": list(seeds), "contents": contents, "settings": settings.model_dump(mode="json"), **trained_on}
     write_text(run / CONFIG, to_toml(facts))
     write_cluster(run, scenario.cluster)
