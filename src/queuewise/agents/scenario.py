@@ -28,6 +28,7 @@ from queuewise.reading import Notify
 from queuewise.workload import Workload
 from queuewise.workload.estimates import default_estimates
 from queuewise.workload.models import is_model
+from queuewise.workload.transform import distinct_ids
 
 MODEL_CLUSTER = "1x8:V100-16"  # for workload models, which come without a cluster
 # Without a published scheme: a queue longer than the window shows its shortest jobs, and instants without a choice are
@@ -106,7 +107,7 @@ def load_scenario(settings: TrainSettings, tell: Notify = lambda remark: None) -
     _check_split(settings, from_model)
     cluster = settings.cluster or (MODEL_CLUSTER if from_model else None)
     loaded, machine = settings.reading.load_with_cluster(settings.workload, cluster, settings.jobs if from_model else None, 0, tell)
-    return scenario_for(settings, loaded.workload, machine)
+    return scenario_for(settings, distinct_ids(loaded.workload), machine)
 
 
 def _check_split(settings: TrainSettings, from_model: bool) -> None:

@@ -24,6 +24,7 @@ from queuewise.sim.core.tables import F64
 from queuewise.workload.estimates import default_estimates
 from queuewise.workload.jobs import Workload
 from queuewise.workload.models import generate, is_model, model_parameters
+from queuewise.workload.transform import distinct_ids
 
 
 def known_runtimes(workload: Workload, cluster: Cluster, estimates: str | None, seed: int = 0) -> F64:
@@ -153,13 +154,11 @@ def make_source(
 
 
 def _log(workload: str | Workload) -> Workload:
-    """The jobs of a log. A snapshot names jobs by their ids, so these must differ."""
     if isinstance(workload, str):
         from queuewise.workload import load_workload
 
         workload = load_workload(workload).workload
-    unique = len(set(workload.job_id.tolist())) == len(workload)
-    return workload if unique else workload.replace(job_id=np.arange(len(workload)))
+    return distinct_ids(workload)
 
 
 def _starts_warm(settings: TaskSettings, conditions: Conditions) -> bool:

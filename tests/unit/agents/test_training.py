@@ -204,7 +204,9 @@ def test_a_split_that_means_nothing_is_refused(changes: dict[str, Any], problem:
 
 
 def test_windows_of_a_log_are_validated_as_they_are_trained(tmp_path: Path) -> None:
-    write_log(tmp_path / "log.swf")
+    """Also where all jobs have the same number."""
+    lines = write_log(tmp_path / "log.swf")
+    (tmp_path / "log.swf").write_text("\n".join(f"7 {line.partition(' ')[2]}" for line in lines))
     given: dict[str, Any] = {"workload": str(tmp_path / "log.swf"), "cluster": "flat:1"}
     for task, start in (({}, "warm"), ({"start": "empty"}, "empty"), ({"preset": "rlscheduler"}, "empty")):
         scenario = load_scenario(small_settings(**given, task=task))
