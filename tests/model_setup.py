@@ -17,6 +17,7 @@ from queuewise.agents.observation_scaling import FLAGS, Scaler, Scaling, identit
 from queuewise.agents.scenario import Scenario, load_scenario
 from queuewise.agents.task_shape import TaskShape
 from queuewise.agents.train_settings import TrainSettings
+from queuewise.evaluation.seen_days import CARD_KEY
 from queuewise.policies.learned import TrainedNetwork
 from queuewise.policies.networks import NETWORKS, problems_of
 
@@ -42,7 +43,8 @@ def make_model(home: Path, net: str, *, seed: int = 5, decision: str = "likely",
     shape = TaskShape(scenario.settings.env, scenario.setup.layout)
     made = random_model(shape, scenario.settings, seed, scenario.settings.outputs)
     home.mkdir(parents=True, exist_ok=True)
-    card = make_card(scenario.settings, shape, seed, frames=1024, score=scenario.settings.score, progress={}, decision=decision)
+    seen = {CARD_KEY: [one.model_dump(mode="json") for one in scenario.trained_on]}
+    card = make_card(scenario.settings, shape, seed, frames=1024, score=scenario.settings.score, progress={}, decision=decision, **seen)
     write_model(home / "best.safetensors", made, card)  # type: ignore[arg-type]
     return made, scenario
 

@@ -16,6 +16,7 @@ from queuewise import Snapshot
 from queuewise.cluster.conditions import Conditions
 from queuewise.policies import parse_policy, simulate
 from queuewise.policies.preemptive import PREEMPTIVE
+from queuewise.policies.schedule_snapshots import ScheduleSnapshots
 from queuewise.policies.simulation import Simulation
 from queuewise.sim.core.schedule import DONE, Schedule
 from strategies import (
@@ -207,3 +208,22 @@ def test_runtimes_of_unfinished_jobs_are_not_in_it(pair: tuple[Case, Conditions]
         done, same = one["progress"].pop("done_s"), other["progress"].pop("done_s")
         assert sum(done) == pytest.approx(sum(same), abs=1e-9)  # differences of other numbers, otherwise rounded
     assert mine == its
+
+
+@often
+@given(cases(max_jobs=15), st.sampled_from(("fcfs", "sjf+easy", "fcfs+conservative", "saf+greedy")), moments)
+def test_a_schedule_shows_what_its_replay_showed(case: Case, policy: str, moment: float) -> None:
+    options: dict[str, Any] = {"estimates": case.estimate, "seed": case.seed, "kill_at_limit": case.kill_at_limit}
+    schedule = simulate(case.workload, case.cluster, policy, **options)
+    first, last = case.workload.submit[0], np.max(schedule.end[schedule.end < np.inf], initial=case.workload.submit[-1])
+    now = float(first + moment * (last - first))
+    simulation = Simulation(case.workload, case.cluster, policy, **options)
+    simulation.run(until=now)
+    expected, found = simulation.snapshot(history=False), ScheduleSnapshots(schedule).at(now)
+    assert [one.job for one in found.queue] == sorted((one.job for one in expected.queue), key=lambda job: (job.submit, job.job_id))
+    assert found.nodes == expected.nodes
+    assert len(found.running) == len(expected.running)
+    for mine, its in zip(found.running, expected.running, strict=True):
+        assert (mine.job, mine.start, mine.places) == (its.job, its.start, its.places)
+        if schedule.end[case.workload.job_id.tolist().index(mine.job.job_id)] > mine.start:
+            assert mine.expected_end == pytest.approx(its.expected_end)

@@ -160,7 +160,7 @@ def read_run_config(run: Path) -> tuple[dict[str, Any], list[int]]:
 
 
 def check_contents(run: Path, contents: Mapping[str, str]) -> None:
-    """Refuse to resume with other jobs or another cluster than before; `contents` are their fingerprints now."""
+    """Refuse to resume with other jobs, another cluster or another split than before; `contents` says what they are now."""
     before = parse_toml(run / CONFIG).get("contents", {})
     changed = [what for what, digest in contents.items() if before.get(what, digest) != digest]
     if changed:

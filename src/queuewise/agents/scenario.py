@@ -2,7 +2,8 @@
 
 TRAIN windows are for learning, VAL windows choose the best model, REPORT windows give the reported figures. The three
 never share a job or a seed (`evaluation.protocol`). The default rewards are dense and exact: summed over an episode
-they are the score itself (up to a constant factor), whatever the lengths of the steps. Needs no torch.
+they are the score itself (up to a constant factor), whatever the lengths of the steps, and for a window that starts warm
+what its decisions cost the jobs that were there. Needs no torch.
 """
 
 from __future__ import annotations
@@ -19,12 +20,15 @@ from queuewise.envs.presets import preset as preset_settings
 from queuewise.envs.rewards import Term
 from queuewise.errors import InputError
 from queuewise.evaluation.experiment import Experiment, ReplaySettings
-from queuewise.evaluation.protocol import BLOCK_SEEDS, Plan, block_jobs, block_windows
+from queuewise.evaluation.protocol import BLOCK_SEEDS, DEFAULT_SPLIT, Plan, block_jobs, block_windows, parse_split
 from queuewise.evaluation.scores import parse_score
+from queuewise.evaluation.seen_days import TrainedOn, identify_log, record_training
+from queuewise.policies.snapshot import Snapshot
 from queuewise.reading import Notify
 from queuewise.workload import Workload
 from queuewise.workload.estimates import default_estimates
 from queuewise.workload.models import is_model
+from queuewise.workload.transform import distinct_ids
 
 MODEL_CLUSTER = "1x8:V100-16"  # for workload models, which come without a cluster
 # Without a published scheme: a queue longer than the window shows its shortest jobs, and instants without a choice are
@@ -46,6 +50,19 @@ class Scenario:
         return is_model(self.settings.workload)
 
     @cached_property
+    def split(self) -> tuple[float, float, float]:
+        """Shares of the log's time span: TRAIN, VAL and REPORT."""
+        return DEFAULT_SPLIT if self.settings.split is None else parse_split(self.settings.split)
+
+    @cached_property
+    def trained_on(self) -> tuple[TrainedOn, ...]:
+        """The days of a log that a model has seen after training here."""
+        if self.from_model:
+            return ()
+        identity = identify_log(self.workload, self.settings.workload, self.settings.reading.load_factor)
+        return (record_training(self.workload, identity, self.split),)
+
+    @cached_property
     def setup(self) -> EnvSetup:
         """The environments for training."""
         return self.task_setup("train")
@@ -57,26 +74,28 @@ class Scenario:
     def _setup(self, block: str, workload: Any, **changes: Any) -> EnvSetup:
         s = self.settings
         sizes: dict[str, Any] = {"jobs": s.jobs, "pool": s.pool, "model_args": model_args(s), "conditions": s.world}
-        return build_setup(s.env, workload=workload, cluster=self.cluster, block=block, **sizes, **self.task | changes)
+        return build_setup(s.env, workload=workload, cluster=self.cluster, block=block, split=self.split, **sizes, **self.task | changes)
 
-    def evaluation_setup(self, windows: list[Workload]) -> EnvSetup:
-        """For playing these windows to the end, without rewards."""
-        return self._setup("report", windows, never_cut=True, jobs_per_limit=self.settings.jobs, reward=(), baseline=None)
+    def evaluation_setup(self, windows: list[Workload], starts: list[Snapshot | None] | None = None) -> EnvSetup:
+        """For playing these windows to the end, without rewards. `starts` are what they begin with."""
+        unpaid: dict[str, Any] = {"never_cut": True, "jobs_per_limit": self.settings.jobs, "reward": (), "baseline": None}
+        return self._setup("report", windows, starts=starts, start=None, **unpaid)
 
     def experiment(self, block: str) -> Experiment:
         """The windows of VAL or REPORT, the same for every policy."""
         s = self.settings
         number, seed = (s.val_windows, 0) if block == "val" else (s.report_windows, s.report_seed)
-        overlap = not self.from_model and number * s.jobs > len(block_jobs(self.workload)[block])
-        windows = block_windows(self.workload, block, number, s.jobs, seed, from_model=self.from_model, overlap=overlap)
+        overlap = not self.from_model and number * s.jobs > len(block_jobs(self.workload, self.split)[block])
+        windows = block_windows(self.workload, block, number, s.jobs, seed, from_model=self.from_model, split=self.split, overlap=overlap)
         commits = self.setup.settings.dispatch == "commit"
-        replay = ReplaySettings("commit" if commits else "reorder", self.setup.settings.estimates, conditions=s.world)
+        start = "warm" if self.setup.source.warm else "empty"
+        replay = ReplaySettings("commit" if commits else "reorder", self.setup.settings.estimates, start=start, conditions=s.world)
         return Experiment(self.workload, self.cluster, Plan("blocks", windows), replay, self._drawer(block) if self.from_model else None)
 
     def _drawer(self, block: str) -> Callable[[int, int], Workload]:
         """Draw windows of the model as environments do, with job sizes that suit the cluster."""
         source = self.task_setup(block).source
-        return lambda jobs, seed: source.window(seed - BLOCK_SEEDS[block].start)[0]
+        return lambda jobs, seed: source.window(seed - BLOCK_SEEDS[block].start).workload
 
 
 def load_scenario(settings: TrainSettings, tell: Notify = lambda remark: None) -> Scenario:
@@ -85,9 +104,22 @@ def load_scenario(settings: TrainSettings, tell: Notify = lambda remark: None) -
     `tell` is called with what the reader skipped or filled in.
     """
     from_model = is_model(settings.workload)
+    _check_split(settings, from_model)
     cluster = settings.cluster or (MODEL_CLUSTER if from_model else None)
     loaded, machine = settings.reading.load_with_cluster(settings.workload, cluster, settings.jobs if from_model else None, 0, tell)
-    return scenario_for(settings, loaded.workload, machine)
+    return scenario_for(settings, distinct_ids(loaded.workload), machine)
+
+
+def _check_split(settings: TrainSettings, from_model: bool) -> None:
+    """Report a mistake before reading a long log."""
+    if settings.split is None:
+        return
+    if from_model:
+        raise InputError(
+            f"{settings.workload} is a workload model, which has no --split", hint="omit it: TRAIN, VAL and REPORT have their own seeds"
+        )
+    if min(parse_split(settings.split)) <= 0:
+        raise InputError(f"--split {settings.split} leaves nothing for a part", hint="training needs all three: TRAIN, VAL and REPORT")
 
 
 def model_args(settings: TrainSettings) -> dict[str, Any]:

@@ -29,6 +29,9 @@ class TaskChoices(Config):
     """What is decided, observed and rewarded (docs/mdp.md). Settings left out keep the default of the environment."""
 
     preset: str | None = Field(default=None, description="a published scheme of docs/mdp.md to start from, e.g. gpu-optimizer or rltune")
+    start: Literal["warm", "empty"] | None = Field(
+        default=None, description="windows of a log begin warm, with the jobs that wait and run then (default), or on an empty cluster"
+    )
     window: int | None = Field(default=None, ge=1, description="number of waiting jobs that the policy sees")
     window_order: str | None = Field(
         default=None, description="order of the jobs in the window: any that does not change over time, e.g. fcfs or sjf"
@@ -221,6 +224,9 @@ class TrainSettings(Config):
     )
     jobs: int = Field(default=400, ge=1, description="jobs per episode")
     pool: int | None = Field(default=None, ge=1, description="number of different episodes to train on; default: no limit")
+    split: str | None = Field(
+        default=None, description="logs: shares of the time span for TRAIN, VAL and REPORT, 0.45,0.2,0.35 by default, as in evaluate"
+    )
     frames: int = Field(default=2_000_000, ge=1, description="training steps, summed over all environments")
     baselines: tuple[str, ...] = Field(
         default=("fcfs", "fcfs+greedy", "sjf+greedy", "saf+greedy", "random"), description="policies to compare with on VAL and REPORT"

@@ -24,12 +24,13 @@ from queuewise.agents.scenario import Scenario, load_scenario
 from queuewise.agents.task_shape import TaskShape
 from queuewise.agents.train_settings import TrainSettings
 from queuewise.agents.validation import Validator, baseline_cells, evaluate_policy
-from queuewise.config import to_toml
+from queuewise.config import parse_toml, to_toml
 from queuewise.errors import InputError
 from queuewise.evaluation.identity import digest_cluster, digest_workload
 from queuewise.evaluation.judging import Result, judge
 from queuewise.evaluation.replay_files import to_json, write_cluster
 from queuewise.evaluation.scores import Score, parse_score
+from queuewise.evaluation.seen_days import CARD_KEY, read_training
 from queuewise.policies.model_file import SUFFIX
 from queuewise.runs import LAST_FILE, replacing, start_run, write_text
 
@@ -93,15 +94,18 @@ def train(
     start_run(run)
     scenario = load_scenario(settings, listener.note)
     contents = {"workload": digest_workload(scenario.workload), "cluster": digest_cluster(scenario.cluster)}
+    if not scenario.from_model:
+        contents["split"] = ",".join(f"{share:g}" for share in scenario.split)
     if resume:
         check_contents(run, contents)
     score = parse_score(settings.score)
     validator = Validator(scenario, score)
-    facts = {"command": "train", "seeds": list(seeds), "contents": contents, "settings": settings.model_dump(mode="json")}
+    trained_on = _known_training(run) if resume else _training(scenario, init_from)
+    facts = {"command": "train", "seeds": list(seeds), "contents": contents, "settings": settings.model_dump(mode="json"), **trained_on}
     write_text(run / CONFIG, to_toml(facts))
     write_cluster(run, scenario.cluster)
     try:
-        ends = [_train_seed(SeedRun(seed, run, settings, scenario, validator), listener, resume, init_from) for seed in seeds]
+        ends = [_train_seed(SeedRun(seed, run, settings, scenario, validator, trained_on), listener, resume, init_from) for seed in seeds]
     except InputError:
         if not resume and not any(run.glob("seed-*/checkpoints/*")):  # nothing to resume: the folder can be used again
             (run / CONFIG).unlink()
@@ -124,6 +128,7 @@ class SeedRun:
     settings: TrainSettings
     scenario: Scenario
     validator: Validator
+    trained_on: dict[str, Any]  # goes into the card
 
     @property
     def home(self) -> Path:
@@ -232,8 +237,28 @@ class _TrainLoop:
             "progress": vars(self.progress),
             "score": self.one.settings.score,
             "decision": self.learner.decision,
+            **self.one.trained_on,
         }
         return make_card(self.one.settings, self.learner.network.shape, self.one.seed, **facts)
+
+
+def _training(scenario: Scenario, init_from: Path | None) -> dict[str, Any]:
+    """The days of logs that models have seen after this run, for cards and `config.toml`; nothing, if it is not known.
+
+    Weights that a run starts from have seen days as well.
+    """
+    before = read_training(_weights(init_from)) if init_from is not None else ()
+    return {} if before is None else {CARD_KEY: [one.model_dump(mode="json") for one in (*scenario.trained_on, *before)]}
+
+
+def _known_training(run: Path) -> dict[str, Any]:
+    """The same, for a run that continues."""
+    return {key: value for key, value in parse_toml(run / CONFIG).items() if key == CARD_KEY}
+
+
+def _weights(source: Path) -> Path:
+    """The file of a run's best model, or the given file."""
+    return source / f"best{SUFFIX}" if source.is_dir() else source
 
 
 def _resume(learner: Learner, last: Path, settings: TrainSettings, shape: TaskShape) -> TrainProgress:
@@ -247,7 +272,7 @@ def _resume(learner: Learner, last: Path, settings: TrainSettings, shape: TaskSh
 
 def warm_start(learner: Learner, source: Path, settings: TrainSettings, shape: TaskShape) -> None:
     """Start with the weights and the scaling of a model or checkpoint; everything else is new."""
-    path = source / f"best{SUFFIX}" if source.is_dir() else source
+    path = _weights(source)
     tensors, card = read_file(path)
     check_card(card, settings, shape, where=str(path), same_size=settings.net == "mlp")
     load_module(learner.network, tensors, "network")

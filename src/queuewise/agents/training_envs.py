@@ -9,7 +9,7 @@ environment instead of the memory of a simulation.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -20,11 +20,12 @@ from queuewise.agents.observation_scaling import Scaler, Scaling, measure_scalin
 from queuewise.agents.task_shape import TaskShape, flat_mask, split_actions
 from queuewise.agents.train_settings import FilterSettings
 from queuewise.envs.batch import EnvBatch
+from queuewise.envs.circumstances import Circumstances
 from queuewise.envs.env_setup import EnvSetup
 from queuewise.envs.rewards import TERMS
 from queuewise.envs.stepping import RUNS_ON, TRUNCATED
 from queuewise.errors import InputError
-from queuewise.evaluation.measure import measure
+from queuewise.evaluation.measure import measure_from
 from queuewise.evaluation.scores import parse_score, score_values
 from queuewise.policies import parse_policy, simulate
 from queuewise.sim.core.tables import F32, F64, I64
@@ -226,10 +227,12 @@ def window_filter(setup: EnvSetup, settings: FilterSettings, score: str) -> Draw
 
     def rate(window: int) -> float:
         if window not in known:
-            workload, estimate = setup.source.window(window)
-            dispatch = "commit" if setup.settings.dispatch == "commit" else "reorder"
-            schedule = simulate(workload, setup.cluster, policy, dispatch=dispatch, estimates=estimate, conditions=setup.conditions)
-            known[window] = formula.of(score_values(measure(schedule)), f"{policy}, window {window}")
+            jobs = setup.source.window(window)
+            options: dict[str, Any] = {"estimates": jobs.estimate, "conditions": setup.conditions, "start": jobs.start}
+            options["dispatch"] = "commit" if setup.settings.dispatch == "commit" else "reorder"
+            schedule = simulate(jobs.workload, setup.cluster, policy, **options)
+            first = Circumstances(start=jobs.start).first_own(jobs.workload)
+            known[window] = formula.of(score_values(measure_from(schedule, first)), f"{policy}, window {window}")
         return known[window]
 
     def draw(rng: np.random.Generator) -> int:

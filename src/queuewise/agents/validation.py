@@ -29,7 +29,8 @@ def evaluate_policy(act: Act, scaling: Scaling, scenario: Scenario, experiment: 
     windows = experiment.plan.windows
     cells = []
     for first in range(0, len(windows), AT_A_TIME):
-        setup = scenario.evaluation_setup([experiment.jobs_of(window) for window in windows[first : first + AT_A_TIME]])
+        some = windows[first : first + AT_A_TIME]
+        setup = scenario.evaluation_setup([experiment.jobs_of(one) for one in some], [experiment.starts.get(one) for one in some])
         batch = setup.batch(min(AT_A_TIME, len(windows) - first), threads=1)
         batch.begin(range(batch.size), [setup.window(number) for number in range(batch.size)])
         schedules = play_to_end(batch, act, Scaler(scaling, setup.layout), TaskShape(setup.settings.problem, setup.layout), name)

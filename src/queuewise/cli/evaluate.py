@@ -61,6 +61,8 @@ class Evaluate:
     """For the protocol days: begin the replay so long before the counted part (e.g. 14d), not with the log's first job."""
     shakes: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
     """For the protocol days: average over N replays, 8 by default; all but the first have submissions moved by up to 60 s."""
+    seen: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """Also count days on which a model was trained or chosen. Without it, such a model is refused; with it, the result says so."""
     same: Annotated[str, tyro.conf.arg(metavar="PERCENT")] = "1%"
     """Call policies the same if they differ by less than this, whatever the interval says."""
     warmup: Annotated[float, tyro.conf.arg(metavar="SHARE")] = 0.0
@@ -107,13 +109,14 @@ class Evaluate:
         score = parse_score(self.score or ("packed" if self.protocol == "packing" else "bsld"))
         same = parse_percent(self.same)
         experiment = self._experiment()
+        seen = self._seen(experiment)
         plan = experiment.plan
         windows = plan.windows
         note(describe_plan(plan, experiment.workload, self.seed))
         folder = Path(self.out) if self.out else None
         announce_compilation(playing=any(map(has_prefix, self.policy)))
         with _progress(len(set(self.policy)) * len(windows)) as on_cell:
-            cells = run_experiment(experiment, self.policy, simulate, folder=folder, on_cell=on_cell, threads=self.threads)
+            cells = run_experiment(experiment, self.policy, simulate, folder=folder, on_cell=on_cell, threads=self.threads, seen=seen)
         result = judge(cells, score, same=same)
         if folder is not None:
             write_results(folder, cells, result)
@@ -127,6 +130,21 @@ class Evaluate:
 
             note(f"report: {write_report(folder)}")
         return self._remark(experiment, cells, result)
+
+    def _seen(self, experiment: Experiment) -> tuple[str, ...]:
+        """The models that were trained or chosen on days that count. Without --seen they are refused."""
+        from queuewise.cli.console import note
+        from queuewise.evaluation.seen_days import find_seen
+
+        if experiment.workload.generated:
+            return ()
+        counted = experiment.plan.counted(len(experiment.workload))
+        seen = find_seen(self.policy, experiment.workload, self.workload, self.reading.load_factor, counted)
+        if not self.seen:
+            seen.refuse()
+        for remark in seen.remarks:
+            note(remark)
+        return tuple(seen.seen)
 
     def _remark(self, experiment: Experiment, cells: list[Cell], result: Result) -> int:
         """Print what a user should know before believing the table. Returns the exit code."""
@@ -320,7 +338,7 @@ def print_result(result: Result, title: str) -> None:
         beside = result.beside[s.policy]
         waits = [duration(wait) for wait in (beside.wait_s, beside.wait_p99_s, beside.max_wait_s)]
         use = "–" if beside.utilisation is None else f"{beside.utilisation:.1%}"
-        mark = " *" if beside.waits_longer else ""
+        mark = (" *" if beside.waits_longer else "") + (" †" if beside.seen else "")
         span = figure(beside.makespan_by_span, 3)
         rows.append([s.policy + mark, str(s.rank), figure(s.mean, digits), interval(s.ci95), *difference, *waits, span, use])
     best = next((s.best_baseline for s in result.standings), None)
@@ -328,6 +346,8 @@ def print_result(result: Result, title: str) -> None:
     print_table([*columns, "mean wait", "p99", "max", "makespan ÷ span", "used"], rows, title=title)
     if any(one.waits_longer for one in result.beside.values()):
         note(f"* better than {best} by {result.score.name}, but jobs wait clearly longer")
+    if any(one.seen for one in result.beside.values()):
+        note("† was trained or chosen on days that count here")
     if result.lower_bound is not None:
         note(f"lower bound for any policy: {figure(result.lower_bound, digits)} (see docs/evaluation.md)")
     if any(s.ci95 is None for s in result.standings):

@@ -66,7 +66,8 @@ class Simulate:
         causes = [wait_causes(schedule) for schedule in schedules]
         summaries = [summarise(schedule) | {"wait_causes": its.means()} for schedule, its in zip(schedules, causes, strict=True)]
         rejected = _report_rejected(schedules)
-        found = remarks.before(loaded.workload, cluster, self.policy, schedules[0].estimate, schedules[0].estimates)
+        found = self._seen(loaded)
+        found += remarks.before(loaded.workload, cluster, self.policy, schedules[0].estimate, schedules[0].estimates)
         slowdowns = [mean for row in summaries if (mean := row["bounded_slowdown"]["mean"]) is not None]
         if len(slowdowns) == len(summaries):
             found += remarks.after(loaded.workload, cluster, [row["wait_s"]["p95"] for row in summaries], slowdowns)
@@ -95,6 +96,17 @@ class Simulate:
         check_policies(self.policy)
         if self.out:
             start_run(self.out)  # report a problem with the folder before the replay
+
+    def _seen(self, loaded: Loaded) -> list[str]:
+        """Remarks about models that were trained or chosen on days of this log."""
+        import numpy as np
+
+        from queuewise.evaluation.seen_days import find_seen
+
+        if loaded.workload.generated:
+            return []
+        everything = np.ones(len(loaded.workload), dtype=bool)
+        return [*find_seen(self.policy, loaded.workload, self.workload, self.reading.load_factor, everything).remarks]
 
     def _replay(self, loaded: Loaded, cluster: Cluster, policy: str) -> Schedule:
         from queuewise.cli.console import announce_compilation

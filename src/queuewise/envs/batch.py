@@ -36,6 +36,8 @@ from queuewise.envs.step_entry import begin_or_step
 from queuewise.envs.step_threads import REFUSED, StepThreads
 from queuewise.envs.task_settings import TaskSettings
 from queuewise.errors import InputError
+from queuewise.evaluation.measure import measure_from
+from queuewise.evaluation.metrics import all_metrics
 from queuewise.policies.learned import TrainedNetwork
 from queuewise.sim.core.compilation import JIT_DISABLED
 from queuewise.sim.core.engine import schedule_of
@@ -308,12 +310,17 @@ class EnvBatch:
         known = episode.rules, state, episode.estimate, policy, estimates, 0.0, episode.circumstances.conditions
         return schedule_of(episode.workload, self.cluster, *known)
 
+    def metrics(self, e: int) -> dict[str, Any]:
+        """All figures of docs/metrics.md for the window's own jobs in env e so far, empty for an episode without jobs."""
+        episode = self.episode(e)
+        return all_metrics(measure_from(self.schedule(e), episode.first_own)) if len(episode.workload) else {}
+
     def illegal_actions(self, e: int) -> int:
         """How many actions of env e's episode were illegal."""
         return int(self.episode_state(e).count.illegal)
 
     def tally(self, e: int) -> dict[str, float]:
-        """Sums of env e's episode, which ended in the last step. Use `schedule` for all figures of docs/metrics.md."""
+        """Sums of env e's episode, which ended in the last step. `metrics` has all figures of docs/metrics.md."""
         return dict(zip(columns.TALLY, self.tallies[:, e].tolist(), strict=True))
 
     def bytes_per_env(self) -> int:

@@ -38,6 +38,12 @@ def inverse(runtime: float) -> float:
 
 
 @inline
+def is_own(w: World, k: Task, j: int) -> bool:
+    """Whether job j is one of the window's own, which the episode does not begin with."""
+    return w.submit[j] > k.scale.began
+
+
+@inline
 def _load_deviation(k: Task, p: EpisodeState) -> float:
     """Standard deviation of the nodes' loads."""
     number = max(k.scale.num_loaded, 1.0)
@@ -175,7 +181,7 @@ def note_start(w: World, m: Machine, s: State, k: Task, p: EpisodeState, j: int)
     p.term[rewards.HOST_USE] += use * worth
     p.term[rewards.HOST_USE_SQUARED] += use * use * worth
     if k.job_user[j] >= 0:
-        halvings = min((s.clock.now - k.scale.first_submit) / USAGE_HALF_LIFE_S, MOST_HALF_LIVES)
+        halvings = min((s.clock.now - k.scale.first_time) / USAGE_HALF_LIFE_S, MOST_HALF_LIVES)
         charge = k.job_size[j] * w.estimate[j] * 2.0**halvings
         p.usage[k.job_user[j]] += charge
         p.value.usage_sum += charge
@@ -284,9 +290,12 @@ def note_failure(w: World, m: Machine, s: State, k: Task, p: EpisodeState, at: i
 
 @kernel
 def note_end(w: World, m: Machine, s: State, k: Task, p: EpisodeState, j: int) -> None:
-    """Job j has ended. It is no longer in EpisodeState.running."""
+    """Job j has ended. It is no longer in EpisodeState.running.
+
+    A job that the episode began with is charged from then on; it is not in the sums of the window's own jobs.
+    """
     x = p.value
-    jct = s.end[j] - w.submit[j]
+    own = is_own(w, k, j)
     charged = s.end[j] - max(w.submit[j], k.scale.began)
     service = s.end[j] - _run_start(w, s, j)
     if w.policy.can_restart:
@@ -295,8 +304,10 @@ def note_end(w: World, m: Machine, s: State, k: Task, p: EpisodeState, j: int) -
     x.bounded_inverse -= 1.0 / max(w.runtime[j], BOUND_S)
     _note_release(w, m, s, k, p, j)
     worth = discounted(s, k, p)
-    slowdown = jct * inverse(service)
-    bounded = max(1.0, jct / max(service, BOUND_S))
+    slowdown = charged * inverse(service)
+    bounded = charged / max(service, BOUND_S)
+    if own:
+        bounded = max(1.0, bounded)
     p.term[rewards.COMPLETED_WORK] += k.job_work[j] * worth
     p.term[rewards.PRIORITY_COMPLETION] += k.priority[j] * worth
     # `pass_time` charged the time in the system at a rate given by the reference runtime. Make the sum exact.
@@ -305,8 +316,11 @@ def note_end(w: World, m: Machine, s: State, k: Task, p: EpisodeState, j: int) -
     if s.end[j] > k.deadline[j]:
         p.term[rewards.DEADLINE] -= worth
     p.count.ended += 1
+    if not own:
+        return
+    p.count.own_ended += 1
     x.wait_sum += time_waited(w, s, p, j, True)
-    x.jct_sum += jct
+    x.jct_sum += charged
     x.slowdown_sum += slowdown
     x.bounded_sum += bounded
     if k.job_user[j] >= 0:

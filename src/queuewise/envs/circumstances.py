@@ -40,6 +40,10 @@ class Circumstances:
     usage: Mapping[str, float] | None = None  # of users, by jobs that started before; None: as much as the running jobs account for
     one_instant: bool = False  # the episode consists of the decisions at the instant of the snapshot
 
+    def first_own(self, workload: Workload) -> int:
+        """The first of the window's own jobs. Those before it wait or run when the episode begins."""
+        return 0 if self.start is None else int(np.searchsorted(workload.submit, self.start.now, side="right"))
+
     def most_stops(self, settings: TaskSettings) -> int:
         """The limit on stops. Where the engine starts the jobs, nobody stops them."""
         return settings.most_stops if settings.stops and self.ordering is None else 0

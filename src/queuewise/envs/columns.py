@@ -72,7 +72,7 @@ class Scale(Scalars, dtype=np.float64):
     all_flops: float
     idle_watts: float
     base_value: float
-    first_submit: float
+    first_time: float  # of the first submission, or of the snapshot that the episode starts from
     began: float  # when the episode began, if it starts from a snapshot; otherwise -inf
     num_loaded: float
 
@@ -81,6 +81,7 @@ class EpisodeCounts(Scalars, dtype=np.int64):
     waiting: int
     on_machine: int
     ended: int
+    own_ended: int  # of the window's own jobs
     steps: int
     illegal: int
     gang: int

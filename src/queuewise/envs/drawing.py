@@ -124,7 +124,7 @@ def _draw_window(image: Image, top: int, left: int, height: int, batch: EnvBatch
 
 def _headline(batch: EnvBatch, e: int) -> str:
     """Time since the first submission, share in use and length of the queue."""
-    seconds = int(batch.state(e).clock.now - batch.episode(e).task.scale.first_submit)
+    seconds = int(batch.state(e).clock.now - batch.episode(e).task.scale.first_time)
     use = round(100 * _use(batch, e))
     waiting = int(batch.episode_state(e).count.waiting)
     return f"{seconds // 86400}d {seconds // 3600 % 24:02}:{seconds // 60 % 60:02}:{seconds % 60:02}  {use}%  q {waiting}"

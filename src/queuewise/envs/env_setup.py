@@ -23,9 +23,11 @@ from queuewise.envs.episodes import Episode, lay_out_episode, num_units
 from queuewise.envs.features import ObservationLayout
 from queuewise.envs.presets import preset as preset_settings
 from queuewise.envs.task_settings import TaskSettings
-from queuewise.envs.windows import WindowSource, known_runtimes, make_source
+from queuewise.envs.windows import WindowJobs, WindowSource, known_runtimes, make_source
 from queuewise.errors import InputError, unknown_name
+from queuewise.evaluation.protocol import DEFAULT_SPLIT
 from queuewise.policies.backfill import BACKFILLS, SLURM
+from queuewise.policies.snapshot import Snapshot
 from queuewise.workload.jobs import Workload
 
 DEFAULT_WORKLOAD = "bench"
@@ -56,17 +58,18 @@ class EnvSetup:
         if number in self._kept:
             self._kept.move_to_end(number)
             return self._kept[number]
-        self._kept[number] = template = make_template(self._lay_out(*self.source.window(number)))
+        self._kept[number] = template = make_template(self._lay_out(self.source.window(number)))
         if len(self._kept) > KEPT:
             self._kept.popitem(last=False)
         return template
 
     def given(self, workload: Workload) -> Template:
-        """The template of a window that the caller gives."""
-        return make_template(self._lay_out(workload, known_runtimes(workload, self.cluster, self.settings.estimates)))
+        """The template of a window that the caller gives, on an empty cluster."""
+        return make_template(self._lay_out(WindowJobs(workload, known_runtimes(workload, self.cluster, self.settings.estimates))))
 
-    def _lay_out(self, workload: Workload, estimate: Any) -> Episode:
-        return lay_out_episode(workload, self.cluster, self.settings, self.layout, estimate, Circumstances(self.conditions))
+    def _lay_out(self, window: WindowJobs) -> Episode:
+        circumstances = Circumstances(self.conditions, start=window.start)
+        return lay_out_episode(window.workload, self.cluster, self.settings, self.layout, window.estimate, circumstances)
 
     def batch(self, size: int, threads: int | None = None) -> EnvBatch:
         return EnvBatch(size, self.cluster, self.settings, self.layout, threads)
@@ -80,14 +83,17 @@ def build_setup(
     cluster: str | Cluster = DEFAULT_CLUSTER,
     jobs: int | None = 256,
     block: str | None = "train",
+    split: tuple[float, float, float] = DEFAULT_SPLIT,
     pool: int | None = None,
     model_args: dict[str, Any] | None = None,
+    starts: Sequence[Snapshot | None] | None = None,
     conditions: Conditions | Mapping[str, Any] = PERFECT,
     **settings: Any,
 ) -> EnvSetup:
     """Check the arguments and set up the env. `settings` override those of the preset, `problem` overrides both.
 
-    `conditions` (outages, reservations, quotas, …) hold in every window, at times of the window's own clock.
+    `conditions` (outages, reservations, quotas, …) hold in every window, at times of the window's own clock. `starts` are
+    what the windows of a list begin with, each with the jobs that it needs (`Snapshot.select`).
     """
     chosen = preset_settings(preset) if preset else {}
     chosen |= settings
@@ -122,7 +128,9 @@ def build_setup(
             "the reward term 'relative' needs a baseline", hint="for example baseline={'policy': 'fcfs+easy', 'metric': 'wait'}"
         )
     machine = load_cluster(cluster) if isinstance(cluster, str) else cluster
-    source = make_source(workload, machine, checked, jobs=jobs, block=block, pool=pool, model_args=model_args)
+    world = conditions if isinstance(conditions, Conditions) else validate(Conditions, conditions, source="conditions")
+    sizes: dict[str, Any] = {"jobs": jobs, "block": block, "split": split, "pool": pool, "model_args": model_args, "starts": starts}
+    source = make_source(workload, machine, checked, world, **sizes)
     hosts = checked.host_slots or machine.num_nodes
     layout = ObservationLayout(checked.window, hosts, num_units(machine), checked.scores, checked.view, checked.stops, checked.moves)
     if layout.hosts < machine.num_nodes:
@@ -130,5 +138,4 @@ def build_setup(
             f"{layout.hosts} host slots are too few for {machine.num_nodes} nodes",
             hint=f"give host_slots=None, or at least {machine.num_nodes}",
         )
-    world = conditions if isinstance(conditions, Conditions) else validate(Conditions, conditions, source="conditions")
     return EnvSetup(machine, checked, source, layout, world)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from queuewise.envs import columns, rewards
-from queuewise.envs.bookkeeping import BOUND_S, discounted, inverse, time_waited
+from queuewise.envs.bookkeeping import BOUND_S, discounted, inverse, is_own, time_waited
 from queuewise.envs.columns import EpisodeState, Task
 from queuewise.sim.core.compilation import kernel
 from queuewise.sim.core.state import State, World
@@ -26,16 +26,16 @@ def _jain_index(p: EpisodeState, users: int) -> float:
 
 @kernel
 def _own_value(w: World, s: State, k: Task, p: EpisodeState) -> float:
-    """The figure of the episode that is compared with the baseline.
+    """The figure of the window's own jobs that is compared with the baseline.
 
     Lower is better. Unfinished jobs count as if they ended now.
     """
     now = s.clock.now
     what = k.config.relative_to
     if what == columns.UTILISATION_MEAN:
-        span = now - k.scale.first_submit
+        span = now - k.scale.first_time
         return -p.value.busy_seconds / span if span > 0.0 else 0.0
-    number = p.count.ended + p.count.on_machine + p.count.waiting
+    number = p.count.own_ended
     total = 0.0
     if what == columns.WAIT_MEAN:
         total = p.value.wait_sum
@@ -48,6 +48,9 @@ def _own_value(w: World, s: State, k: Task, p: EpisodeState) -> float:
     for i in range(p.count.on_machine + p.count.waiting):
         waits = i >= p.count.on_machine
         j = p.waiting[i - p.count.on_machine] if waits else p.running[i]
+        if not is_own(w, k, j):
+            continue
+        number += 1
         so_far = now - w.submit[j]
         if what == columns.WAIT_MEAN:
             total += time_waited(w, s, p, j, not waits)

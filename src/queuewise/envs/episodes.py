@@ -65,6 +65,10 @@ class Episode:
     state: State
     episode_state: EpisodeState
 
+    @property
+    def first_own(self) -> int:
+        return self.circumstances.first_own(self.workload)
+
 
 def main_resource(cluster: Cluster) -> int:
     """The resource that utilisation is measured in: GPUs if there are any, else cores if limited, else memory."""
@@ -194,10 +198,12 @@ def _task(
     can_run = world.job_class[: len(workload)] >= 0
     work = workload.size * runtime
     horizon, shown_horizon = (_horizon(workload, cluster, settings, seconds, can_run) for seconds in (runtime, estimate))
-    first = float(workload.submit[0]) if len(workload) else 0.0
+    first = _beginning(workload, circumstances)
+    own = can_run.copy()
+    own[: circumstances.first_own(workload)] = False
     divisors = {
-        "jobs": float(can_run.sum()), "work": float(work[can_run].sum()), "span": horizon - first,
-        "priority": float(workload.priority[can_run].sum()), "time_scale": settings.time_scale_s,
+        "jobs": float(own.sum()), "work": float(work[own].sum()), "span": horizon - first,
+        "priority": float(workload.priority[own].sum()), "time_scale": settings.time_scale_s,
     }  # fmt: skip
     flops = utilisation.node_tflops(cluster)
     units = cluster.node_gpus if cluster.num_gpus else np.ones(cluster.num_nodes, np.int64)
@@ -233,6 +239,12 @@ def _task(
         published=published.lay_out_view(settings.view, workload, cluster, estimate, settings.time_scale_s),
         class_group=published.pool_groups(world, settings.view),
     )
+
+
+def _beginning(workload: Workload, circumstances: Circumstances) -> float:
+    if circumstances.start is not None:
+        return circumstances.start.now
+    return float(workload.submit[0]) if len(workload) else 0.0
 
 
 def _job_columns(workload: Workload, amount: F64, work: F64) -> dict[str, Any]:
@@ -316,7 +328,7 @@ def _scale(
     scale.capacity = capacity
     scale.all_flops = float(cluster.node_gpus @ flops) or 1.0
     scale.idle_watts = energy.idle_watts(cluster)
-    scale.first_submit = first
+    scale.first_time = first
     scale.began = -np.inf if circumstances.start is None else circumstances.start.now
     scale.num_loaded = float((node_amount > 0).sum())
     if settings.baseline and len(workload):
@@ -324,8 +336,9 @@ def _scale(
             workload, cluster, settings.baseline.policy, dispatch=_baseline_dispatch(settings), estimates=estimate,
             kill_at_limit=circumstances.kill_at_limit, conditions=circumstances.conditions, start=circumstances.start,
         )  # fmt: skip
-        if schedule.finished.any():
-            scale.base_value = METRICS[settings.baseline.metric][1](measure.measure(schedule))
+        first_own = circumstances.first_own(workload)
+        if schedule.finished[first_own:].any():
+            scale.base_value = METRICS[settings.baseline.metric][1](measure.measure_from(schedule, first_own))
     return scale
 
 

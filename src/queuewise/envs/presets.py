@@ -13,6 +13,7 @@ from queuewise.errors import unknown_name
 PRESETS: dict[str, dict[str, Any]] = {
     "gpu-optimizer": {
         "problem": "job",
+        "start": "empty",
         "window": 50,
         "estimates": "oracle",
         "lookahead": "sorted",
@@ -30,6 +31,7 @@ PRESETS: dict[str, dict[str, Any]] = {
     },
     "drl-scheduler": {
         "problem": "job",
+        "start": "empty",
         "window": 16,
         "estimates": "oracle",
         "placement": "fastest",
@@ -47,6 +49,7 @@ PRESETS: dict[str, dict[str, Any]] = {
     },
     "lsf": {
         "problem": "host",
+        "start": "empty",
         "window": 1,
         "backfill": "none",
         "lookahead": "off",
@@ -59,6 +62,7 @@ PRESETS: dict[str, dict[str, Any]] = {
     },
     "rltune": {
         "problem": "job",
+        "start": "empty",
         "window": 128,
         "dispatch": "commit",
         "estimates": "oracle",
@@ -70,6 +74,7 @@ PRESETS: dict[str, dict[str, Any]] = {
     },
     "rlscheduler": {
         "problem": "job",
+        "start": "empty",
         "window": 128,
         "dispatch": "commit",
         "placement": "first",

@@ -13,8 +13,6 @@ from queuewise.envs.env_setup import build_setup
 from queuewise.envs.rewards import TERMS
 from queuewise.envs.spaces import LegalDiscrete, LegalPairs
 from queuewise.errors import InputError
-from queuewise.evaluation.measure import measure
-from queuewise.evaluation.metrics import all_metrics
 from queuewise.sim.core.schedule import Schedule
 from queuewise.sim.core.tables import I32
 
@@ -124,9 +122,8 @@ class QueuewiseEnv(gymnasium.Env[Any, Any]):
         return self.batch.schedule(0)
 
     def metrics(self) -> dict[str, Any]:
-        """All figures of docs/metrics.md for the episode so far, empty for an episode without jobs."""
-        schedule = self.schedule()
-        return all_metrics(measure(schedule)) if len(schedule.workload) else {}
+        """All figures of docs/metrics.md for the window's own jobs so far, empty for an episode without jobs."""
+        return self.batch.metrics(0)
 
     def render(self) -> NDArray[np.uint8] | None:
         from queuewise.envs import drawing

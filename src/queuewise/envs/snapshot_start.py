@@ -28,7 +28,7 @@ def start_episode(
     """
     state = start_from(snapshot, workload, (), world, machine, state)
     rows = {job_id: row for row, job_id in enumerate(workload.job_id.tolist())}
-    first = float(task.scale.first_submit)
+    first = float(task.scale.first_time)
     if usage is None:
         for one in snapshot.running:
             row = rows[one.job.job_id]
@@ -48,7 +48,7 @@ def start_episode(
 
 def usage_by_user(workload: Workload, now: float, task: Task, episode_state: EpisodeState) -> dict[str, float]:
     """What each user has used, decayed to `now`, as `start_episode` takes it. The name "" stands for users without jobs."""
-    decay = 1.0 / _weight(now - float(task.scale.first_submit))
+    decay = 1.0 / _weight(now - float(task.scale.first_time))
     names = (*workload.users[: int(task.config.num_users)], "")
     return {name: float(amount) * decay for name, amount in zip(names, episode_state.usage, strict=True) if amount > 0}
 

@@ -6,6 +6,7 @@ import numpy as np
 
 from queuewise.envs import columns, rewards
 from queuewise.envs.actions import draw_legal, is_legal, legal_instead
+from queuewise.envs.bookkeeping import is_own
 from queuewise.envs.columns import TALLY_AT, EpisodeState, Frame, Output, Task, as_episode_state, as_frame, as_output, as_task
 from queuewise.envs.env_memory import CACHE_LINE
 from queuewise.envs.masks import mark_legal
@@ -57,14 +58,19 @@ def _fetch_job(w: World, s: State, k: Task, j: int) -> None:
 
 
 @kernel
-def _write_tally(s: State, p: EpisodeState, f: Frame, e: int, num_envs: int) -> None:
-    """Write the sums of an episode that has ended, in the order of TALLY."""
-    ended = float(p.count.ended)
+def _write_tally(w: World, k: Task, p: EpisodeState, f: Frame, e: int, num_envs: int) -> None:
+    """Write the sums of an episode that has ended, in the order of TALLY. Only the window's own jobs count."""
+    ended = float(p.count.own_ended)
+    unfinished = 0
+    for i in range(p.count.waiting):
+        unfinished += is_own(w, k, p.waiting[i])
+    for i in range(p.count.on_machine):
+        unfinished += is_own(w, k, p.running[i])
     f.tally[e + TALLY_AT.episode_return * num_envs] = p.value.episode_return
     f.tally[e + TALLY_AT.steps * num_envs] = float(p.count.steps)
     f.tally[e + TALLY_AT.illegal * num_envs] = float(p.count.illegal)
     f.tally[e + TALLY_AT.completed * num_envs] = ended
-    f.tally[e + TALLY_AT.unfinished * num_envs] = float(p.count.waiting + p.count.on_machine)
+    f.tally[e + TALLY_AT.unfinished * num_envs] = float(unfinished)
     f.tally[e + TALLY_AT.mean_wait_s * num_envs] = p.value.wait_sum / max(ended, 1.0)
     f.tally[e + TALLY_AT.mean_jct_s * num_envs] = p.value.jct_sum / max(ended, 1.0)
     f.tally[e + TALLY_AT.mean_bounded_slowdown * num_envs] = p.value.bounded_sum / max(ended, 1.0)
@@ -100,7 +106,7 @@ def _step_one(f: Frame, w: World, m: Machine, z: Machine, s: State, k: Task, p: 
     outcome = step(w, m, z, s, k, p, action, host)
     f.rewards[e] = reward_of_step(k, p, outcome != RUNS_ON)
     if outcome != RUNS_ON:
-        _write_tally(s, p, f, e, num_envs)
+        _write_tally(w, k, p, f, e, num_envs)
     f.outcome[e] = outcome
     f.terminated[e] = np.int8(outcome == TERMINATED)
     f.truncated[e] = np.int8(outcome == TRUNCATED)

@@ -23,6 +23,7 @@ class Baseline(Config):
 
 class TaskSettings(Config):
     problem: Problem = "job"
+    start: Literal["warm", "empty"] | None = None  # with the jobs that wait and run then, or on an empty cluster; None: warm for logs
     # decisions
     window: int = Field(64, ge=1)
     window_order: str = "fcfs"  # order of the window, and of the queue in the host problem; it must not change with time

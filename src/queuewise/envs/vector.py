@@ -21,8 +21,6 @@ from queuewise.envs import columns
 from queuewise.envs.env_memory import Template
 from queuewise.envs.env_setup import build_setup
 from queuewise.errors import InputError
-from queuewise.evaluation.measure import measure
-from queuewise.evaluation.metrics import all_metrics
 from queuewise.sim.core.tables import F32
 
 
@@ -136,8 +134,7 @@ class QueuewiseVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
     def _final_metrics(self, ended: list[int]) -> NDArray[np.object_]:
         metrics = np.empty(self.num_envs, object)
         for e in ended:
-            if len(self.batch.episode(e).workload):
-                metrics[e] = all_metrics(measure(self.batch.schedule(e)))
+            metrics[e] = self.batch.metrics(e) or None
         return metrics
 
     def _one(self, row: F32) -> Any:

@@ -6,19 +6,25 @@ A source draws a window with one random number, so equal seeds give equal window
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from queuewise.cluster.conditions import PERFECT, Conditions
 from queuewise.cluster.spec import Cluster
 from queuewise.envs.task_settings import TaskSettings
 from queuewise.errors import InputError
-from queuewise.evaluation.protocol import BLOCK_SEEDS, block_jobs
+from queuewise.evaluation.protocol import BLOCK_SEEDS, WARM_POLICY, block_jobs
 from queuewise.policies.estimating import estimate_on
+from queuewise.policies.replaying import simulate
+from queuewise.policies.schedule_snapshots import ScheduleSnapshots
+from queuewise.policies.snapshot import Snapshot
 from queuewise.sim.core.tables import F64
 from queuewise.workload.estimates import default_estimates
 from queuewise.workload.jobs import Workload
 from queuewise.workload.models import generate, is_model, model_parameters
+from queuewise.workload.transform import distinct_ids
 
 
 def known_runtimes(workload: Workload, cluster: Cluster, estimates: str | None, seed: int = 0) -> F64:
@@ -26,16 +32,24 @@ def known_runtimes(workload: Workload, cluster: Cluster, estimates: str | None, 
     return estimate_on(workload, cluster, estimates or default_estimates(workload), seed).values if len(workload) else np.zeros(0)
 
 
+class WindowJobs(NamedTuple):
+    """What an episode consists of: the window's own jobs and, before them, those that wait or run when it begins."""
+
+    workload: Workload
+    estimate: F64  # [J] what is known of the runtimes
+    start: Snapshot | None = None  # None: the cluster is empty, and all jobs are the window's own
+
+
 class WindowSource:
     """A source of windows. `size` is their number, and `draw` picks one of them."""
 
     size: int
+    warm = False  # whether windows begin with the jobs that wait and run then
 
     def draw(self, rng: np.random.Generator) -> int:
         return int(rng.integers(self.size))
 
-    def window(self, number: int) -> tuple[Workload, F64]:
-        """The jobs of a window and the estimates of their runtimes."""
+    def window(self, number: int) -> WindowJobs:
         raise NotImplementedError
 
 
@@ -52,72 +66,109 @@ class ModelSource(WindowSource):
         self._args = fitting | args
         self.size = min(pool or len(self._seeds), len(self._seeds))
 
-    def window(self, number: int) -> tuple[Workload, F64]:
+    def window(self, number: int) -> WindowJobs:
         workload = generate(self._name, self._jobs, self._seeds[number], **self._args)
-        return workload, known_runtimes(workload, self._cluster, self._estimates, self._seeds[number])
+        return WindowJobs(workload, known_runtimes(workload, self._cluster, self._estimates, self._seeds[number]))
 
 
 class LogSource(WindowSource):
     """Windows of consecutive jobs of one block of a log.
 
-    `jobs=None` means the whole block, `block=None` the whole log.
+    `jobs=None` means the whole block, `block=None` the whole log. If they start warm, the jobs that a window begins with
+    come from one replay of the log, which is made when the first window is asked for.
     """
 
     def __init__(
-        self, workload: Workload, cluster: Cluster, jobs: int | None, block: str | None, estimates: str | None, pool: int | None
+        self, workload: Workload, cluster: Cluster, jobs: int | None, rows: range, estimates: str | None, pool: int | None, *, warm: bool
     ) -> None:
-        self._workload = workload
+        self._workload, self._cluster, self._rows, self.warm = workload, cluster, rows, warm
         self._estimate = known_runtimes(workload, cluster, estimates)
-        self._rows = range(len(workload)) if block is None else block_jobs(workload)[block]
-        self._jobs = len(self._rows) if jobs is None else jobs
-        if self._jobs > len(self._rows):
+        self._jobs = len(rows) if jobs is None else jobs
+        if self._jobs > len(rows):
             raise InputError(
-                f"an episode has {self._jobs} jobs, but there are only {len(self._rows)}", hint="give a smaller number of jobs, or None"
+                f"an episode has {self._jobs} jobs, but there are only {len(rows)}", hint="give a smaller number of jobs, or None"
             )
-        windows = len(self._rows) - self._jobs + 1
+        windows = len(rows) - self._jobs + 1
         self.size = min(pool or windows, windows)
         self._step = max(windows // self.size, 1)
 
-    def window(self, number: int) -> tuple[Workload, F64]:
+    @cached_property
+    def _snapshots(self) -> ScheduleSnapshots:
+        until = slice(0, self._rows.stop)
+        return ScheduleSnapshots(simulate(self._workload.take(until), self._cluster, WARM_POLICY, estimates=self._estimate[until]))
+
+    def window(self, number: int) -> WindowJobs:
         first = self._rows.start + number * self._step
-        rows = slice(first, first + self._jobs)
-        return self._workload.take(rows), self._estimate[rows]
+        own = slice(first, first + self._jobs)
+        if self.warm and self._jobs:
+            before, start = self._snapshots.before(first)
+            if len(before):
+                rows = np.concatenate([before, np.arange(own.start, own.stop)])
+                return WindowJobs(self._workload.take(rows), self._estimate[rows], start)
+        return WindowJobs(self._workload.take(own), self._estimate[own])
 
 
 class ListSource(WindowSource):
-    """A given list of windows."""
+    """A given list of windows, and what each of them begins with."""
 
-    def __init__(self, workloads: Sequence[Workload], cluster: Cluster, estimates: str | None) -> None:
-        self._workloads, self._cluster, self._estimates = workloads, cluster, estimates
+    def __init__(
+        self, workloads: Sequence[Workload], cluster: Cluster, estimates: str | None, starts: Sequence[Snapshot | None] | None
+    ) -> None:
+        self._workloads, self._cluster, self._estimates, self._starts = workloads, cluster, estimates, starts
         self.size = len(workloads)
 
-    def window(self, number: int) -> tuple[Workload, F64]:
+    def window(self, number: int) -> WindowJobs:
         workload = self._workloads[number]
-        return workload, known_runtimes(workload, self._cluster, self._estimates)
+        start = None if self._starts is None else self._starts[number]
+        return WindowJobs(workload, known_runtimes(workload, self._cluster, self._estimates), start)
 
 
 def make_source(
     workload: str | Workload | Sequence[Workload],
     cluster: Cluster,
     settings: TaskSettings,
+    conditions: Conditions,
     *,
     jobs: int | None,
     block: str | None,
+    split: tuple[float, float, float],
     pool: int | None,
     model_args: dict[str, Any] | None,
+    starts: Sequence[Snapshot | None] | None,
 ) -> WindowSource:
-    """A source for the name of a model, the path of a log, a workload, or a list of windows.
+    """A source for the name of a model, the path of a log, a workload, or a list of windows, which `starts` belong to.
 
     `pool` limits the number of different windows.
     """
-    if isinstance(workload, str):
-        if is_model(workload):
-            return ModelSource(workload, cluster, jobs, block or "train", settings.estimates, pool, model_args or {})
-        from queuewise.workload import load_workload
-
-        return LogSource(load_workload(workload).workload, cluster, jobs, block, settings.estimates, pool)
-    if isinstance(workload, Workload):
-        return LogSource(workload, cluster, jobs, block, settings.estimates, pool)
+    if isinstance(workload, str) and is_model(workload):
+        _refuse_warm(settings, "windows of a workload model have no jobs before them")
+        return ModelSource(workload, cluster, jobs, block or "train", settings.estimates, pool, model_args or {})
+    if isinstance(workload, str | Workload):
+        log = _log(workload)
+        rows = range(len(log)) if block is None else block_jobs(log, split)[block]
+        return LogSource(log, cluster, jobs, rows, settings.estimates, pool, warm=_starts_warm(settings, conditions))
     if not len(workload):
         raise InputError("the list of windows is empty", hint="give at least one workload")
-    return ListSource(workload, cluster, settings.estimates)
+    _refuse_warm(settings, "the windows of a list have no log around them")
+    return ListSource(workload, cluster, settings.estimates, starts)
+
+
+def _log(workload: str | Workload) -> Workload:
+    if isinstance(workload, str):
+        from queuewise.workload import load_workload
+
+        workload = load_workload(workload).workload
+    return distinct_ids(workload)
+
+
+def _starts_warm(settings: TaskSettings, conditions: Conditions) -> bool:
+    """Whether windows of a log start warm: not under conditions that would also have shaped what happened before."""
+    unshaped = conditions.model_copy(update={"preemption": PERFECT.preemption, "fairness": PERFECT.fairness}) == PERFECT
+    if not unshaped:
+        _refuse_warm(settings, "under conditions other than costs of preemption, windows start on an empty cluster")
+    return settings.start != "empty" and unshaped
+
+
+def _refuse_warm(settings: TaskSettings, why: str) -> None:
+    if settings.start == "warm":
+        raise InputError(f"start='warm': {why}", hint="use start='empty', or leave it out")

@@ -23,10 +23,10 @@ from queuewise.config import parse_toml, to_toml
 from queuewise.errors import InputError
 from queuewise.evaluation.bounds import lower_bounds
 from queuewise.evaluation.identity import RULE, digest, digest_cluster, digest_policy, digest_workload
-from queuewise.evaluation.measure import Measurement, bounded_slowdown, measure
+from queuewise.evaluation.measure import bounded_slowdown, measure, measure_from
 from queuewise.evaluation.metrics import all_metrics
 from queuewise.evaluation.packing import arrive_and_stay, packing_curve
-from queuewise.evaluation.protocol import DEFAULT_SPLIT, SHAKE_S, Plan, Window
+from queuewise.evaluation.protocol import DEFAULT_SPLIT, SHAKE_S, WARM_POLICY, Plan, Window
 from queuewise.evaluation.replay_files import CONFIG_FILE, is_replay, read_facts, write_cluster, write_replay
 from queuewise.evaluation.scores import score_values
 from queuewise.evaluation.units import unit_sums
@@ -40,7 +40,6 @@ from queuewise.workload.transform import shake
 
 Simulator = Callable[..., Schedule]  # queuewise.policies.simulate, or a stand-in with its signature
 
-WARM_POLICY = "fcfs+easy"  # what windows that start warm begin with
 WORLD = "world"  # key of the conditions in a stored fingerprint
 
 
@@ -104,11 +103,9 @@ class Experiment:
             found[window] = simulation.snapshot(history=False)
         return found
 
-    def counted_in(self, window: Window, schedule: Schedule) -> slice:
-        """The jobs of a replay of the window that count: not those that it began with."""
-        if window.shake is not None:
-            return slice(window.counted, len(schedule.workload))
-        return slice(len(schedule.workload) - window.num_jobs, len(schedule.workload))
+    def first_counted(self, window: Window, schedule: Schedule) -> int:
+        """The first job of a replay of the window that counts: not those that it began with."""
+        return window.counted if window.shake is not None else len(schedule.workload) - window.num_jobs
 
     def fingerprint(self) -> dict[str, Any]:
         """Everything except the policies that the results depend on. Runs with equal fingerprints are comparable.
@@ -142,6 +139,7 @@ class Cell:
     units: Mapping[str, Any] | None = None  # protocol days: `unit_sums`
     geometric_mean: float | None = None  # of the bounded slowdown, over jobs
     makespan_by_span: float | None = None  # time until the last end ÷ time until the last submission
+    seen: bool = False  # the policy is a model that was trained or chosen on days that count
 
     def renamed(self, label: str) -> Cell:
         return replace(self, policy=label)
@@ -155,8 +153,12 @@ def run_experiment(
     folder: Path | None = None,
     on_cell: Callable[[Cell], None] = lambda cell: None,
     threads: int | None = None,
+    seen: Sequence[str] = (),
 ) -> list[Cell]:
-    """All cells, policy by policy. Cells that are already in the folder are read. `on_cell` is called for each finished cell."""
+    """All cells, policy by policy. Cells that are already in the folder are read. `on_cell` is called for each finished cell.
+
+    The cells of policies in `seen` are marked: these have seen days that count.
+    """
     experiment.starts  # noqa: B018 (made once, before there are threads)
     identity = {policy: digest_policy(policy) for policy in policies} if folder is not None else {}
     todo = [(policy, index) for policy in dict.fromkeys(policies) for index in range(len(experiment.plan.windows))]
@@ -171,7 +173,7 @@ def run_experiment(
             cell = read_cell(home)
         else:
             schedule = _replay(experiment, policy, index, simulator)
-            cell = measure_cell(experiment, policy, index, schedule)
+            cell = replace(measure_cell(experiment, policy, index, schedule), seen=policy in seen)
             if home is not None:
                 kept = {key: getattr(cell, key) for key in [field.name for field in fields(Cell) if field.name != "policy"]}
                 write_replay(home, schedule, policy_digest=identity[policy], **kept)
@@ -223,10 +225,10 @@ def _replay(experiment: Experiment, policy: str, index: int, simulator: Simulato
 def measure_cell(experiment: Experiment, policy: str, index: int, schedule: Schedule) -> Cell:
     """Measure the schedule of a policy in one window."""
     window, settings = experiment.plan.windows[index], experiment.settings
-    m = measure(schedule, warmup=settings.warmup, cooldown=settings.cooldown)
     if window.shake is not None or settings.start == "warm":
-        counted_jobs = experiment.counted_in(window, schedule)
-        m = Measurement(schedule, counted_jobs, float(schedule.workload.submit[counted_jobs.start]), m.end)
+        m = measure_from(schedule, experiment.first_counted(window, schedule))
+    else:
+        m = measure(schedule, warmup=settings.warmup, cooldown=settings.cooldown)
     slowdowns = bounded_slowdown(m)
     span = float(schedule.workload.submit[-1]) - m.begin
     counted = np.zeros(len(schedule.workload), dtype=bool)

@@ -19,6 +19,7 @@ from queuewise.policies.model_file import find_model
 from queuewise.policies.names import MODEL, parse_policy
 from queuewise.policies.user_code import is_reference
 from queuewise.workload.jobs import COLUMNS, Workload
+from queuewise.workload.readers.source import open_bytes
 
 DIGEST_BYTES = 12
 RULE = ""  # the digest of a policy that is fully defined by its name
@@ -29,6 +30,12 @@ def digest_workload(workload: Workload) -> str:
     names = (workload.kind_sets, workload.partitions, workload.users, workload.groups, workload.qos_names, workload.scalings)
     columns = (np.asarray(getattr(workload, column)) for column in COLUMNS)
     return digest(*columns, waits.job, waits.on, waits.kind, waits.delay, _as_bytes((*names, workload.epoch)))
+
+
+def digest_log(path: Path) -> str:
+    """Digest of the content of a log's file, without its compression."""
+    with open_bytes(path) as stream:
+        return hashlib.file_digest(stream, lambda: hashlib.blake2b(digest_size=DIGEST_BYTES)).hexdigest()  # type: ignore[arg-type]
 
 
 def digest_cluster(cluster: Cluster) -> str:

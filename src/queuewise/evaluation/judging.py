@@ -30,6 +30,7 @@ class Beside:
     geometric_mean: float | None  # of the bounded slowdown
     worst_unit: float  # the highest (or lowest, if higher is better) mean of a day or window
     waits_longer: bool  # better by the score than the best baseline, with clearly longer waits
+    seen: bool  # a model that was trained or chosen on days that count
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,6 +77,7 @@ class Result:
             "utilisation": beside.utilisation,
             "geometric_mean": beside.geometric_mean,
             "waits_longer": beside.waits_longer,
+            "seen": beside.seen,
             "lower_bound": self.lower_bound,
         }  # fmt: skip
         if self.in_days:
@@ -136,6 +138,7 @@ def _beside(
         geometric_mean=_mean([cell.geometric_mean for cell in cells]),
         worst_unit=float(means.min() if score.higher_is_better else means.max()),
         waits_longer=longer,
+        seen=any(cell.seen for cell in cells),
     )
 
 

@@ -71,6 +71,13 @@ def measure(schedule: Schedule, *, warmup: float = 0.0, cooldown: float = 0.0) -
     return Measurement(schedule, slice(first, last), begin, end)
 
 
+def measure_from(schedule: Schedule, first: int) -> Measurement:
+    """Count the jobs from row `first` on, over the span from the first of their submissions to the last end."""
+    num = len(schedule.workload)
+    begin = float(schedule.workload.submit[first]) if first < num else np.nan
+    return Measurement(schedule, slice(first, num), begin, last_event(schedule))
+
+
 def last_event(schedule: Schedule) -> float:
     """The last end of a job (or start, where it is still running), NaN if nothing ever started."""
     latest = np.nan

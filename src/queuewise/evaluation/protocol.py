@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
+from numpy.typing import NDArray
 
 from queuewise.errors import InputError, unknown_name
 from queuewise.workload.jobs import Workload
@@ -29,6 +30,7 @@ RLSCHEDULER_JOBS = 1024
 BLOCKS = ("train", "val", "report")
 DEFAULT_SPLIT = (0.45, 0.2, 0.35)  # shares of the time span of the log
 DEFAULT_WINDOWS = 10
+WARM_POLICY = "fcfs+easy"  # a replay under it gives what windows that start warm begin with
 BLOCK_SEEDS = {"train": range(1_000_000), "val": range(2_000_000, 3_000_000), "report": range(10_000_000, 11_000_000)}
 
 
@@ -64,6 +66,13 @@ class Plan:
     dispatch: str | None = None  # fixed by the protocol, or None if the user chooses
     estimates: str | None = None
     unit_s: float | None = None  # protocol days: seconds of the units of time that are compared; None: there are too few
+
+    def counted(self, num_jobs: int) -> NDArray[np.bool_]:
+        """[J] which jobs of a log count in some window. The protocol packing draws from all of them."""
+        counts = np.zeros(num_jobs, dtype=bool)
+        for window in self.windows:
+            counts[window.start + window.counted : window.stop] = True
+        return counts
 
     @property
     def distinct_jobs(self) -> int:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
+from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -79,24 +81,7 @@ class SnapshotTaker:
         return _plain(self._workload.job_id[j])
 
     def _job(self, j: int) -> JobRecord:
-        jobs = self._workload
-        numbers = {
-            name: getattr(jobs, name)[j].item() for name in ("num_tasks", "min_tasks", "max_tasks", "gpu_milli", "cpu_milli", "mem_mib")
-        }
-        return JobRecord(
-            job_id=self._id(j),
-            submit=float(jobs.submit[j]),
-            estimate=float(self._world.estimate[j]),
-            **numbers,
-            priority=float(jobs.priority[j]),
-            requested=_or_none(jobs.requested[j]),
-            deadline=_or_none(jobs.deadline[j]),
-            kinds=jobs.kind_sets[jobs.kind_set[j]],
-            partition=_name(jobs.partitions, jobs.partition[j]),
-            user=_name(jobs.users, jobs.user[j]),
-            account=_name(jobs.groups, jobs.group[j]),
-            qos=_name(jobs.qos_names, jobs.qos[j]),
-        )
+        return job_records(self._workload, np.array([j]), self._world.estimate[j : j + 1])[0]
 
     def _progress(self, j: int) -> Progress:
         state = self._state
@@ -135,7 +120,7 @@ class SnapshotTaker:
 
     def _pin(self, j: int) -> tuple[Place, ...]:
         state, first = self._state, self._world.pin_first[j]
-        return _places(*(column[first : first + state.pin_pieces[j]] for column in (state.pin_node, state.pin_tasks, state.pin_gpus)))
+        return places_of(*(column[first : first + state.pin_pieces[j]] for column in (state.pin_node, state.pin_tasks, state.pin_gpus)))
 
     def _running(self, j: int) -> RunningJob:
         state = self._state
@@ -161,7 +146,7 @@ class SnapshotTaker:
         found: dict[int, list[RunRecord]] = {}
         for run in np.flatnonzero(unfinished[job[bounds[:-1]]]).tolist():
             pieces = slice(bounds[run], bounds[run + 1])
-            places = _places(state.piece_node[pieces], state.piece_tasks[pieces], state.piece_gpus[pieces])
+            places = places_of(state.piece_node[pieces], state.piece_tasks[pieces], state.piece_gpus[pieces])
             end = float(state.piece_end[pieces.start])
             record = RunRecord(float(start[pieces.start]), end, places)
             found.setdefault(int(job[pieces.start]), []).append(record)
@@ -176,7 +161,7 @@ class SnapshotTaker:
         return NodeRecord(
             index=n,
             state=self._condition_of(n),
-            free_gpus=_bits(int(machine.free_mask[n])),
+            free_gpus=bits_of(int(machine.free_mask[n])),
             shared_gpus={g: int(machine.share_free[base + g]) for g in gpus if machine.share_free[base + g] > 0},
             free_cpu_milli=None if cluster.node_cpu_milli[n] == UNLIMITED else int(machine.free_cpu[n]),
             free_mem_mib=None if cluster.node_mem_mib[n] == UNLIMITED else int(machine.free_mem[n]),
@@ -241,6 +226,24 @@ class SnapshotTaker:
         return tuple(Usage(*name, float(state.usage[a]), float(state.usage_time[a])) for a, name in enumerate(self._accounts))
 
 
+def job_records(jobs: Workload, rows: NDArray[np.int64], estimate: NDArray[np.float64]) -> list[JobRecord]:
+    """The records of the jobs at `rows`, whose estimates are given."""
+
+    def of(column: str) -> list[Any]:
+        values: list[Any] = getattr(jobs, column)[rows].tolist()
+        return values
+
+    def named(column: str, names: tuple[str, ...]) -> list[str | None]:
+        return [_name(names, code) for code in of(column)]
+
+    numbers = [of(column) for column in ("num_tasks", "min_tasks", "max_tasks", "gpu_milli", "cpu_milli", "mem_mib", "priority")]
+    times = [[value if isfinite(value) else None for value in of(column)] for column in ("requested", "deadline")]
+    kinds = [jobs.kind_sets[code] for code in of("kind_set")]
+    owners = named("partition", jobs.partitions), named("user", jobs.users), named("group", jobs.groups), named("qos", jobs.qos_names)
+    columns = of("job_id"), of("submit"), estimate.tolist(), *numbers, *times, kinds, *owners
+    return [JobRecord(*values) for values in zip(*columns, strict=True)]
+
+
 def _plain(value: Any) -> JobId:
     return value.item() if isinstance(value, np.generic) else value
 
@@ -260,9 +263,10 @@ def _difference(whole: float, rest: float) -> tuple[float, float]:
     return high, (whole - (high - virtual)) + (-rest - virtual)
 
 
-def _bits(mask: int) -> tuple[int, ...]:
+@lru_cache(4096)
+def bits_of(mask: int) -> tuple[int, ...]:
     return tuple(bit for bit in range(64) if (mask >> bit) & 1)
 
 
-def _places(node: NDArray[Any], tasks: NDArray[Any], gpus: NDArray[Any]) -> tuple[Place, ...]:
-    return tuple(Place(n, t, _bits(g)) for n, t, g in zip(node.tolist(), tasks.tolist(), gpus.tolist(), strict=True))
+def places_of(node: NDArray[Any], tasks: NDArray[Any], gpus: NDArray[Any]) -> tuple[Place, ...]:
+    return tuple(Place(n, t, bits_of(g)) for n, t, g in zip(node.tolist(), tasks.tolist(), gpus.tolist(), strict=True))

@@ -61,6 +61,13 @@ def stretch(workload: Workload, factor: float) -> Workload:
     return workload.replace(submit=submit, deadline=workload.deadline - workload.submit + submit)
 
 
+def distinct_ids(workload: Workload) -> Workload:
+    """The same jobs, numbered if several have the same id: snapshots tell jobs by their ids."""
+    if len(set(workload.job_id.tolist())) == len(workload):
+        return workload
+    return workload.replace(job_id=np.arange(len(workload)))
+
+
 def thin(workload: Workload, keep: float, seed: int = 0) -> Workload:
     """A random share `keep` of the jobs, chosen independently: the load decreases, daily cycles stay."""
     if not 0 < keep <= 1:

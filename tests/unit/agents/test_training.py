@@ -17,11 +17,14 @@ from torch import Tensor
 
 from agents_setup import small_settings
 from queuewise.agents.checkpoint import read_file
+from queuewise.agents.observation_scaling import identity
 from queuewise.agents.recording import read_rows, read_run_config
 from queuewise.agents.scenario import load_scenario
 from queuewise.agents.train_settings import TrainSettings, layered
 from queuewise.agents.training import TrainOutcome, train
+from queuewise.agents.validation import evaluate_policy
 from queuewise.cli import main
+from queuewise.config import parse_toml
 from queuewise.errors import InputError
 from queuewise.policies.model_file import read_card
 
@@ -159,10 +162,69 @@ def test_conditions_are_read_from_a_file(tmp_path: Path, monkeypatch: pytest.Mon
     assert (seen[0].conditions.quotas, seen[0].conditions.power.cap_watts) == (True, 900)
 
 
+def write_log(path: Path) -> list[str]:
+    """200 jobs, one per minute, of a little more than a minute."""
+    lines = [f"{n} {60 * n} -1 {60 + n % 7} 1 -1 -1 1 {100 + n % 5} -1 1 1 1 1 1 1 -1 -1" for n in range(1, 201)]
+    path.write_text("\n".join(lines))
+    return lines
+
+
+def test_a_run_holds_its_split_and_the_days_that_its_models_have_seen(tmp_path: Path) -> None:
+    write_log(tmp_path / "log.swf")
+    changes: dict[str, Any] = {"workload": str(tmp_path / "log.swf"), "cluster": "flat:2", "baselines": ("fcfs",), "frames": 64}
+    run_small(tmp_path / "a", split="0.4,0.3,0.3", **changes)
+    card, config = read_card(tmp_path / "a" / "best.safetensors"), parse_toml(tmp_path / "a" / "config.toml")
+    assert config["contents"]["split"] == "0.4,0.3,0.3"
+    assert config["trained_on"] == card["trained_on"]
+    (seen,) = card["trained_on"]
+    assert (seen["split"], seen["train"], seen["val"]) == ([0.4, 0.3, 0.3], [60.0, 4800.0], [4860.0, 8400.0])
+    (tmp_path / "a" / "summary.json").rename(tmp_path / "summary.json")  # as if it had been killed
+    with pytest.raises(InputError, match="the split changed since the run began"):
+        run_small(tmp_path / "a", resume=True, **changes | {"frames": 128})
+    run_small(tmp_path / "b", init_from=tmp_path / "a", **changes)
+    own, before = read_card(tmp_path / "b" / "best.safetensors")["trained_on"]
+    assert before == seen
+    assert own["split"] == [0.45, 0.2, 0.35]
+    run_small(tmp_path / "c", init_from=tmp_path / "a", frames=64)
+    assert read_card(tmp_path / "c" / "best.safetensors")["trained_on"] == [seen]
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"split": "0.5,0.5"}, "is not three shares"),
+        ({"split": "0.5,0,0.5"}, "leaves nothing for a part"),
+        ({"split": "0.4,0.3,0.3", "workload": "bursty"}, "has no --split"),
+    ],
+)
+def test_a_split_that_means_nothing_is_refused(changes: dict[str, Any], problem: str, tmp_path: Path) -> None:
+    write_log(tmp_path / "log.swf")
+    with pytest.raises(InputError, match=problem):
+        load_scenario(small_settings(**{"workload": str(tmp_path / "log.swf"), "cluster": "flat:2"} | changes))
+
+
+def test_windows_of_a_log_are_validated_as_they_are_trained(tmp_path: Path) -> None:
+    """Also where all jobs have the same number."""
+    lines = write_log(tmp_path / "log.swf")
+    (tmp_path / "log.swf").write_text("\n".join(f"7 {line.partition(' ')[2]}" for line in lines))
+    given: dict[str, Any] = {"workload": str(tmp_path / "log.swf"), "cluster": "flat:1"}
+    for task, start in (({}, "warm"), ({"start": "empty"}, "empty"), ({"preset": "rlscheduler"}, "empty")):
+        scenario = load_scenario(small_settings(**given, task=task))
+        assert scenario.setup.source.warm == (start == "warm")
+        experiment = scenario.experiment("val")
+        assert experiment.settings.start == start
+        sizes = {len(experiment.jobs_of(window)) for window in experiment.plan.windows}
+        assert (min(sizes) > 30) == (start == "warm")  # on one processor the queue grows all the time
+        cells = evaluate_policy(
+            lambda rows, mask: mask.int().argmax(1), identity(scenario.setup.layout), scenario, experiment, "model:first"
+        )
+        assert [cell.metrics["jobs"] for cell in cells] == [30, 30]
+        assert all(cell.metrics["completed"] == 30 for cell in cells)
+
+
 def test_a_run_does_not_go_on_with_another_log(tmp_path: Path) -> None:
     log = tmp_path / "log.swf"
-    lines = [f"{n} {60 * n} -1 {60 + n % 7} 1 -1 -1 1 {100 + n % 5} -1 1 1 1 1 1 1 -1 -1" for n in range(1, 201)]
-    log.write_text("\n".join(lines))
+    lines = write_log(log)
     changes: dict[str, Any] = {"workload": str(log), "cluster": "flat:4", "baselines": ("fcfs",), "checkpoint_every": 1}
     run_small(tmp_path / "a", frames=64, **changes)
     (tmp_path / "a" / "summary.json").unlink()  # as if it had been killed

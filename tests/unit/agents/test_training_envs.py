@@ -164,7 +164,7 @@ def test_a_teacher_plays_what_the_policy_of_its_name_does(policy: str, score: st
     batch.begin([0], [taught.window(0)])
     while not batch.outcome[0]:
         batch.step(expert.choose(batch.observations, batch.mask, shape))
-    workload, estimate = setup.source.window(0)
+    workload, estimate, _ = setup.source.window(0)
     expected = score_values(measure(simulate(workload, setup.cluster, policy, estimates=estimate)))
     assert score_values(measure(batch.schedule(0)))[score] == pytest.approx(expected[score])
 
@@ -187,7 +187,7 @@ def test_filtered_windows_lie_in_the_band() -> None:
     setup = small_setup(pool=40)
 
     def score(window: int) -> float:
-        workload, estimate = setup.source.window(window)
+        workload, estimate, _ = setup.source.window(window)
         return float(score_values(measure(simulate(workload, setup.cluster, "sjf", estimates=estimate)))["bsld"] or 0.0)
 
     scores = [score(window) for window in range(40)]

@@ -306,15 +306,20 @@ def test_a_step_before_the_first_reset_is_refused() -> None:
         make().step(WAIT)
 
 
-def test_windows_of_a_log_stay_in_their_block() -> None:
+@pytest.mark.parametrize("split", [(0.45, 0.2, 0.35), (0.2, 0.5, 0.3)])
+@pytest.mark.parametrize("start", ["warm", "empty"])
+def test_windows_of_a_log_stay_in_their_block(start: str, split: tuple[float, float, float]) -> None:
     log = busy_days(200)
-    last = log.submit[0] + 0.6 * (log.submit[-1] - log.submit[0])
-    env = QueuewiseEnv("job", workload=log, cluster=small_cluster(), jobs=20, block="train", estimates="oracle")
-    for seed in range(20):
-        env.reset(seed=seed)
-        jobs = env.batch.episode(0).workload
-        assert len(jobs) == 20
-        assert jobs.submit[-1] < last
+    begin, span = log.submit[0], log.submit[-1] - log.submit[0]
+    for block, first, last in (("train", 0.0, split[0]), ("val", split[0], split[0] + split[1])):
+        env = QueuewiseEnv("job", workload=log, cluster=small_cluster(), jobs=20, block=block, split=split, start=start)
+        for seed in range(10):
+            env.reset(seed=seed)
+            episode = env.batch.episode(0)
+            own = episode.workload.submit[episode.first_own :]
+            assert len(own) == 20
+            assert begin + first * span <= own[0]
+            assert own[-1] < begin + last * span
 
 
 def test_windows_can_be_asked_for() -> None:

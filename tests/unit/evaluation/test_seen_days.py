@@ -1,0 +1,177 @@
+"""Models are not judged on days they were trained or chosen on, unless a user asks for it, and then the result says so."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from model_setup import make_model
+from queuewise.cli import main
+from queuewise.evaluation.protocol import block_jobs, make_plan
+from queuewise.evaluation.seen_days import TrainedOn, find_seen, identify_log, record_training
+from queuewise.policies.model_file import read_card
+from queuewise.workload import load_workload
+from queuewise.workload.jobs import Workload
+from queuewise.workload.writers import write_workload
+from stand_in import busy_days
+
+CLUSTER = "2x8:V100-16"
+SPLIT = (0.45, 0.2, 0.35)
+
+
+def processors(seed: int = 3) -> Workload:
+    """400 jobs over about 20 days; some run longer than they requested, and the first requests no time, so --clean drops it."""
+    rng = np.random.default_rng(seed)
+    runtime = np.round(rng.lognormal(8.6, 1.0, 400)) + 1
+    requested = np.round(runtime * rng.uniform(0.9, 3, 400)) + 1
+    requested[0] = np.nan
+    return Workload(
+        submit=np.sort(np.round(rng.uniform(0, 20 * 86_400, 400))), runtime=runtime,
+        requested=requested, num_tasks=rng.choice([1, 2, 4, 8], 400).astype(np.int32),
+        cpu_milli=np.full(400, 1000, np.int32), epoch=1_000_000_000.0, name="small",
+    )  # fmt: skip
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    path = tmp_path / "small.swf"
+    write_workload(processors(), path)
+    return path
+
+
+def trained_on(path: Path, split: tuple[float, float, float] = SPLIT, load_factor: float | None = None, **options: Any) -> TrainedOn:
+    workload = load_workload(path, **options).workload
+    return record_training(workload, identify_log(workload, path, load_factor), split)
+
+
+def write_card(home: Path, *trained: TrainedOn, workload: str = "small.swf") -> str:
+    """A model with this card, as far as it matters here. Returns its name."""
+    make_model(home, "kernel")
+    from safetensors.numpy import load_file, save_file
+
+    card = read_card(home / "best.safetensors")
+    card["settings"]["workload"] = workload
+    card["trained_on"] = [one.model_dump(mode="json") for one in trained]
+    save_file(load_file(home / "best.safetensors"), home / "best.safetensors", {"queuewise": json.dumps(card)})
+    return f"model:{home}"
+
+
+def seen_of(model: str, path: Path, block: str = "report", split: tuple[float, float, float] = SPLIT) -> tuple[str, ...]:
+    workload = load_workload(path).workload
+    counted = make_plan("days", workload, block=block, split=split).counted(len(workload))
+    return tuple(find_seen(["fcfs", model], workload, str(path), None, counted).seen)
+
+
+def test_the_report_days_of_the_same_split_are_not_seen(log: Path, tmp_path: Path) -> None:
+    model = write_card(tmp_path / "run", trained_on(log))
+    assert seen_of(model, log) == ()
+    assert seen_of(model, log, "val") == (model,)
+    assert seen_of(model, log, split=(0.3, 0.2, 0.5)) == (model,)
+    assert seen_of(model, log, split=(0.6, 0.2, 0.2)) == ()
+
+
+def test_another_log_is_not_taken_for_it(log: Path, tmp_path: Path) -> None:
+    model = write_card(tmp_path / "run", trained_on(log))
+    other = tmp_path / "other.swf"
+    write_workload(processors(seed=4), other)
+    workload = load_workload(other).workload
+    assert find_seen([model], workload, str(other), None, np.ones(len(workload), dtype=bool)).seen == {}
+
+
+@pytest.mark.parametrize("options", [["--clean"], ["--load-factor", "3"], ["--jobs", "150"], ["--processors", "requested"]])
+def test_a_log_is_recognised_whatever_the_options(
+    options: list[str], log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = write_card(tmp_path / "run", trained_on(log))
+    command = ["simulate", "--workload", str(log), "--cluster", "flat:16", "--policy", model, *options]
+    assert main(command) == 0
+    last = block_jobs(processors(), SPLIT)["train"][-1] if "--jobs" not in options else 149
+    day = datetime.fromtimestamp(1e9 + processors().submit[last], UTC).date()
+    assert f"{model} was trained on 2001-09-09 to {day} (" in capsys.readouterr().err
+
+
+def test_the_same_jobs_in_another_file_are_recognised(log: Path, tmp_path: Path) -> None:
+    model = write_card(tmp_path / "run", trained_on(log))
+    packed, converted = tmp_path / "packed.swf.gz", tmp_path / "converted.csv"
+    packed.write_bytes(gzip.compress(log.read_bytes()))
+    write_workload(load_workload(log).workload, converted)
+    for path in (packed, converted):
+        assert seen_of(model, path) == ()
+        assert seen_of(model, path, "val") == (model,)
+
+
+def test_a_load_factor_of_the_training_does_not_move_days(log: Path) -> None:
+    from queuewise.reading import Reading
+
+    workload = Reading(load_factor=4.0).load(str(log), None, 0).workload
+    fast = record_training(workload, identify_log(workload, log, 4.0), SPLIT)
+    assert fast.train == trained_on(log).train
+    assert fast.val == trained_on(log).val
+
+
+def test_evaluate_refuses_and_says_what_next(log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = write_card(tmp_path / "run", trained_on(log))
+    command = ["evaluate", "--workload", str(log), "--cluster", "flat:16", "--policy", "fcfs", "--policy", model]
+    assert main([*command, "--block", "val"]) == 2
+    error, hint = capsys.readouterr().err.splitlines()[-2:]
+    assert f"{model} was chosen on 2001-09-" in error
+    assert "jobs that count" in error
+    assert "--split 0.45,0.2,0.35" in hint
+    assert "--seen" in hint
+    assert main([*command, "--starts", "0,300", "--window-jobs", "40"]) == 2
+    assert "was trained on 2001-09-09 to 2001-09-" in capsys.readouterr().err
+
+
+def test_seen_days_are_marked(log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = write_card(tmp_path / "run", trained_on(log))
+    command = ["evaluate", "--workload", str(log), "--cluster", "flat:16", "--policy", "fcfs", "--policy", model, "--shakes", "1"]
+    assert main([*command, "--json"]) == 0
+    assert [row["seen"] for row in json.loads(capsys.readouterr().out)] == [False, False]
+    assert main([*command, "--block", "val", "--seen", "--json", "--out", str(tmp_path / "a")]) == 0
+    assert {row["policy"]: row["seen"] for row in json.loads(capsys.readouterr().out)} == {"fcfs": False, model: True}
+    assert main(["compare", str(tmp_path / "a"), "--json"]) == 0
+    assert {row["policy"]: row["seen"] for row in json.loads(capsys.readouterr().out)} == {"fcfs": False, model: True}
+    assert main(["compare", str(tmp_path / "a")]) == 0
+    captured = capsys.readouterr()
+    assert f"{model} †" in captured.out.replace("\n", "")
+    assert "† was trained or chosen on days that count here" in captured.err
+
+
+def test_an_older_card_is_accepted_with_a_remark(log: Path, tmp_path: Path) -> None:
+    from safetensors.numpy import load_file, save_file
+
+    model = write_card(tmp_path / "run", trained_on(log))
+    path = tmp_path / "run" / "best.safetensors"
+    card = read_card(path)
+    del card["trained_on"]
+    save_file(load_file(path), path, {"queuewise": json.dumps(card)})
+    workload = load_workload(log).workload
+    found = find_seen([model], workload, str(log), None, np.ones(len(workload), dtype=bool))
+    assert found.seen == {}
+    assert len(found.remarks) == 1
+    assert "does not say which days" in found.remarks[0]
+    card["settings"]["workload"] = "bursty"
+    save_file(load_file(path), path, {"queuewise": json.dumps(card)})
+    assert find_seen([model], workload, str(log), None, np.ones(len(workload), dtype=bool)).remarks == ()
+
+
+def test_a_scenario_records_the_blocks_it_uses(tmp_path: Path) -> None:
+    path = tmp_path / "log.csv"
+    write_workload(busy_days(300), path)
+    _, scenario = make_model(tmp_path / "run", "kernel", workload=str(path), cluster=CLUSTER, split="0.5,0.25,0.25")
+    (found,) = (TrainedOn(**one) for one in read_card(tmp_path / "run" / "best.safetensors")["trained_on"])
+    blocks = block_jobs(scenario.workload, (0.5, 0.25, 0.25))
+    times = scenario.workload.submit + scenario.workload.epoch
+    assert found.split == (0.5, 0.25, 0.25)
+    assert found.train == (times[0], times[blocks["train"].stop - 1])
+    assert found.val == (times[blocks["val"].start], times[blocks["val"].stop - 1])
+    assert scenario.task_setup("train").source.size == len(blocks["train"]) - 30 + 1
+    assert all(
+        window.start >= blocks["val"].start and window.stop <= blocks["val"].stop for window in scenario.experiment("val").plan.windows
+    )
