@@ -23,7 +23,7 @@ class ScheduleSnapshots:
         if schedule.preemptions.any():
             raise ValueError("a schedule with stopped jobs cannot be cut at any instant")
         self._schedule = schedule
-        bounds = first_pieces(schedule.piece_job, schedule.piece_start)
+        bounds = first_pieces(schedule.piece_job, schedule.piece_start, schedule.piece_end)
         self._pieces = np.zeros((len(schedule.workload), 2), np.int64)  # [J] the first piece of each job, and the one after its last
         self._pieces[schedule.piece_job[bounds[:-1]]] = np.column_stack([bounds[:-1], bounds[1:]])
 
