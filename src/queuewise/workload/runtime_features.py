@@ -36,7 +36,7 @@ UNKNOWN_VALUE = -100.0  # below all known ones
 ENDED, RUNNING, WAITING = range(3)
 
 
-class Run(NamedTuple):
+class KnownRun(NamedTuple):
     """A job as its successors see it."""
 
     key: Hashable  # jobs of one user with the same request and size are twins
@@ -79,12 +79,12 @@ class User:
     shares: Past = field(default_factory=Past)
     twins: defaultdict[Hashable, Past] = field(default_factory=lambda: defaultdict(Past))
     names: defaultdict[int, Past] = field(default_factory=lambda: defaultdict(Past))
-    active: dict[int, Run] = field(default_factory=dict)  # jobs that wait or run, by row
+    active: dict[int, KnownRun] = field(default_factory=dict)  # jobs that wait or run, by row
     last_end: float = NOTHING
-    previous: Run | None = None
-    previous_twin: dict[Hashable, Run] = field(default_factory=dict)
+    previous: KnownRun | None = None
+    previous_twin: dict[Hashable, KnownRun] = field(default_factory=dict)
 
-    def learn(self, row: int, run: Run, name: int) -> None:
+    def learn(self, row: int, run: KnownRun, name: int) -> None:
         """A run has ended."""
         self.runs.add(run.log_runtime)
         self.twins[run.key].add(run.log_runtime)
@@ -94,11 +94,11 @@ class User:
         self.last_end = run.known
         del self.active[row]
 
-    def submit(self, row: int, run: Run) -> None:
+    def submit(self, row: int, run: KnownRun) -> None:
         self.active[row] = run
         self.previous = self.previous_twin[run.key] = run
 
-    def describe(self, run: Run, name: int) -> Iterator[float]:
+    def describe(self, run: KnownRun, name: int) -> Iterator[float]:
         """The features of a job that is now submitted, before `submit`."""
         now, runs, twins = run.submit, self.runs, self.twins[run.key]
         yield from (runs.back(1), runs.back(2), runs.back(3), runs.mean, runs.spread, self.shares.back(1), self.shares.mean, runs.number)
@@ -111,7 +111,7 @@ class User:
         yield from _describe_previous(self.previous, now)
         yield from _describe_previous(self.previous_twin.get(run.key), now)
 
-    def _describe_active(self, run: Run) -> tuple[float, ...]:
+    def _describe_active(self, run: KnownRun) -> tuple[float, ...]:
         running, twins, longest, longest_twin = 0, 0, 0.0, 0.0
         for other in islice(reversed(self.active.values()), MOST_ACTIVE):
             lasted = run.submit - other.start
@@ -123,7 +123,7 @@ class User:
         return len(self.active), running, math.log1p(longest), twins, math.log1p(longest_twin)
 
 
-def _describe_previous(run: Run | None, now: float) -> tuple[float, float]:
+def _describe_previous(run: KnownRun | None, now: float) -> tuple[float, float]:
     """How long a job ran or has run so far, and its state."""
     if run is None:
         return NOTHING, NOTHING
@@ -169,7 +169,7 @@ def _by_history(workload: Workload) -> Floats:
     return rows
 
 
-def _runs(workload: Workload) -> Iterator[Run]:
+def _runs(workload: Workload) -> Iterator[KnownRun]:
     start = workload.submit + workload.recorded_wait
     log_runtime = np.log(np.maximum(workload.runtime, 1.0))
     columns = (
@@ -177,4 +177,4 @@ def _runs(workload: Workload) -> Iterator[Run]:
         log_runtime - np.log(np.maximum(workload.requested, 1.0)),
     )  # fmt: skip
     for request, size, *rest in zip(*(column.tolist() for column in columns), strict=True):
-        yield Run((request, size), *rest)
+        yield KnownRun((request, size), *rest)
