@@ -209,9 +209,6 @@ def _run_slurm_loops(w: World, m: Machine, z: Machine, s: State, q: int) -> None
 @kernel
 def schedule_queue(w: World, m: Machine, z: Machine, s: State, q: int) -> None:
     """One pass over queue q."""
-    if w.policy.preemption_key:
-        preempt_in_queue(w, m, s, q)
-        return
     if w.policy.backfill == backfill.SLURM:
         _run_slurm_loops(w, m, z, s, q)
         return
@@ -260,10 +257,21 @@ def _start_held(w: World, m: Machine, z: Machine, s: State) -> None:
     note_next_hold(s)
 
 
+@inline
+def _preempt(w: World, m: Machine, s: State) -> None:
+    """The pass of a preemptive policy."""
+    for q in range(w.sizes.num_queues if s.count.pending_jobs > 0 else 0):
+        if s.queue_active[q] > 0:
+            preempt_in_queue(w, m, s, q)
+
+
 @kernel
 def decide(w: World, m: Machine, z: Machine, s: State, scorer, second_scorer, holder) -> None:  # type: ignore[no-untyped-def]
     """The scheduling pass."""
     s.count.decisions += 1
+    if w.policy.preemption_key:
+        _preempt(w, m, s)
+        return
     if w.policy.scans_queue and s.count.pending_jobs > 0:
         score_pending(w, m, s, scorer, second_scorer)
         if w.policy.holds:
