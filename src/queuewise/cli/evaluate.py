@@ -117,6 +117,11 @@ class Evaluate:
         announce_compilation(playing=any(map(has_prefix, self.policy)))
         with _progress(len(set(self.policy)) * len(windows)) as on_cell:
             cells = run_experiment(experiment, self.policy, simulate, folder=folder, on_cell=on_cell, threads=self.threads, seen=seen)
+        if not any(cell.metrics["completed"] for cell in cells):
+            note(f"no job that counts can run on {experiment.cluster.name}; queuewise simulate says why")
+            if self.json:
+                print("[]")
+            return 0 if self.allow_rejected else 3
         result = judge(cells, score, same=same)
         if folder is not None:
             write_results(folder, cells, result)

@@ -80,7 +80,7 @@ class Experiment:
         rows = np.arange(window.start, window.stop) if start is None else start.select(self.workload, window.start, window.num_jobs)
         part = self.workload.take(rows)
         if window.shake:
-            part, order = shake(part, SHAKE_S, window.shake)
+            part, order = shake(part, SHAKE_S, window.shake, boundary=window.counted)
             rows = rows[order]
         return declare_part(part, self.workload, rows)
 

@@ -105,7 +105,7 @@ def _quality(runtime: Floats, estimate: Floats) -> Quality:
     spread = float(((true - true.mean()) ** 2).sum())
     return Quality(
         jobs=len(runtime),
-        r2_log=1.0 - float((np.log(ratio) ** 2).sum()) / spread if spread > 0 else None,
+        r2_log=1.0 - float((np.log(ratio) ** 2).sum()) / spread if spread > 1e-9 * len(runtime) else None,
         within_2x=float(((ratio >= 0.5) & (ratio <= 2.0)).mean()),
         median_ratio=float(np.median(ratio)),
     )

@@ -282,6 +282,11 @@ def _parse_scheduling(name: str, scheduling: str) -> Policy:
         if plus or estimates:
             raise InputError(f"policy {name!r}: a class decides itself what to backfill", hint=f"write {order}, or {order}@pack")
         return Policy(order)
+    if leading.startswith(f"{WISE}:") and not plus:
+        raise InputError(
+            f"policy {name!r}: {WISE} goes by predictions; with other estimates it is an order only",
+            hint=f"write {order}:{estimates}+easy:sjf:{estimates}~3d for the same rule",
+        )
     if not is_reference(order) and order not in ORDERS:
         raise unknown_name("order", order, (*policy_names(), "defrag"))
     _check_order(order, estimates)

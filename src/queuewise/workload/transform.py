@@ -75,9 +75,15 @@ def thin(workload: Workload, keep: float, seed: int = 0) -> Workload:
     return workload.take(np.random.default_rng(seed).random(len(workload)) < keep)
 
 
-def shake(workload: Workload, seconds: float, seed: int) -> tuple[Workload, NDArray[np.int64]]:
-    """Move every submission by up to so many seconds, earlier or later. Returns the jobs in their new order, and which jobs they are."""
+def shake(workload: Workload, seconds: float, seed: int, *, boundary: int = 0) -> tuple[Workload, NDArray[np.int64]]:
+    """Move every submission by up to so many seconds, earlier or later. Returns the jobs in their new order, and which jobs they are.
+
+    The first `boundary` jobs stay before the others.
+    """
     submit = workload.submit + np.random.default_rng(seed).uniform(-seconds, seconds, len(workload))
+    if 0 < boundary < len(workload):
+        submit[:boundary] = np.minimum(submit[:boundary], workload.submit[boundary])
+        submit[boundary:] = np.maximum(submit[boundary:], workload.submit[boundary])
     rows = np.argsort(submit, kind="stable")
     number = np.empty(len(rows), np.int64)
     number[rows] = np.arange(len(rows))

@@ -70,6 +70,18 @@ def test_reasons_of_rejections() -> None:
     )
 
 
+@pytest.mark.parametrize(("flags", "code"), [((), 3), (("--allow-rejected",), 0), (("--protocol", "windows"), 3)])
+def test_evaluate_says_that_no_job_can_run(flags: tuple[str, ...], code: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = tmp_path / "log.swf"
+    rows = [f"{j} {j * 6000} 0 100 16 -1 -1 -1 200 -1 1 1 1 1 1 1 -1 -1" for j in range(1, 60)]
+    log.write_text("\n".join(rows) + "\n", encoding="utf-8")
+    windows = ["--windows", "1", "--window-jobs", "20"] if flags[:1] == ("--protocol",) else []
+    assert main(["evaluate", "--workload", str(log), "--cluster", "flat:8", "--policy", "fcfs", "--json", *flags, *windows]) == code
+    printed = capsys.readouterr()
+    assert json.loads(printed.out) == []
+    assert "no job that counts can run on flat:8" in printed.err
+
+
 @pytest.mark.parametrize(("cores", "flags", "code"), [(8, (), 3), (8, ("--allow-rejected",), 0), (64, (), 0)])
 def test_most_jobs_rejected_ends_with_code_3(
     cores: int, flags: tuple[str, ...], code: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]

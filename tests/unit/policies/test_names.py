@@ -120,6 +120,7 @@ def test_names_are_taken_apart(name: str, policy: Policy) -> None:
         ("model:runs~/a", "has a ~ in it.*but for a leading ~/"),
         ("model:runs~a", "'a' is not a time.*its path has no"),
         ("model:a@b", "unknown placement.*its path has no"),
+        ("wise:oracle", "with other estimates it is an order only.*aged:oracle.easy:sjf:oracle~3d"),
     ],
 )
 def test_bad_names_say_what_is_wrong(name: str, message: str) -> None:
