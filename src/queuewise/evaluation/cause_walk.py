@@ -62,7 +62,7 @@ class WalkCounts(Scalars, dtype=np.int64):
     num_late: int
     num_starts: int
     num_stops: int
-    anew: int  # 1: something has changed, so causes must be found anew
+    changed: int  # 1: something has happened since the causes were last found
     rule: int  # address of `answer_of_rule`, if it is needed
     reserves: int  # 1: the backfill rule keeps candidates from starting for the sake of others
 
@@ -135,7 +135,7 @@ def _count_room(w: World, m: Machine, z: Machine, t: Walk, c: int) -> None:
 @kernel
 def _touch(w: World, m: Machine, z: Machine, t: Walk, n: int) -> None:
     """Node n is about to change."""
-    t.count.anew = 1
+    t.count.changed = 1
     if t.is_touched[n]:
         return
     t.is_touched[n] = 1
@@ -221,14 +221,14 @@ def _leave_queue(t: Walk, i: int, now: float) -> None:
         t.seconds[i * NUM_CAUSES + k] = t.total[c * NUM_CAUSES + k] - t.seconds[i * NUM_CAUSES + k]
     if t.late_at[i] <= now:
         t.overdue[c] -= 1
-        t.count.anew = 1
+        t.count.changed = 1
     t.waiting[c] -= 1
     if t.waiting[c] == 0:
         t.count.listed -= 1
         last = t.listed[t.count.listed]
         t.listed[t.place[c]] = last
         t.place[last] = t.place[c]
-        t.count.anew = 1
+        t.count.changed = 1
 
 
 @kernel
@@ -243,7 +243,7 @@ def _join_queue(w: World, m: Machine, z: Machine, t: Walk, i: int, now: float) -
         for k in range(NUM_CAUSES):
             t.total[c * NUM_CAUSES + k] = 0.0
         _count_room(w, m, z, t, c)
-        t.count.anew = 1
+        t.count.changed = 1
     t.waiting[c] += 1
     _settle(t, c, now)
     for k in range(NUM_CAUSES):
@@ -261,7 +261,7 @@ def _change_queues(w: World, m: Machine, z: Machine, t: Walk, now: float) -> Non
         t.count.begun += 1
     while t.count.late < t.count.num_late and t.late_at[t.by_late[t.count.late]] == now:
         t.overdue[t.wait_class[t.by_late[t.count.late]]] += 1
-        t.count.anew = 1
+        t.count.changed = 1
         t.count.late += 1
 
 
@@ -388,9 +388,9 @@ def walk_causes(world, machine, open_machine, state, walk) -> None:  # type: ign
         now = _next_time(w, t)
         if w.policy.has_reservations:
             m.time[0] = now
-            t.count.anew = 1
+            t.count.changed = 1
         _change_machine(w, m, z, s, t, now)
         _change_queues(w, m, z, t, now)
-        if t.count.anew:
+        if t.count.changed:
             _find_causes(w, m, z, s, t, now, (world, machine, state))
-            t.count.anew = 0
+            t.count.changed = 0

@@ -11,18 +11,16 @@ from numpy.typing import NDArray
 
 from queuewise.cluster.spec import Cluster
 from queuewise.errors import InputError
-from queuewise.evaluation.measure import Floats
+from queuewise.evaluation.measure import Floats, bounded_slowdown, measure_from, wait
 from queuewise.evaluation.protocol import DEFAULT_SPLIT, make_plan
 from queuewise.policies import simulate
 from queuewise.policies.estimating import estimate_on, with_waits
-from queuewise.sim.core.schedule import Schedule
 from queuewise.workload.history import prediction_quantiles
 from queuewise.workload.jobs import UNKNOWN, Workload
 
 BEST = "predicted:gb"
 LEVELS = tuple(np.round(np.arange(0.05, 0.96, 0.05), 2).tolist())
 LOW, HIGH = 0.1, 0.9  # of the interval that four jobs in five are in
-BOUND_S = 10.0  # of bounded slowdowns
 CLASSES = {  # edges of the classes of jobs by which errors are listed, and the names of the classes
     "runs of the user": ((1, 10, 100), ("none", "1 to 9", "10 to 99", "100 or more")),
     "runtime": ((60, 600, 3600, 36_000), ("below 1 min", "1 to 10 min", "10 to 60 min", "1 to 10 h", "10 h or more")),
@@ -137,10 +135,8 @@ def _worth(workload: Workload, cluster: Cluster, by: str, counted: NDArray[np.in
     policy, estimates = SAME_RULE[by]
     if estimates == "requested" and np.isnan(workload.requested).all():
         estimates = "predicted"
-    schedule: Schedule = simulate(workload, cluster, policy, estimates=estimates, seed=seed)
-    rows = counted[np.isfinite(schedule.start[counted])]
-    if not len(rows):
+    schedule = simulate(workload, cluster, policy, estimates=estimates, seed=seed)
+    counts = measure_from(schedule, int(counted[0]))
+    if not len(counts.rows):
         raise InputError(f"no job of the days that count can run on {cluster.name}", hint="give another --cluster")
-    wait, runtime = schedule.start[rows] - workload.submit[rows], workload.runtime[rows]
-    slowdown = np.maximum((wait + runtime) / np.maximum(runtime, BOUND_S), 1.0)
-    return Worth(by, float(slowdown.mean()), float(wait.mean()))
+    return Worth(by, float(bounded_slowdown(counts).mean()), float(wait(counts).mean()))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -75,6 +75,26 @@ def draw(chart: Chart) -> Figure:
     if len(chart.series) > 1:
         figure.legend(loc="outside right upper", frameon=False, fontsize=8)
     return figure
+
+
+def draw_panels(charts: Sequence[Chart], title: str, path: str | os.PathLike[str]) -> None:
+    """Write several charts to `path` as one figure with two columns. The suffix determines the format."""
+    target, extension = figure_target(path)
+    with optional_imports():
+        import matplotlib as mpl
+        from matplotlib.figure import Figure
+    rows = -(-len(charts) // 2)
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(1.6 * WIDTH, 0.8 * HEIGHT * rows), layout="constrained")
+        panels = figure.subplots(rows, 2, squeeze=False).ravel()
+        for axes, chart in zip(panels, charts, strict=False):
+            draw_on(axes, chart)
+        for axes in panels[len(charts) :]:
+            axes.set_visible(False)
+        panels[0].legend(frameon=False, fontsize=8, loc="lower right")
+        figure.suptitle(title, x=0.01, ha="left", fontweight="bold")
+        with replacing(target) as temporary:
+            figure.savefig(temporary, format=extension, dpi=110, metadata=WITHOUT_DATE.get(extension))
 
 
 def draw_on(axes: Axes, chart: Chart) -> None:

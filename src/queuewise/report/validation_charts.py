@@ -6,12 +6,10 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from queuewise.errors import optional_imports
 from queuewise.evaluation.log_validation import QUANTILES
 from queuewise.report.charts import Chart, Series
-from queuewise.report.figures import HEIGHT, STYLE, WIDTH, WITHOUT_DATE, draw_on, figure_target
+from queuewise.report.figures import draw_panels
 from queuewise.report.text_tables import TextTable
-from queuewise.runs import replacing
 
 MOST_BARS = 12  # accounts and partitions with the most jobs
 BOTH = ("recorded", "replayed")
@@ -43,25 +41,9 @@ def verdict_sentences(found: Details) -> list[str]:
 
 def draw_validation(found: Details, path: str | os.PathLike[str]) -> None:
     """Write one figure with the main charts to `path`. The suffix determines the format."""
-    target, extension = figure_target(path)
-    with optional_imports():
-        import matplotlib as mpl
-        from matplotlib.figure import Figure
     charts = {chart.key: chart for chart in validation_charts(found)}
-    shown = [charts[key] for key in PANELS if key in charts]
-    rows = -(-len(shown) // 2)
-    with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(1.6 * WIDTH, 0.8 * HEIGHT * rows), layout="constrained")
-        panels = figure.subplots(rows, 2, squeeze=False).ravel()
-        for axes, chart in zip(panels, shown, strict=False):
-            draw_on(axes, chart)
-        for axes in panels[len(shown) :]:
-            axes.set_visible(False)
-        panels[0].legend(frameon=False, fontsize=8, loc="lower right")
-        title = f"{found['log']} on {found['cluster']} under {found['policy']}: {found['verdict']}"
-        figure.suptitle(title, x=0.01, ha="left", fontweight="bold")
-        with replacing(target) as temporary:
-            figure.savefig(temporary, format=extension, dpi=110, metadata=WITHOUT_DATE.get(extension))
+    title = f"{found['log']} on {found['cluster']} under {found['policy']}: {found['verdict']}"
+    draw_panels([charts[key] for key in PANELS if key in charts], title, path)
 
 
 def _distribution(found: Details) -> Chart:

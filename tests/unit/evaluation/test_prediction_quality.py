@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -74,7 +75,7 @@ def test_predictions_of_repeated_jobs_are_good_and_calibrated() -> None:
     assert [one.by for one in found.worth] == ["requests", "predictions", "exact runtimes"]
 
 
-def test_command_prints_tables_json_and_a_figure(tmp_path, capsys: pytest.CaptureFixture[str]) -> None:  # type: ignore[no-untyped-def]
+def test_command_prints_tables_json_and_a_figure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     figure = tmp_path / "figure.png"
     command = ["predict", "lublin", "--cluster", "flat:256", "--jobs", "800"]
     assert main([*command, "--plot", str(figure)]) == 0
