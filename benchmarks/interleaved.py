@@ -1,8 +1,10 @@
 """Compare the speed of two versions of Queuewise in one run: python benchmarks/interleaved.py OTHER_CHECKOUT [--rounds 12]
 
-On a shared machine figures of different minutes do not compare. So one process per version stays open, and both are asked in turn to do
-the same short piece of work, through the public interface only. The table shows the best rate of each and their ratio (this version ÷ the
-other); the exit code is 1 if a ratio is below --least. Both versions compile their engines first if their caches are cold.
+On a shared machine figures of different minutes do not compare. So one process per version is open, and both are asked in turn to do the
+same short piece of work, through the public interface only. Where memory happens to lie makes a process faster or slower by a few per
+cent for all its life, so every case is measured in several sittings, each with new processes. The table shows the best rate of each
+version and their ratio (this version ÷ the other); the exit code is 1 if a ratio is below --least. Both versions compile their engines
+first if their caches are cold.
 """
 
 from __future__ import annotations
@@ -116,46 +118,61 @@ CASES = [f"replay {policy}" for policy in REPLAYS] + ["snapshots", "envs-1", "en
 
 
 def serve() -> None:
-    """The process of one version: a line with a case's name in, a line with its rate out."""
-    made: dict[str, Callable[[], float]] = {}
-    for line in sys.stdin:
-        name = line.strip()
-        if name not in made:
-            made.clear()  # one case at a time, so that memory does not pile up
-            made[name] = make_case(name)
-        print(json.dumps(made[name]()), flush=True)
+    """The process of one version and case: the case's name in, then a rate out for every further line."""
+    measure = make_case(sys.stdin.readline().strip())
+    for _ in sys.stdin:
+        print(json.dumps(measure()), flush=True)
 
 
-class Version:
-    def __init__(self, checkout: Path) -> None:
-        environment = os.environ | {"PYTHONPATH": str(checkout / "src")}
+class Sitting:
+    """A process of one version that measures one case; to be used in a `with` statement."""
+
+    def __init__(self, checkout: Path, name: str) -> None:
+        self._name = name
         self._process = subprocess.Popen(
             [sys.executable, str(Path(__file__).resolve()), "--serve"],
-            env=environment,
+            env=os.environ | {"PYTHONPATH": str(checkout / "src")},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
         )
+        self._say(name)
 
-    def rate(self, name: str) -> float:
+    def __enter__(self) -> Sitting:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.communicate()
+
+    def _say(self, line: str) -> None:
         assert self._process.stdin is not None
+        print(line, file=self._process.stdin, flush=True)
+
+    def rate(self) -> float:
         assert self._process.stdout is not None
-        print(name, file=self._process.stdin, flush=True)
+        self._say("again")
         line = self._process.stdout.readline()
         if not line:
-            raise SystemExit(f"the process that measures {name} has ended")
+            raise SystemExit(f"the process that measures {self._name} has ended")
         return float(json.loads(line))
 
-    def close(self) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        self._process.wait()
+
+def best_rates(name: str, other: Path, rounds: int, sittings: int) -> tuple[float, float]:
+    """Best rates of a case in this version and in the other."""
+    best = [0.0, 0.0]
+    for _ in range(1 if name == "ppo" else sittings):
+        with Sitting(REPOSITORY, name) as mine, Sitting(other, name) as theirs:
+            for turn in range(3 if name == "ppo" else rounds):
+                for which in (0, 1) if turn % 2 else (1, 0):
+                    best[which] = max(best[which], (mine, theirs)[which].rate())
+    return best[0], best[1]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("other", type=Path, nargs="?", help="a checkout of the other version")
-    parser.add_argument("--rounds", type=int, default=12, help="per case, %(default)s")
+    parser.add_argument("--rounds", type=int, default=6, help="measurements per case and sitting, %(default)s")
+    parser.add_argument("--sittings", type=int, default=3, help="pairs of processes per case, %(default)s")
     parser.add_argument("--least", type=float, default=0.95, help="ratio that is still accepted, %(default)s")
     parser.add_argument("--cases", nargs="*", default=CASES, help="some of them")
     parser.add_argument("--results", type=Path, help="a JSON file to write")
@@ -164,20 +181,15 @@ def main() -> None:
     if options.serve:
         serve()
         return
-    mine, other = Version(REPOSITORY), Version(options.other.resolve())
     rows = []
     for name in options.cases:
-        rates: tuple[list[float], list[float]] = ([], [])
-        for turn in range(3 if name == "ppo" else options.rounds):
-            for which in (0, 1) if turn % 2 else (1, 0):
-                rates[which].append((mine, other)[which].rate(name))
-        best = max(rates[0]), max(rates[1])
-        rows.append({"case": name, "this": best[0], "other": best[1], "ratio": best[0] / best[1]})
-        print(f"{name:28} {best[0]:14,.0f} {best[1]:14,.0f} per second  ratio {best[0] / best[1]:.3f}", flush=True)
-    mine.close()
-    other.close()
+        this, other = best_rates(name, options.other.resolve(), options.rounds, options.sittings)
+        rows.append({"case": name, "this": this, "other": other, "ratio": this / other})
+        print(f"{name:28} {this:14,.0f} {other:14,.0f} per second  ratio {this / other:.3f}", flush=True)
     if options.results:
-        options.results.write_text(json.dumps({"rounds": options.rounds, "cases": rows}, indent=1) + "\n", encoding="utf-8")
+        options.results.write_text(
+            json.dumps({"rounds": options.rounds, "sittings": options.sittings, "cases": rows}, indent=1) + "\n", encoding="utf-8"
+        )
     raise SystemExit(int(any(row["ratio"] < options.least for row in rows)))
 
 

@@ -12,6 +12,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,8 @@ from queuewise.sim.core.events import KIND_SHIFT, TIMER
 from queuewise.sim.core.schedule import DONE, KILLED, Schedule
 from queuewise.sim.core.setup import lay_out
 from queuewise.workload.jobs import Floats, Workload
+
+piece_columns = attrgetter(*PIECE_COLUMNS)
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,14 +144,14 @@ class Simulation:
     def remember(self) -> SimulationMemory:
         """The current state, for `restore`."""
         used = int(self._state.count.pieces)
-        return SimulationMemory(self.now, self._memory.copy(), tuple(getattr(self._state, name)[:used].copy() for name in PIECE_COLUMNS))
+        return SimulationMemory(self.now, self._memory.copy(), tuple(column[:used].copy() for column in piece_columns(self._state)))
 
     def restore(self, memory: SimulationMemory) -> None:
         """Return to a remembered state."""
         self._check(memory)
-        np.copyto(self._memory, memory.memory)
-        for name, written in zip(PIECE_COLUMNS, memory.pieces, strict=True):
-            getattr(self._state, name)[: len(written)] = written
+        self._memory[:] = memory.memory
+        for column, written in zip(piece_columns(self._state), memory.pieces, strict=True):
+            column[: len(written)] = written
 
     def schedule(self) -> Schedule:
         """What has happened so far."""
