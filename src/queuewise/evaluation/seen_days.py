@@ -143,6 +143,13 @@ def find_seen(policies: Sequence[str], workload: Workload, path: str, load_facto
     return SeenDays(seen, split, (*remarks, *(f"{policy} {what}" for policy, what in seen.items())))
 
 
+def remarks_on_log(policies: Sequence[str], workload: Workload, path: str, load_factor: float | None) -> tuple[str, ...]:
+    """What a user should know about models if the whole log counts, one line each."""
+    if workload.generated:
+        return ()
+    return find_seen(policies, workload, path, load_factor, np.ones(len(workload), dtype=bool)).remarks
+
+
 def _describe(log: LogIdentity, trained: Sequence[TrainedOn], counted: NDArray[np.bool_]) -> str:
     """What was done on days that count, empty if nothing."""
     parts = []
