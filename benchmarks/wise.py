@@ -17,12 +17,13 @@ from typing import Any
 from render_performance import REPOSITORY, RESULTS, Results, fill, table
 
 from queuewise import load_cluster, load_workload, simulate
-from queuewise.cli.console import duration, note
+from queuewise.cli.console import note
 from queuewise.evaluation.experiment import Cell, Experiment, ReplaySettings, run_experiment
 from queuewise.evaluation.protocol import make_plan
 from queuewise.evaluation.replay_files import to_json
 from queuewise.evaluation.statistics import ScoreSeries, compare
 from queuewise.evaluation.units import mean_series
+from queuewise.report.readable import duration
 from queuewise.runs import write_text
 from queuewise.workload.estimates import default_estimates
 from queuewise.workload.jobs import Workload

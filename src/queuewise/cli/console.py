@@ -36,27 +36,18 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, left: 
     console.print(table)
 
 
-def duration(seconds: float | None) -> str:
-    """Seconds in a readable unit: 12.3 s, 4.5 min, 6.7 h, 8.9 d, or a dash for no value."""
-    if seconds is None or math.isnan(seconds):
-        return "–"
-    for unit, size in (("d", 86_400.0), ("h", 3_600.0), ("min", 60.0)):
-        if seconds >= 2 * size:
-            return f"{seconds / size:,.1f} {unit}"
-    return f"{seconds:,.1f} s"
+def check_policies(policies: Sequence[str], max_wait: str | None = None) -> None:
+    """Report an invalid policy name before any work starts, and compile the user's own functions.
 
-
-def figure(value: float | None, digits: int = 0) -> str:
-    """A number with thousands separators, or a dash for no value."""
-    return "–" if value is None or math.isnan(value) else f"{value:,.{digits}f}"
-
-
-def check_policies(policies: Sequence[str]) -> None:
-    """Report an invalid policy name before any work starts, and compile the user's own functions."""
+    `max_wait` is the bound on waits for policies that have none: say which ones have.
+    """
     from queuewise.policies import parse_policy
     from queuewise.prefixes import has_prefix, policies_of
+    from queuewise.report.readable import duration
 
     for policy in dict.fromkeys(policies):
+        if max_wait is not None and (own := parse_policy(policy).max_wait_s) < math.inf:
+            note(f"--max-wait {max_wait} does not apply to {policy}, which has a bound of its own: {duration(own)}")
         if has_prefix(policy):
             note(f"{policy}: {policies_of(policy).describe(policy)}")
             continue

@@ -41,14 +41,19 @@ class Validate:
     """Plot waits and utilisation to this file."""
     out: Annotated[str | None, tyro.conf.arg(metavar="DIR")] = None
     """Write a run folder with validation.json and the replay. queuewise report DIR adds report.html."""
+    allow_rejected: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """End with exit code 0 even if more than half of the jobs can never run on the cluster (otherwise 3)."""
     json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Print JSON: recorded and replayed waits, rank_correlation, utilisation_error, verdict, why."""
 
-    def run(self) -> None:
+    def run(self) -> int:
         self._check()
         from queuewise.cli.console import announce_compilation, note
         from queuewise.cluster.cluster_loader import load_cluster
+        from queuewise.evaluation import remarks
         from queuewise.evaluation.log_validation import validate
+        from queuewise.evaluation.seen_days import remarks_on_log
+        from queuewise.sim.core.schedule import REJECTED
 
         cluster = load_cluster(self.cluster) if self.cluster is not None else None
         loaded = replace(self.reading, partitions=True).load(self.log, self.jobs, self.seed, cluster, recorded=True)
@@ -70,6 +75,10 @@ class Validate:
         ):
             if jobs:
                 note(f"{jobs:,} jobs {what}")
+        replayed = found.replay.schedule
+        lines = remarks_on_log([replayed.policy], loaded.workload, self.log, self.reading.load_factor)
+        for line in (*lines, *remarks.rejections(replayed.workload, replayed.cluster, replayed.status == REJECTED)):
+            note(line)
         if self.plot:
             from queuewise.report.validation_charts import draw_validation
 
@@ -81,6 +90,7 @@ class Validate:
             print(json_text.dumps(found.as_json(), indent=2, allow_nan=False))
         else:
             _print(found)
+        return remarks.exit_code(found.replay.rejected, len(replayed.workload), allowed=self.allow_rejected)
 
     def _check(self) -> None:
         from queuewise.cli.console import check_policies
@@ -112,7 +122,8 @@ class Validate:
 
 
 def _print(found: Validation) -> None:
-    from queuewise.cli.console import duration, figure, print_table
+    from queuewise.cli.console import print_table
+    from queuewise.report.readable import duration, figure
 
     def row(name: str, waits: Waits) -> list[str]:
         return [name, *(duration(value) for value in (waits.mean, waits.p50, waits.p90, waits.p99))]

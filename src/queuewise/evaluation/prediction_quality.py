@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from queuewise.cluster.spec import Cluster
 from queuewise.errors import InputError
 from queuewise.evaluation.measure import Floats, bounded_slowdown, measure_from, wait
-from queuewise.evaluation.protocol import DEFAULT_SPLIT, make_plan
+from queuewise.evaluation.protocol import DEFAULT_SPLIT, UNITS_S, make_plan
+from queuewise.evaluation.units import unit_numbers
 from queuewise.policies import simulate
 from queuewise.policies.estimating import estimate_on, with_waits
 from queuewise.workload.history import prediction_quantiles
@@ -85,10 +86,9 @@ def judge_predictions(
     runtime = np.maximum(workload.runtime[counted], 1.0)
     inside = (runtime >= quantiles[:, 0]) & (runtime <= quantiles[:, 1])
     below = [(level, float((runtime <= quantiles[:, 2 + i]).mean())) for i, level in enumerate(LEVELS)]
-    days = np.unique(workload.submit[counted] // 86_400.0)
     return PredictionQuality(
         log=workload.name,
-        days=len(days),
+        days=len(np.unique(unit_numbers(workload.submit[counted], UNITS_S[0]))),
         estimates={name: _quality(workload.runtime[counted], column[counted]) for name, column in values.items()},
         coverage_80=float(inside.mean()),
         calibration=below,

@@ -93,6 +93,8 @@ def test_names_are_taken_apart(name: str, policy: Policy) -> None:
         ("sjf~1_0h", "'1_0h' is not a time"),
         ("sjf~１h", "'１h' is not a time"),
         ("sjf~ 1h", "' 1h' is not a time"),
+        ("sjf~1e3s", "'1e3s' is not a time"),
+        ("sjf:noisy:1e-1+easy", "needs a number"),
         ("sjf~1e999h", "'1e999h' is not a time"),
         ("sjf~1e308d", "'1e308d' is not a time"),
         ("las:x", "write las:60 for levels from 60 seconds on"),
