@@ -13,11 +13,13 @@ import dataclasses
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
 from queuewise.errors import InputError, unknown_name
 from queuewise.policies.backfill import BACKFILLS, SLURM
+from queuewise.policies.found_rules import read_rule, rule_file
 from queuewise.policies.known import Jobs, OracleJobs
 from queuewise.policies.ordering import ORDERS, order_rule
 from queuewise.policies.placing import PLACEMENTS, parse_placement
@@ -26,6 +28,7 @@ from queuewise.policies.slurm_config import slurm_loops
 from queuewise.policies.user_classes import check_class
 from queuewise.policies.user_code import JOB_PARAMETERS, NODE_PARAMETERS, SUFFIX, UserCode, find_user_code, is_reference
 from queuewise.policies.user_scores import UserScore, check_score, job_score, node_score
+from queuewise.prefixes import has_prefix
 from queuewise.sim import queue
 from queuewise.sim.core.rules import NO_LOOPS, Order, Rules
 from queuewise.sim.core.state import NO_LIMIT
@@ -66,6 +69,7 @@ class Policy:
     backfill_estimates: str = ""  # of the backfill order, if it is named; empty: those of the replay
     max_wait_s: float = np.inf
     slurm_config: str = ""  # file with the parameters of the backfill slurm; empty: Slurm's defaults
+    params: tuple[float, ...] | None = None  # for its own functions; None: the PARAMS of their file
 
     @property
     def model(self) -> str:
@@ -89,7 +93,8 @@ class Policy:
         return tuple(dict.fromkeys(name for name in (self.estimates, self.backfill_estimates) if name))
 
     def rules(self, jobs: Jobs, dispatch: str, params: Sequence[float] | None = None) -> Rules:
-        """The policy in numbers. `params` are for its own functions, instead of the PARAMS of their file."""
+        """The policy in numbers. `params` are for its own functions, instead of those it has."""
+        params = self.params if params is None else params
         if self.model:
             raise InputError(f"{self.order} is a trained network, which only whole replays know", hint="use queuewise.simulate")
         if params is not None and not any(own.takes_params for own in self.own):
@@ -241,8 +246,7 @@ def _parse(name: str) -> Policy:
     if placement:
         _check_placement(placement)
         policy = dataclasses.replace(policy, placement=placement)
-    max_wait_s = parse_bound(bounds[0], f"policy {name!r}") if bounds else np.inf
-    return dataclasses.replace(policy, max_wait_s=max_wait_s)
+    return dataclasses.replace(policy, max_wait_s=parse_bound(bounds[0], f"policy {name!r}")) if bounds else policy
 
 
 def _parse_model(name: str, scheduling: str) -> Policy:
@@ -252,6 +256,9 @@ def _parse_model(name: str, scheduling: str) -> Policy:
         raise InputError(f"policy {name!r} names no run", hint=RUN_NAMES)
     if "~" in run.removeprefix("~/"):
         raise InputError(f"policy {name!r}: {run!r} has a ~ in it", hint=RUN_NAMES)
+    rule = rule_file(run)
+    if rule is not None:
+        return _parse_rule(name, rule, filling)
     policy = Policy(f"{MODEL}{run}", AS_TRAINED, placement=AS_TRAINED)
     if not plus:
         return policy
@@ -260,6 +267,16 @@ def _parse_model(name: str, scheduling: str) -> Policy:
         known = ", ".join(other for other in BACKFILLS if other not in NOT_FOR_MODELS)
         raise InputError(f"policy {name!r}: {filling!r} is no backfill of a model, which are {known}", hint=RUN_NAMES)
     return _parse_backfill(name, filling, policy)
+
+
+def _parse_rule(name: str, path: Path, filling: str) -> Policy:
+    """A rule that was found, with its own backfill and bound, or with another backfill."""
+    rule = read_rule(path)
+    try:
+        found = dataclasses.replace(_parse(rule.policy), params=rule.numbers)
+    except InputError as error:
+        raise InputError(f"cannot be played: {error.message}", where=str(path), hint=error.hint) from None
+    return _parse_backfill(name, filling, found) if filling else found
 
 
 def _parse_scheduling(name: str, scheduling: str) -> Policy:
@@ -321,6 +338,11 @@ def _parse_backfill(name: str, filling: str, policy: Policy) -> Policy:
     return dataclasses.replace(
         policy, backfill=rule, depth=NO_LIMIT if limit is None else limit, backfill_order=order, backfill_estimates=estimates
     )
+
+
+def plays_apart(name: str) -> bool:
+    """Whether another module replays policies of this name (`prefixes`). Rules that were found are replayed like any order."""
+    return has_prefix(name) and (not name.startswith(MODEL) or bool(parse_policy(name).model))
 
 
 def policy_names() -> tuple[str, ...]:
