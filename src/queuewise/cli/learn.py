@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Learn:
-    """Find a policy for a cluster from its log: compare all heuristics on past days, search for a better rule, and judge it on later days."""
+    """Find a policy from a log: compare all heuristics on its past days, search for a better rule, and judge both on later days."""
 
     log: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="LOG")]
     """A log (the format is detected)."""
@@ -25,7 +25,7 @@ class Learn:
     """A preset (see queuewise clusters), flat:N, NxM:kind or a .toml file. Default: that of the log (docs/clusters.md)."""
     reading: Reading = field(default_factory=Reading)
     estimates: Annotated[str | None, tyro.conf.arg(metavar="NAME")] = None
-    """What policies know about runtimes: requested, predicted, predicted:gb, oracle or noisy:SIGMA. Default: requested if the log has it."""
+    """What policies know about runtimes (as for queuewise simulate). Default: requested if the log has requests."""
     budget: Annotated[str, tyro.conf.arg(metavar="TIME")] = "10m"
     """Wall time of the whole command: a number with s, m, h or d."""
     objective: Annotated[str, tyro.conf.arg(metavar="SUM")] = "bsld + wait"

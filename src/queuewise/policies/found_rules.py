@@ -17,8 +17,7 @@ from queuewise.errors import InputError, unknown_name
 
 FILE = "rule.toml"
 FORMAT = 1
-FAMILY = Path(__file__).with_name("rule_family.py")
-SCORE, PATIENT = f"{FAMILY}:score", f"{FAMILY}:patient"
+SCORE, PATIENT = "<rules>.py:score", "<rules>.py:patient"  # of rule_family
 ORDER_NUMBERS = (
     "log_runtime", "log_width", "log_runtime_squared", "log_width_squared", "log_runtime_log_width", "share", "share_log_runtime",
     "age", "log_age_hours",

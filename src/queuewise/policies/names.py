@@ -221,7 +221,7 @@ def parse_policy(name: str) -> Policy:
     try:
         return _parse(name)
     except InputError as error:
-        if not name.startswith(MODEL) or error.hint == RUN_NAMES:
+        if not name.startswith(MODEL) or error.hint == RUN_NAMES or error.where:
             raise
         raise InputError(error.message, hint=f"{error.hint}; {RUN_NAMES}") from None
 

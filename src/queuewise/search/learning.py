@@ -27,10 +27,10 @@ from queuewise.evaluation.protocol import BLOCKS, block_jobs
 from queuewise.policies import simulate
 from queuewise.policies.estimating import declare_part, estimate_on
 from queuewise.policies.found_rules import FILE, FoundRule, rule_text
-from queuewise.policies.names import BOUND, WISE, WISE_ORDER, WISE_POLICY
-from queuewise.policies.rule_family import PARAMS
+from queuewise.policies.names import WISE, WISE_ORDER
 from queuewise.policies.window_replays import ReplayOptions
 from queuewise.runs import write_text
+from queuewise.search.beginnings import beginnings, best_beginning
 from queuewise.search.evolution import Generation, Journal, SearchSettings, search
 from queuewise.search.heuristics import heuristics
 from queuewise.search.judging import Verdicts, judge
@@ -215,28 +215,25 @@ class Learning:
     # --- search
 
     def _search(self, reference: str, until: float) -> tuple[FoundRule, int]:
-        settings, replay = self._settings, self._settings.replay
-        exact = replay.estimates == "oracle"
-        backfill, bound = BOUND.split(WISE_POLICY.removeprefix(WISE))
-        beginning = FoundRule(
-            tuple(PARAMS), "" if exact else WISE_ORDER[1], "+easy:sjf~3d" if exact else f"{backfill}~{bound}", replay.estimates or ""
-        )
-        jobs = self._blocks["train"]
+        replay, jobs = self._settings.replay, self._blocks["train"]
         options = ReplayOptions("reorder", replay.estimates or "", replay.seed, replay.kill_at_limit, replay.conditions)
         stretches = Stretches(self._workload, self._cluster, jobs, reference=WISE, options=options)
-        how = SearchSettings(settings.objective, hold=exact, seed=settings.seed, stretch_jobs=min(2000, len(jobs) // 8))
+        how = SearchSettings(
+            self._settings.objective, hold=replay.estimates == "oracle", seed=self._settings.seed, stretch_jobs=min(2000, len(jobs) // 8)
+        )
         about = {"workload": self._workload.name, "jobs": len(self._workload), "cluster": self._cluster.name, "reference": reference,
                  "settings": how.__dict__ | {"estimates": replay.estimates}}  # fmt: skip
         journal = Journal(self._out / JOURNAL, about)
+        beginning = best_beginning(stretches, beginnings(replay.estimates or ""), reference, how)
+        self._say(f"the search begins with {beginning.formula}, {beginning.scheduling}")
         last = None
         for last in search(stretches, beginning, reference, how, journal, lambda: self._spent > until):
             if last.number % 10 == 0:
                 self._say(f"generation {last.number}: cost {last.cost:+.3f}, {last.rule.formula}")
         assert isinstance(last, Generation)
-        rule = last.rule
-        write_text(self._out / FILE, rule_text(rule, {"found on": f"{self._workload.name}, {self._cluster.name}"}))
-        self._say(f"found in {last.number} generations ({self._spent:.0f} s): {rule.formula}")
-        return rule, last.number
+        write_text(self._out / FILE, rule_text(last.rule, {"found on": f"{self._workload.name}, {self._cluster.name}"}))
+        self._say(f"found in {last.number} generations ({self._spent:.0f} s): {last.rule.formula}")
+        return last.rule, last.number
 
     # --- judging
 
