@@ -59,6 +59,11 @@ class FoundRule:
         age = f" − {n['age']:.3g}·log(1 + wait ÷ {math.exp(n['log_age_hours']):.3g} h)" if n["age"] else ""
         return f"{text.removeprefix('+')}{age}"
 
+    def describe(self) -> str:
+        """One line about it."""
+        by = f" by {self.order_estimates}" if self.order_estimates else ""
+        return f"a rule found with {self.estimates} estimates: {self.formula}{by}, {self.scheduling}"
+
     def without(self, name: str) -> FoundRule:
         """The same rule with one of its numbers set to 0."""
         return replace(self, numbers=tuple(0.0 if own == name else value for own, value in zip(NUMBERS, self.numbers, strict=True)))

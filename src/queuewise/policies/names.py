@@ -256,9 +256,9 @@ def _parse_model(name: str, scheduling: str) -> Policy:
         raise InputError(f"policy {name!r} names no run", hint=RUN_NAMES)
     if "~" in run.removeprefix("~/"):
         raise InputError(f"policy {name!r}: {run!r} has a ~ in it", hint=RUN_NAMES)
-    rule = rule_file(run)
-    if rule is not None:
-        return _parse_rule(name, rule, filling)
+    found = rule_file(run)
+    if found is not None:
+        return _parse_rule(name, found, filling)
     policy = Policy(f"{MODEL}{run}", AS_TRAINED, placement=AS_TRAINED)
     if not plus:
         return policy
@@ -340,9 +340,14 @@ def _parse_backfill(name: str, filling: str, policy: Policy) -> Policy:
     )
 
 
+def found_rule(name: str) -> Path | None:
+    """The file of the rule behind a name, if it is that of a rule that was found."""
+    return rule_file(re.split("[+@]|" + BOUND.pattern, name.removeprefix(MODEL))[0]) if name.startswith(MODEL) else None
+
+
 def plays_apart(name: str) -> bool:
     """Whether another module replays policies of this name (`prefixes`). Rules that were found are replayed like any order."""
-    return has_prefix(name) and (not name.startswith(MODEL) or bool(parse_policy(name).model))
+    return has_prefix(name) and found_rule(name) is None
 
 
 def policy_names() -> tuple[str, ...]:

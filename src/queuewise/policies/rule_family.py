@@ -6,17 +6,18 @@ stay free, and the less the longer it has waited.
 """
 
 import math
+from typing import Any
 
 LOG_HOUR = math.log(3600.0)
 # The names are those of found_rules.NUMBERS. As they stand, they make the order of `wise`.
 PARAMS = [1.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0]
 
 
-def machine_size(cluster):
+def machine_size(cluster: Any) -> Any:
     return cluster.gpus if cluster.gpus > 0 else cluster.cores
 
 
-def score(job, now, cluster, params):
+def score(job: Any, now: float, cluster: Any, params: Any) -> Any:
     runtime = math.log(max(job.estimate, 1.0)) - LOG_HOUR
     width = math.log(max(job.width, 0.001))
     share = job.width / machine_size(cluster)
@@ -25,11 +26,11 @@ def score(job, now, cluster, params):
     return polynomial + share * (params[5] + params[6] * runtime) - params[7] * age
 
 
-def patient(job, now, cluster, params):
+def patient(job: Any, now: float, cluster: Any, params: Any) -> Any:
     return score(job, now, cluster, params)
 
 
-def patient_hold(job, now, cluster, params):
+def patient_hold(job: Any, now: float, cluster: Any, params: Any) -> float:
     runtime = max(job.estimate, 1.0)
     waited = max(now - job.submit, 0.0)
     reserve = min(max(params[9] + params[10] * (math.log(runtime) - LOG_HOUR), 0.0), 0.9) / (1.0 + params[11] * waited / runtime)

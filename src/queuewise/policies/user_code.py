@@ -63,6 +63,10 @@ class UserCode:
         return self.reference.rpartition(":")[2]
 
     @property
+    def file(self) -> Path:
+        return SHIPPED.get(self.path) or Path(self.path)
+
+    @property
     def is_class(self) -> bool:
         return isinstance(self.value, type)
 

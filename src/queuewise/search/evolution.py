@@ -92,7 +92,7 @@ def search(
     until: Callable[[], bool],
 ) -> Iterator[Generation]:
     """Generations until `until` says that it is enough, at least one."""
-    import cma
+    import cma  # type: ignore[import-untyped]
 
     names = NUMBERS if settings.hold else ORDER_NUMBERS
     steps = np.array([STEPS[name] for name in names])
