@@ -29,7 +29,7 @@ HINT = "queuewise learn writes such files; docs/learning.md describes them"
 
 @dataclass(frozen=True)
 class FoundRule:
-    """`numbers` in the order of NUMBERS. `scheduling` is what follows the order in a policy's name, such as `+easy:sjf:predicted:gb~3d`."""
+    """`numbers` in the order of NUMBERS. `scheduling` is what follows the order in a policy's name, such as `+easy:sjf:predicted~3d`."""
 
     numbers: tuple[float, ...]
     order_estimates: str = ""  # that the order goes by; empty: those of the replay

@@ -46,8 +46,8 @@ BOUND = re.compile(r"~(?!/)")  # ~/ begins a path
 MODEL = "model:"
 NOT_FOR_MODELS = ("defrag", SLURM)  # backfills
 WISE = "wise"  # the policy to recommend: this order, with reservations by the estimates of the replay and a bound on waiting
-WISE_ORDER = ("aged", "predicted:gb")
-WISE_POLICY = f"{WISE}+easy:sjf:predicted:gb~3d"
+WISE_ORDER = ("aged", "predicted")
+WISE_POLICY = f"{WISE}+easy:sjf:predicted~3d"
 AS_TRAINED = ""  # backfill and placement of a model whose name has none
 RUN_NAMES = (
     "write model:RUN[+backfill[/depth]][~bound][@placement] with the folder of a run or a model file; its path has no +, ~ or @, "
@@ -198,7 +198,7 @@ def parse_bound(text: str, where: str) -> float:
 
 
 def split_estimates(text: str) -> tuple[str, str]:
-    """An order and the estimates after it, if any: `saf:predicted`, `mine.py:score:predicted:gb`. `wise` goes by predictions."""
+    """An order and the estimates after it, if any: `saf:predicted`, `mine.py:score:predicted`. `wise` goes by predictions."""
     if is_reference(text):
         file, _, rest = text.partition(SUFFIX + ":")
         function, _, estimates = rest.partition(":")

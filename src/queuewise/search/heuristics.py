@@ -12,7 +12,7 @@ from queuewise.workload.estimates import learns_by_waits
 FIRST = (WISE, "fcfs+easy", "fcfs+easy:sjf", "sjf+easy", "saf+easy~3d", "wfp3+easy", "saf+easy", "sjf+easy~3d")  # if time is short
 BACKFILLS = ("easy", "greedy", "conservative")  # from the cheapest to replay to the dearest
 BOUNDS = ("", "~3d")
-PREDICTED = "predicted:gb"
+PREDICTED = "predicted"
 LEFT_OUT = ("random", "oldest", "multifactor", "fairshare", "fairtree")  # no rule of size or time; or of settings that a log does not have
 
 

@@ -25,7 +25,7 @@ def write(folder: Path, rule: FoundRule) -> str:
 
 
 def test_written_and_read_again(tmp_path: Path) -> None:
-    rule = FoundRule(tuple(0.1 * number for number in range(len(NUMBERS))), "predicted:gb", "+easy~5d", "requested")
+    rule = FoundRule(tuple(0.1 * number for number in range(len(NUMBERS))), "predicted", "+easy~5d", "requested")
     write(tmp_path, rule)
     assert read_rule(tmp_path / "rule.toml") == rule
 

@@ -90,14 +90,14 @@ def test_the_search_begins_where_it_is_best() -> None:
     assert all(rule.order_estimates == "" for rule in rules)
     chosen = best_beginning(stretches(), [FIFO, *rules], "fcfs+easy", SETTINGS)
     assert chosen != FIFO
-    assert any(rule.order_estimates == "predicted:gb" for rule in beginnings("requested"))
+    assert any(rule.order_estimates == "predicted" for rule in beginnings("requested"))
 
 
 def test_heuristics_cover_orders_backfills_bounds_and_predictions() -> None:
     names = heuristics("requested")
     assert names[0] == "wise"
     assert len(set(names)) == len(names) > 200
-    assert {"saf+conservative~3d", "saf:predicted:gb+easy", "wfp3+greedy", "fcfs+easy"} <= set(names)
+    assert {"saf+conservative~3d", "saf:predicted+easy", "wfp3+greedy", "fcfs+easy"} <= set(names)
     assert not any("predicted" in name for name in heuristics("oracle"))
 
 
