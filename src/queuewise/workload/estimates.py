@@ -39,7 +39,7 @@ class EstimateError:
 
 
 def estimate(workload: Workload, how: str, seed: int = 0) -> Estimates:
-    """Estimates for every job. `how`: oracle, requested, noisy:σ, predicted or predicted:recent (these need a recorded wait of every job)."""
+    """Estimates for every job. `how`: oracle, requested, noisy:σ, predicted or predicted:recent (both need recorded waits of all jobs)."""
     kind, argument = check_estimate(how)
     check_known(workload, how)
     if kind == "noisy":
