@@ -38,6 +38,8 @@ class Learn:
     """Seed of the search."""
     out: Annotated[str | None, tyro.conf.arg(metavar="RUN")] = None
     """Folder of the run, runs/learn-LOG by default. A search that was interrupted continues."""
+    export: Annotated[Path | None, tyro.conf.arg(metavar="FILE.py|FILE.lua")] = None
+    """Also write the rule that was found as a function that people can read."""
     json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """End with one line of JSON."""
 
@@ -47,6 +49,8 @@ class Learn:
         from queuewise.evaluation.experiment import ReplaySettings
         from queuewise.evaluation.protocol import DEFAULT_SPLIT, parse_split
         from queuewise.policies.names import parse_bound
+        from queuewise.policies.rule_export import export_rule
+        from queuewise.runs import write_text
         from queuewise.search.learning import Learning, LearnSettings
         from queuewise.search.objective import parse_objective
         from queuewise.workload.estimates import check_estimate, check_known, default_estimates
@@ -61,11 +65,16 @@ class Learn:
         estimates = self.estimates or default_estimates(loaded.workload)
         check_known(loaded.workload, estimates)
         announce_compilation()
+        if self.export is not None and self.export.suffix not in (".py", ".lua"):
+            raise InputError(f"--export {self.export} is neither a .py nor a .lua file", hint="choose one of these endings")
         out = Path(self.out or f"runs/learn-{loaded.workload.name}")
         out.mkdir(parents=True, exist_ok=True)
         settings = LearnSettings(budget_s, ReplaySettings(estimates=estimates, split=split), objective, self.seed)
         found = Learning(loaded.workload, cluster, settings, out, note).run()
         _print(found)
+        if self.export is not None:
+            write_text(self.export, export_rule(found.rule, self.export))
+            note(f"written to {self.export}")
         if self.json:
             print(json_text.dumps(found.as_json(), allow_nan=False))
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import shutil
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +12,7 @@ from queuewise.cluster.cluster_loader import load_cluster
 from queuewise.errors import InputError
 from queuewise.policies import parse_policy, simulate
 from queuewise.policies.found_rules import NUMBERS, FoundRule, read_rule, rule_text
+from queuewise.policies.rule_export import export_rule
 from queuewise.policies.rule_family import PARAMS
 from queuewise.workload.models import generate
 
@@ -70,6 +73,32 @@ def test_a_formula_names_the_terms_that_count() -> None:
     assert AGED.formula == "1·r +1·w − 1·log(1 + wait ÷ 1 h)"
     assert AGED.without("age").formula == "1·r +1·w"
     assert FoundRule(ZERO).formula == "0"
+
+
+ALL = FoundRule((0.9, 0.7, 0.02, -0.03, 0.05, 1.5, -0.4, 0.8, 0.3, 0.05, 0.02, 0.5), scheduling="+easy:sjf~1d", estimates="oracle")
+
+
+@pytest.mark.parametrize("rule", [ALL, AGED, replace(ALL, numbers=(*ALL.numbers[:9], 0.0, 0.0, 0.0))])
+def test_exported_to_python_it_plays_the_same(tmp_path: Path, rule: FoundRule) -> None:
+    file = tmp_path / "rule.py"
+    file.write_text(export_rule(rule, file), encoding="utf-8")
+    found = simulate(JOBS, MACHINE, write(tmp_path, rule), estimates="oracle")
+    assert np.array_equal(found.start, simulate(JOBS, MACHINE, f"{file}:score{rule.scheduling}", estimates="oracle").start)
+
+
+@pytest.mark.skipif(shutil.which("lua") is None and shutil.which("lua5.3") is None, reason="there is no lua")
+def test_exported_to_lua_it_has_the_same_order(tmp_path: Path) -> None:
+    file = tmp_path / "rule.lua"
+    calls = "\n".join(f"print(queuewise_priority({run}, {width}, 64))" for run, width in ((10, 1), (3600, 1), (3600, 32)))
+    file.write_text(export_rule(replace(AGED, numbers=(1.0, 1.0, *ZERO[2:])), file) + calls, encoding="utf-8")
+    lua = shutil.which("lua") or shutil.which("lua5.3") or ""
+    answers = subprocess.run([lua, str(file)], capture_output=True, text=True, check=True).stdout.split()
+    assert [int(float(answer)) for answer in answers] == [5886, 0, -3466]
+
+
+def test_other_files_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"neither a \.py nor a \.lua"):
+        export_rule(AGED, tmp_path / "rule.js")
 
 
 @pytest.mark.parametrize(
