@@ -42,7 +42,7 @@ JOURNAL = "search.jsonl"
 SHAKES = 8
 # Shares of the budget. What is left is for the report days.
 SCREENING, SEARCHING, GATE = 0.25, 0.45, 0.1
-FEWEST_JOBS = 500  # of the training days
+FEWEST_JOBS = 200  # of each part of the log
 
 
 @dataclass(frozen=True)
