@@ -34,7 +34,7 @@ LEAST_WAIT_S = 60.0  # added to waits before ratios are taken
 
 
 @dataclass(frozen=True)
-class Task:
+class SuiteTask:
     """A log (`path` below the folder of logs) or a workload model, on a cluster."""
 
     name: str
@@ -49,16 +49,16 @@ class Task:
 
 
 TASKS = (
-    Task("lublin", "flat:256", model="lublin", quick=True),
-    Task("bursty", "2x8:V100-16", model="bursty", quick=True),
-    Task("bench", "32x8:V100-16", model="bench", quick=True),
-    Task("hetero", "hetero", model="hetero"),
-    Task("poisson", "2x8:V100-16", model="poisson"),
-    Task("KTH", "flat:100", path="swf/KTH-SP2-1996-2.swf.gz"),
-    Task("CTC", "flat:338", path="swf/CTC-SP2-1996-3.1-cln.swf.gz"),
-    Task("HPC2N", "flat:240", path="swf/HPC2N-2002-2.2-cln.swf.gz"),
-    Task("Venus", "80x8:V100-16", path="helios/venus_gpu_jobs_2020-03-18_to_07-31.csv.gz"),
-    Task("Philly", "80x8:P100", path="philly/philly_jobs_2017-09_to_10.csv.gz"),
+    SuiteTask("lublin", "flat:256", model="lublin", quick=True),
+    SuiteTask("bursty", "2x8:V100-16", model="bursty", quick=True),
+    SuiteTask("bench", "32x8:V100-16", model="bench", quick=True),
+    SuiteTask("hetero", "hetero", model="hetero"),
+    SuiteTask("poisson", "2x8:V100-16", model="poisson"),
+    SuiteTask("KTH", "flat:100", path="swf/KTH-SP2-1996-2.swf.gz"),
+    SuiteTask("CTC", "flat:338", path="swf/CTC-SP2-1996-3.1-cln.swf.gz"),
+    SuiteTask("HPC2N", "flat:240", path="swf/HPC2N-2002-2.2-cln.swf.gz"),
+    SuiteTask("Venus", "80x8:V100-16", path="helios/venus_gpu_jobs_2020-03-18_to_07-31.csv.gz"),
+    SuiteTask("Philly", "80x8:P100", path="philly/philly_jobs_2017-09_to_10.csv.gz"),
 )
 
 
@@ -116,8 +116,8 @@ def run_suite(
     *,
     quick: bool = False,
     traces: Path | None = None,
-    on_task: Callable[[Task], None] = lambda task: None,
-    tasks: Sequence[Task] = TASKS,
+    on_task: Callable[[SuiteTask], None] = lambda task: None,
+    tasks: Sequence[SuiteTask] = TASKS,
 ) -> Standings:
     """All tasks under all policies, and under the reference."""
     names = list(dict.fromkeys((*policies, REFERENCE)))
@@ -133,7 +133,7 @@ def run_suite(
     return Standings(outcomes, left_out)
 
 
-def _experiment(task: Task, traces: Path | None) -> Experiment:
+def _experiment(task: SuiteTask, traces: Path | None) -> Experiment:
     cluster = load_cluster(task.cluster)
     if task.path:
         assert traces is not None
@@ -150,7 +150,7 @@ def _experiment(task: Task, traces: Path | None) -> Experiment:
     return Experiment(workload, cluster, plan, ReplaySettings(estimates=default_estimates(workload)), draw)
 
 
-def _outcome(task: Task, policy: str, cells: Sequence[Cell]) -> Outcome:
+def _outcome(task: SuiteTask, policy: str, cells: Sequence[Cell]) -> Outcome:
     def mean(score: str) -> float:
         if task.path:
             return mean_series([cell.units or {} for cell in cells], [(1.0, score)]).mean

@@ -34,7 +34,8 @@ def score_hold(job, now, cluster):
     reserve = min(max({hold!r} + {hold_log_runtime!r} * math.log(runtime / 3600.0), 0.0), 0.9) / (1.0 + {hold_age!r} * waited / runtime)
     size = cluster.gpus if cluster.gpus > 0 else cluster.cores
     free = cluster.free_gpus if cluster.gpus > 0 else cluster.free_cores
-    return 0.0 if free - job.width >= reserve * (size - job.width) else math.inf
+    left = free - job.width
+    return math.inf if 0.0 <= left < reserve * (size - job.width) else 0.0
 """
 LUA = """-- {about}
 --

@@ -1,8 +1,8 @@
 """The family of rules that `queuewise learn` searches. A rule of it is nothing but PARAMS; see `found_rules` for their names.
 
 This file is read and compiled like a policy of a user's own. `score` sorts the queue by a polynomial of what is known of a job, less its
-age. `patient` does the same, and holds a job back while it would leave too little of the machine free: the longer a job, the more must
-stay free, and the less the longer it has waited.
+age. `patient` does the same, and holds a job back while it fits but would leave too little of the machine free: the longer a job, the
+more must stay free, and the less the longer it has waited.
 """
 
 import math
@@ -36,4 +36,5 @@ def patient_hold(job: Any, now: float, cluster: Any, params: Any) -> float:
     reserve = min(max(params[9] + params[10] * (math.log(runtime) - LOG_HOUR), 0.0), 0.9) / (1.0 + params[11] * waited / runtime)
     size = machine_size(cluster)
     free = cluster.free_gpus if cluster.gpus > 0 else cluster.free_cores
-    return 0.0 if free - job.width >= reserve * (size - job.width) else math.inf
+    left = free - job.width
+    return math.inf if 0.0 <= left < reserve * (size - job.width) else 0.0  # one that does not fit may be the head

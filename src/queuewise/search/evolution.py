@@ -1,9 +1,9 @@
 """The search itself: CMA-ES over the numbers of a rule, on fresh stretches of the training days in every generation.
 
-All candidates of a generation and the reference are replayed on the same stretches. A candidate is judged by the mean, over stretches, of
-the logarithm of its bounded slowdown and of its mean wait relative to the reference, plus what the worst stretch and a longer longest wait
-cost (`cost_of`). Every generation is appended to a journal. A search that is started again with the same journal tells the
-optimiser what it was told before, and continues where it ended.
+All candidates of a generation and the reference are replayed on the same stretches. A candidate is judged by the logarithms of its bounded
+slowdown and mean wait relative to the reference, half of it stretch by stretch and half over all of them, so that neither quiet stretches
+nor a single heavy one decide alone (`cost_of`). Every generation is appended to a journal. A search that is started again with the same
+journal tells the optimiser what it was told before, and continues where it ended.
 """
 
 from __future__ import annotations
@@ -26,11 +26,10 @@ STEPS = {  # how far the search first goes from where it begins
     "share": 1.0, "share_log_runtime": 0.3, "age": 0.3, "log_age_hours": 1.0, "hold": 0.2, "hold_log_runtime": 0.1, "hold_age": 0.5,
 }  # fmt: skip
 NEVER_NEGATIVE = ("log_runtime", "age", "hold_age")
-LEAST_WAIT_S = 60.0  # added to mean waits, so that stretches on which nobody waits say nothing
+LEAST_WAIT_S = 600.0  # added to mean waits, so that stretches on which hardly anybody waits say little
 FIRST_SPREAD = 0.5  # of the candidates, in STEPS
 PULL = 0.003  # what a step away from the beginning costs, squared
-WORST = 0.25  # weight of the worst stretch
-LONGEST = 0.1  # weight of the logarithm of the longest wait, if it is longer than the reference's
+LONGEST = 0.1  # weight of the logarithm of the longest wait, where it is longer than the reference's
 
 
 @dataclass(frozen=True)
@@ -52,13 +51,15 @@ class Generation:
 
 def cost_of(figures: Figures, objective: Mapping[str, float]) -> Floats:
     """[K − 1] costs of the candidates; the last of the K is the reference. Below 0 is better than the reference."""
-    total = np.zeros_like(figures.bsld[:-1])
+    total = np.zeros(len(figures.bsld) - 1)
     for name, weight in objective.items():
         values = getattr(figures, name) + (LEAST_WAIT_S if name != "bsld" else 0.0)
-        total += weight * np.log(values[:-1] / values[-1])
-    longer = np.log((figures.max_wait[:-1] + 3600.0) / (figures.max_wait[-1] + 3600.0))
-    costs: Floats = total.mean(axis=1) + WORST * total.max(axis=1) + LONGEST * np.maximum(longer, 0.0).mean(axis=1)
-    return costs
+        by_stretch = np.log(values[:-1] / values[-1]).mean(axis=1)
+        of_all = np.log(values[:-1].mean(axis=1) / values[-1].mean())
+        total += weight * (by_stretch + of_all) / 2
+    longest = figures.max_wait.max(axis=1) + 3600.0
+    total += LONGEST * np.maximum(np.log(longest[:-1] / longest[-1]), 0.0)
+    return total
 
 
 class Journal:

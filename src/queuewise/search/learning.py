@@ -31,9 +31,9 @@ from queuewise.policies.names import WISE, WISE_ORDER
 from queuewise.policies.window_replays import ReplayOptions
 from queuewise.runs import write_text
 from queuewise.search.beginnings import beginnings, best_beginning
+from queuewise.search.block_verdicts import Verdicts, judge
 from queuewise.search.evolution import Generation, Journal, SearchSettings, search
 from queuewise.search.heuristics import heuristics
-from queuewise.search.judging import Verdicts, judge
 from queuewise.search.stretches import Stretches
 from queuewise.sim.core.schedule import Schedule
 from queuewise.workload.jobs import Workload

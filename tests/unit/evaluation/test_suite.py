@@ -10,14 +10,14 @@ from queuewise import evolve
 from queuewise.cli import main
 from queuewise.cluster import load_cluster
 from queuewise.evaluation import suite
-from queuewise.evaluation.suite import REFERENCE, Outcome, Standings, Task, run_suite
+from queuewise.evaluation.suite import REFERENCE, Outcome, Standings, SuiteTask, run_suite
 from queuewise.policies import simulate
 from queuewise.workload.models import generate
 
 SMALL = (
-    Task("lublin", "flat:256", model="lublin", quick=True, windows=2, window_jobs=128),
-    Task("bursty", "2x8:V100-16", model="bursty", quick=True, windows=2, window_jobs=128),
-    Task("log", "flat:100", path="none.swf"),
+    SuiteTask("lublin", "flat:256", model="lublin", quick=True, windows=2, window_jobs=128),
+    SuiteTask("bursty", "2x8:V100-16", model="bursty", quick=True, windows=2, window_jobs=128),
+    SuiteTask("log", "flat:100", path="none.swf"),
 )
 
 
