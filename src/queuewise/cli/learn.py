@@ -12,7 +12,9 @@ import tyro
 from queuewise.reading import Reading
 
 if TYPE_CHECKING:
+    from queuewise.evaluation.seen_days import TrainedOn
     from queuewise.search.learning import Learned
+    from queuewise.workload.jobs import Workload
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,8 @@ class Learn:
             raise InputError(f"--export {self.export} is neither a .py nor a .lua file", hint="choose one of these endings")
         out = Path(self.out or f"runs/learn-{loaded.workload.name}")
         out.mkdir(parents=True, exist_ok=True)
-        settings = LearnSettings(budget_s, ReplaySettings(estimates=estimates, split=split), objective, self.seed)
+        trained_on = () if loaded.workload.generated else (self._trained_on(loaded.workload, split),)
+        settings = LearnSettings(budget_s, ReplaySettings(estimates=estimates, split=split), objective, self.seed, trained_on)
         found = Learning(loaded.workload, cluster, settings, out, note).run()
         _print(found)
         if self.export is not None:
@@ -78,9 +81,15 @@ class Learn:
         if self.json:
             print(json_text.dumps(found.as_json(), allow_nan=False))
 
+    def _trained_on(self, workload: Workload, split: tuple[float, float, float]) -> TrainedOn:
+        from queuewise.evaluation.seen_days import identify_log, record_training
+
+        return record_training(workload, identify_log(workload, self.log, self.reading.load_factor), split)
+
 
 def _print(found: Learned) -> None:
-    from queuewise.cli.console import duration, print_table
+    from queuewise.cli.console import print_table
+    from queuewise.report.readable import duration
 
     rows = []
     for policy in found.test.cells:

@@ -79,36 +79,41 @@ def rule_file(run: str | Path) -> Path | None:
 
 def read_rule(path: Path) -> FoundRule:
     """Read and check a rule."""
+    data = rule_data(path)
+    texts = {name: data.get(name, "") for name in ("order_estimates", "scheduling", "estimates")}
+    for name, text in texts.items():
+        if not isinstance(text, str):
+            raise _refusal(path, f"{name} is {text!r}, not a text")
+    return FoundRule(_numbers(path, data.get("numbers")), **texts)
 
-    def refuse(problem: str) -> InputError:
-        return InputError(problem, where=str(path), hint=HINT)
 
+def rule_data(path: Path) -> dict[str, Any]:
+    """What the file of a rule holds, beside the rule also where it was found."""
     try:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise refuse(f"cannot be read: {error.strerror}") from None
+        raise _refusal(path, f"cannot be read: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise refuse(f"is not valid TOML: {error}") from None
+        raise _refusal(path, f"is not valid TOML: {error}") from None
     if data.get("format") != FORMAT:
-        raise refuse(f"has format {data.get('format')!r}; this version reads {FORMAT}")
-    texts = {}
-    for name in ("order_estimates", "scheduling", "estimates"):
-        texts[name] = data.get(name, "")
-        if not isinstance(texts[name], str):
-            raise refuse(f"{name} is {texts[name]!r}, not a text")
-    return FoundRule(_numbers(data.get("numbers"), refuse), **texts)
+        raise _refusal(path, f"has format {data.get('format')!r}; this version reads {FORMAT}")
+    return data
 
 
-def _numbers(table: Any, refuse: Any) -> tuple[float, ...]:
+def _refusal(path: Path, problem: str) -> InputError:
+    return InputError(problem, where=str(path), hint=HINT)
+
+
+def _numbers(path: Path, table: Any) -> tuple[float, ...]:
     if not isinstance(table, Mapping):
-        raise refuse("has no table [numbers]")
+        raise _refusal(path, "has no table [numbers]")
     for name, value in table.items():
         if name not in NUMBERS:
-            raise refuse(str(unknown_name("number", name, NUMBERS)))
+            raise _refusal(path, str(unknown_name("number", name, NUMBERS)))
         if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-            raise refuse(f"{name} is {value!r}, not a finite number")
+            raise _refusal(path, f"{name} is {value!r}, not a finite number")
     if table.get("age", 0.0) < 0 or table.get("hold_age", 0.0) < 0:
-        raise refuse("lets jobs fall back as they age: age and hold_age are not below 0")
+        raise _refusal(path, "lets jobs fall back as they age: age and hold_age are not below 0")
     return tuple(float(table.get(name, 0.0)) for name in NUMBERS)
 
 

@@ -20,10 +20,12 @@ from typing import Any
 import numpy as np
 
 from queuewise.cluster.spec import Cluster
+from queuewise.config import to_toml
 from queuewise.errors import InputError
 from queuewise.evaluation.experiment import ReplaySettings
 from queuewise.evaluation.measure import Measurement, bounded_slowdown, last_event, wait
 from queuewise.evaluation.protocol import BLOCKS, block_jobs
+from queuewise.evaluation.seen_days import CARD_KEY, TrainedOn
 from queuewise.policies import simulate
 from queuewise.policies.estimating import declare_part, estimate_on
 from queuewise.policies.found_rules import FILE, FoundRule, rule_text
@@ -51,6 +53,7 @@ class LearnSettings:
     replay: ReplaySettings  # with the estimates of the log
     objective: dict[str, float] = field(default_factory=lambda: {"bsld": 1.0, "wait": 1.0})
     seed: int = 0
+    trained_on: tuple[TrainedOn, ...] = ()  # the days that a rule will have seen, for its file
 
 
 @dataclass(frozen=True)
@@ -231,7 +234,9 @@ class Learning:
             if last.number % 10 == 0:
                 self._say(f"generation {last.number}: cost {last.cost:+.3f}, {last.rule.formula}")
         assert isinstance(last, Generation)
-        write_text(self._out / FILE, rule_text(last.rule, {"found on": f"{self._workload.name}, {self._cluster.name}"}))
+        seen = to_toml({CARD_KEY: [one.model_dump() for one in self._settings.trained_on]}) if self._settings.trained_on else ""
+        text = rule_text(last.rule, {"found on": f"{self._workload.name}, {self._cluster.name}"})
+        write_text(self._out / FILE, f"{text}\n{seen}")
         self._say(f"found in {last.number} generations ({self._spent:.0f} s): {last.rule.formula}")
         return last.rule, last.number
 

@@ -50,6 +50,8 @@ def test_the_command_ends_with_one_line_of_json(tmp_path: Path, capsys: pytest.C
     assert set(found["test"]) == {"bsld", "wait_s", "max_wait_s", "days", "jobs"}
     assert set(found["test"]["bsld"]) == {"recommended", "baseline", "hindsight", "hindsight_policy", "diff_percent", "ci95"}
     assert not main(["simulate", "--workload", "lublin", "--jobs", "50", "--cluster", "flat:256", "--policy", f"model:{out}", "--json"])
+    assert main(["evaluate", "--workload", str(log), "--cluster", "flat:256", "--policy", f"model:{out}", "--split", "0.2,0.2,0.6"]) == 2
+    assert "was trained on" in capsys.readouterr().err
     assert "def score" in (tmp_path / "rule.py").read_text()
     assert (out / "report-days").is_dir()
 
