@@ -40,7 +40,7 @@ LOGS = {  # file, cluster
     "Philly": ("philly/philly_jobs_2017-09_to_10.csv.gz", "80x8:P100"),
 }
 WISE = "wise"
-OTHERS = ("fcfs+easy", "fcfs+easy:sjf", "sjf+easy", "saf+easy~3d", "saf:predicted:gb+easy:sjf:predicted:gb~3d", "wfp3+easy")
+OTHERS = ("fcfs+easy", "fcfs+easy:sjf", "sjf+easy", "saf+easy~3d", "saf:predicted+easy:sjf:predicted~3d", "wfp3+easy")
 SCORES = ("bsld", "wait")
 
 

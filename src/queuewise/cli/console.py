@@ -42,16 +42,20 @@ def check_policies(policies: Sequence[str], max_wait: str | None = None) -> None
     `max_wait` is the bound on waits for policies that have none: say which ones have.
     """
     from queuewise.policies import parse_policy
-    from queuewise.prefixes import has_prefix, policies_of
+    from queuewise.policies.found_rules import read_rule
+    from queuewise.policies.names import found_rule, plays_apart
+    from queuewise.prefixes import policies_of
     from queuewise.report.readable import duration
 
     for policy in dict.fromkeys(policies):
         if max_wait is not None and (own := parse_policy(policy).max_wait_s) < math.inf:
             note(f"--max-wait {max_wait} does not apply to {policy}, which has a bound of its own: {duration(own)}")
-        if has_prefix(policy):
+        if plays_apart(policy):
             note(f"{policy}: {policies_of(policy).describe(policy)}")
             continue
-        parsed = parse_policy(policy)
+        parsed, rule = parse_policy(policy), found_rule(policy)
+        if rule is not None:
+            note(f"{policy}: {read_rule(rule).describe()}")
         if ".py" in policy:
             for score in parsed.compile():
                 note(f"compiled {score.own.reference} in {score.compile_s:.1f} s")

@@ -104,7 +104,7 @@ class Evaluate:
         from queuewise.evaluation.scores import parse_score
         from queuewise.evaluation.units import check_score
         from queuewise.policies import simulate
-        from queuewise.prefixes import has_prefix
+        from queuewise.policies.names import plays_apart
 
         score = parse_score(self.score or ("packed" if self.protocol == "packing" else "bsld"))
         same = parse_percent(self.same)
@@ -116,7 +116,7 @@ class Evaluate:
         windows = plan.windows
         note(describe_plan(plan, experiment.workload, self.seed))
         folder = Path(self.out) if self.out else None
-        announce_compilation(playing=any(map(has_prefix, self.policy)))
+        announce_compilation(playing=any(map(plays_apart, self.policy)))
         with _progress(len(set(self.policy)) * len(windows)) as on_cell:
             cells = run_experiment(experiment, self.policy, simulate, folder=folder, on_cell=on_cell, threads=self.threads, seen=seen)
         if not any(cell.metrics["completed"] for cell in cells):

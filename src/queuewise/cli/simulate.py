@@ -101,9 +101,9 @@ class Simulate:
     def _replay(self, loaded: Loaded, cluster: Cluster, policy: str) -> Schedule:
         from queuewise.cli.console import announce_compilation
         from queuewise.policies import simulate
-        from queuewise.prefixes import has_prefix
+        from queuewise.policies.names import plays_apart
 
-        announce_compilation(playing=has_prefix(policy))
+        announce_compilation(playing=plays_apart(policy))
         return simulate(
             loaded.workload,
             cluster,

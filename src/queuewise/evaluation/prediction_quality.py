@@ -19,7 +19,7 @@ from queuewise.policies.estimating import estimate_on, with_waits
 from queuewise.workload.history import prediction_quantiles
 from queuewise.workload.jobs import UNKNOWN, Workload
 
-BEST = "predicted:gb"
+BEST = "predicted"
 LEVELS = tuple(np.round(np.arange(0.05, 0.96, 0.05), 2).tolist())
 LOW, HIGH = 0.1, 0.9  # of the interval that four jobs in five are in
 CLASSES = {  # edges of the classes of jobs by which errors are listed, and the names of the classes
@@ -79,7 +79,7 @@ def judge_predictions(
     if len(counted) < 2:
         raise InputError("hardly any job was submitted on the days that count", hint="use a longer log")
     asked = not np.isnan(workload.requested).all()
-    names = (*(("requested",) if asked else ()), "predicted", BEST)
+    names = (*(("requested",) if asked else ()), "predicted:recent", BEST)
     values = {name: estimate_on(workload, cluster, name, seed).values for name in names}
     known = with_waits(workload, cluster)
     quantiles = prediction_quantiles(known, values[BEST], (LOW, HIGH, *LEVELS))[counted]

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from queuewise.cluster.spec import Cluster
 from queuewise.errors import InputError
-from queuewise.policies.names import parse_policy
+from queuewise.policies.found_rules import read_rule
+from queuewise.policies.names import found_rule, parse_policy
 from queuewise.workload.estimates import is_constant
 from queuewise.workload.jobs import ANY_PARTITION, WHOLE_GPU, Floats, Workload, named_partitions
 from queuewise.workload.transform import offered_load
@@ -29,6 +30,9 @@ def before(workload: Workload, cluster: Cluster, policies: Sequence[str], estima
         remarks.append(
             f"all estimates ({estimates}) are {estimate[0]:g} s, so orders that sort by runtime equal fcfs; try --estimates predicted"
         )
+    for policy, rule in [(policy, found_rule(policy)) for policy in policies]:
+        if rule is not None and read_rule(rule).estimates not in ("", estimates):
+            remarks.append(f"{policy} was found with {read_rule(rule).estimates} estimates, but here policies know {estimates} ones")
     placed = [policy for policy in policies if "@" in policy]
     if placed and cluster.num_nodes == 1:
         remarks.append(f"{cluster.name} is one node, so placements such as @{parse_policy(placed[0]).placement} change nothing")

@@ -20,8 +20,9 @@ from queuewise.config import Config, validate
 from queuewise.errors import InputError
 from queuewise.evaluation.identity import digest, digest_log
 from queuewise.evaluation.protocol import block_jobs
+from queuewise.policies.found_rules import rule_data
 from queuewise.policies.model_file import find_model, read_card
-from queuewise.policies.names import MODEL, parse_policy
+from queuewise.policies.names import MODEL, found_rule, parse_policy
 from queuewise.workload.jobs import Floats, Workload
 from queuewise.workload.models import is_model
 
@@ -107,6 +108,15 @@ def read_training(path: Path) -> tuple[TrainedOn, ...] | None:
     return () if is_model(card["settings"]["workload"]) else None
 
 
+def _training_of(policy: str) -> tuple[TrainedOn, ...] | None:
+    """What the file behind `model:RUN` says: that of a trained network, or of a rule that was found."""
+    rule = found_rule(policy)
+    if rule is None:
+        return read_training(find_model(parse_policy(policy).model))
+    listed = rule_data(rule).get(CARD_KEY, [])
+    return tuple(validate(TrainedOn, one, source=str(rule)) for one in listed) if isinstance(listed, list) else None
+
+
 @dataclass(frozen=True)
 class SeenDays:
     """Which of the policies have seen days that count, and what a user should know about them."""
@@ -128,7 +138,7 @@ class SeenDays:
 def find_seen(policies: Sequence[str], workload: Workload, path: str, load_factor: float | None, counted: NDArray[np.bool_]) -> SeenDays:
     """Look for models that were trained or chosen on days of the jobs that count, a mask [J]."""
     models = [policy for policy in dict.fromkeys(policies) if policy.startswith(MODEL)]
-    training = {policy: read_training(find_model(parse_policy(policy).model)) for policy in models}
+    training = {policy: _training_of(policy) for policy in models}
     remarks = [
         f"{policy} does not say which days it was trained on (an earlier version wrote it), so it may have seen those that count"
         for policy, trained in training.items()
