@@ -21,6 +21,5 @@ def check_memory(what: str, need: float, *, hint: str, where: str = "") -> None:
     """Raise an InputError if `need` bytes are more than this process may use."""
     limit = memory_limit()
     if need > limit:
-        raise InputError(
-            f"{what} would need about {need / GIB:,.1f} GiB of memory, but the limit is {limit / GIB:,.1f} GiB", where=where, hint=hint
-        )
+        text = f"{what} would need about {need / GIB:,.1f} GiB of memory, but the limit is {limit / GIB:,.1f} GiB"
+        raise InputError(text, where=where, hint=hint)

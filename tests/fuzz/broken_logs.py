@@ -36,9 +36,7 @@ def log_cases(seed: int) -> Iterator[Case]:
             content = LONGER.get(format, b"") if number % 2 else b""
             changed = change_bytes(rng, content or rng.choice(examples), rng.randint(1, 4))
             arguments = tuple(format if word == "FORMAT" else word for word in command)
-            yield Case(
-                f"{format}-{number}-{'-'.join(command[: 1 + (command[0] in ('workload', 'clusters'))])}", arguments, {"log": changed}
-            )
+            yield Case(f"{format}-{number}-{command[0]}", arguments, {"log": changed})
 
 
 def packed_cases(seed: int) -> Iterator[Case]:
@@ -60,10 +58,7 @@ def packed_cases(seed: int) -> Iterator[Case]:
 
 def deep_cases() -> Iterator[Case]:
     """Documents that are nested more deeply than a parser may follow."""
+    texts = {"lists": b"[" * DEEP, "tables": b'{"jobs":' * DEEP, "jobs": b'{"jobs": [{"time": ' + b"[" * DEEP + b"]" * DEEP + b"}]}"}
     for format in ("slurm", "philly", "google2019"):
-        for what, text in {
-            "lists": b"[" * DEEP,
-            "tables": b'{"jobs":' * DEEP,
-            "jobs": b'{"jobs": [{"time": ' + b"[" * DEEP + b"]" * DEEP + b"}]}",
-        }.items():
+        for what, text in texts.items():
             yield Case(f"{format}-deep-{what}", ("workload", "info", "log", "--format", format), {"log": text})

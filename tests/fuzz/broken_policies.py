@@ -8,10 +8,11 @@ from collections.abc import Iterator
 from fuzz.cases import GPU_LOG, Case
 
 PARTS = (
-    "fcfs", "sjf", "wfp3", "wise", "tiresias", "multifactor", "random", "drf", "defrag", "model", "mine.py:score", "nowhere.py:f", "mine.py",
+    "fcfs", "sjf", "wfp3", "wise", "tiresias", "multifactor", "random", "drf", "defrag", "model", "mine.py:score", "nowhere.py:f",
+    "mine.py",
     "+", "+easy", "+conservative", "+greedy", "+slurm", "+defrag", "/", "/0", "/3", "/99999999999", "/-1", ":", ":sjf", ":predicted", ":gb",
     ":oracle", ":noisy:-1", ":log", "~", "~3d", "~0s", "~1e999d", "~-1h", "@", "@pack", "@pack:2", "@pack:-1", "@tier:x", "@mine.py:place",
-    "@fgd", "~/", "..", "\0", "\n", " ", "é", "١", "%s", "{}", "-", "--help", "*", "x" * 300,
+    "@fgd", "~/", "..", "\0", "\n", " ", "é", "١", "%s", "{}", "-", "*", "x" * 300,
 )  # fmt: skip
 FILES = {
     "syntax": "def score(job:\n",

@@ -37,7 +37,6 @@ READ_WITH: dict[str, tuple[tuple[str, ...], ...]] = {
     "trained": (
         ("simulate", "--workload", "bursty", "--jobs", "20", "--cluster", "2x2:V100-16", "--policy", "model:run"),
         ("plot", "run", "--out", "curves.svg"),
-        ("diagnose", "run"),
     ),
 }
 DAMAGES = {"simulated": 40, "evaluated": 60, "trained": 60}

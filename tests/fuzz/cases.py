@@ -24,8 +24,8 @@ DAMAGED_BYTES = (
 )  # fmt: skip
 DAMAGED_VALUES: tuple[Any, ...] = (
     -1, 0, 1, 2, 0.5, -0.5, 0.005, 1e-300, 1e30, -1e30, 1e308, 10**9, 2**31, 2**63, 2**70, float("inf"), float("-inf"), float("nan"),
-    "", "x", "nan", "a" * 3000, "\n", "\x1b[31m", "<script>", "../../etc", True, False, [], {}, [[]], [[[[]]]], [None], ["x"], [1e30], {"x": 1},
-    {"x": {"y": []}},
+    "", "x", "nan", "a" * 3000, "\n", "\x1b[31m", "<script>", "../../etc", True, False, [], {}, [[]], [[[[]]]], [None], ["x"], [1e30],
+    {"x": 1}, {"x": {"y": []}},
 )  # fmt: skip
 
 Location = tuple[int | str, ...]

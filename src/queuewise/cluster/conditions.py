@@ -90,7 +90,7 @@ class Failures(Config):
 class Maintenance(Config):
     """Nodes that are drained for `notice_s` seconds and then down."""
 
-    nodes: tuple[int, ...] = Field(min_length=1)
+    nodes: tuple[Annotated[int, Field(ge=0)], ...] = Field(min_length=1)
     start: float = Field(ge=-MAX_SECONDS, le=MAX_SECONDS)
     end: float
     notice_s: float = Field(default=0.0, ge=0, le=MAX_SECONDS)
@@ -197,9 +197,10 @@ def _changes_of_node(n: int, outages: Iterable[Outage]) -> Iterator[Change]:
 
 def _maintained(window: Maintenance, n: int) -> list[Outage]:
     down = Outage(node=n, start=window.start, end=window.end)
-    if window.notice_s == 0:
+    drained = window.start - window.notice_s
+    if drained == window.start:  # no notice, or a negligible one
         return [down]
-    return [Outage(node=n, start=window.start - window.notice_s, end=window.start, kind="drain"), down]
+    return [Outage(node=n, start=drained, end=window.start, kind="drain"), down]
 
 
 def _random_failures(failures: Failures, num_nodes: int, first: float, last: float) -> list[Outage]:

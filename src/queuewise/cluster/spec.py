@@ -142,7 +142,7 @@ def build(
         )
     if speeds and not all(FACTORS[0] <= speed <= FACTORS[1] for speed in speeds.values()):
         raise InputError(
-            f"cluster {name!r}: speeds must be numbers from {FACTORS[0]:f} to {FACTORS[1]:,.0f}",
+            f"cluster {name!r}: speeds must be positive numbers from {FACTORS[0]:f} to {FACTORS[1]:,.0f}",
             hint="the speed of the reference kind is 1.0",
         )
     kind_names = list(dict.fromkeys(gpu_kind(group.kind).name for group in groups if group.gpus and group.count))
