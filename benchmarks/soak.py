@@ -43,7 +43,7 @@ from fuzz.cases import GPU_LOG, Case  # noqa: E402
 MARK = "QUEUEWISE_SOAK"  # in the environment of every process that a round starts
 LONGEST_S = 600.0  # of a command; compiling takes minutes on a busy machine
 ORPHANS_END_WITHIN_S = 10.0
-TIMES = frozenset({"engine_s", "jobs_per_s", "seconds"})  # facts that differ from run to run
+TIMES = frozenset({"engine_s", "jobs_per_s", "frames_per_s"})  # facts that differ from run to run
 MOST_GROWTH_MIB = 24.0
 SAMPLES = 10
 ENDINGS = (0, 2, 3)  # exit codes that are answers
@@ -110,8 +110,7 @@ class Soak:
         """Run the command again as a user would after a disturbance, until it has finished."""
         if (folder / "run" / "summary.json").exists():
             return
-        resume = kind == "trained" and any((folder / "run").glob("seed-*/checkpoints/*"))
-        code, err = self.run(folder, ("train", "--resume", "run") if resume else COMMANDS[kind])
+        code, err = self.run(folder, again(kind, folder))
         if code != 0:
             self.problems.append(f"{kind}: could not be completed: exit code {code}: {err[-500:]}")
 
@@ -127,11 +126,9 @@ def killed(soak: Soak, rng: random.Random, folder: Path) -> str:
     done = []
     for _ in range(rng.randint(1, 3)):
         number = rng.choice((signal.SIGKILL, signal.SIGINT, signal.SIGTERM))
-        resume = kind == "trained" and any((folder / "run").glob("seed-*/checkpoints/*"))
-        arguments = ("train", "--resume", "run") if resume else COMMANDS[kind]
         delay = seconds * rng.random()
         if not (folder / "run" / "summary.json").exists():
-            soak.run(folder, arguments, stop=(number, delay))
+            soak.run(folder, again(kind, folder), stop=(number, delay))
             done.append(f"{number.name} after {delay:.1f} s")
     soak.complete(kind, folder)
     soak.compare(kind, folder)
@@ -196,6 +193,11 @@ ROUNDS: tuple[Callable[[Soak, random.Random, Path], str], ...] = (
 
 
 # --- commands and their files
+
+
+def again(kind: str, folder: Path) -> tuple[str, ...]:
+    """The command, or what continues it: training is resumed by name, all others by the same command."""
+    return ("train", "--resume", "run") if kind == "trained" and (folder / "run" / "config.toml").exists() else COMMANDS[kind]
 
 
 def start(
