@@ -43,7 +43,9 @@ from fuzz.cases import GPU_LOG, Case  # noqa: E402
 MARK = "QUEUEWISE_SOAK"  # in the environment of every process that a round starts
 LONGEST_S = 600.0  # of a command; compiling takes minutes on a busy machine
 ORPHANS_END_WITHIN_S = 10.0
-TIMES = frozenset({"engine_s", "jobs_per_s", "frames_per_s"})  # facts that differ from run to run
+TIMES = frozenset(
+    {"engine_s", "jobs_per_s", "frames_per_s", "seconds", "git"}
+)  # facts that differ from run to run, and from commit to commit
 MOST_GROWTH_MIB = 24.0
 SAMPLES = 10
 ENDINGS = (0, 2, 3)  # exit codes that are answers
