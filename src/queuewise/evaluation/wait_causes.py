@@ -73,7 +73,8 @@ class WaitCauses:
     @cached_property
     def _total(self) -> Floats:
         """[causes] seconds of all finished jobs; there may be a million of them."""
-        return self.seconds[self.finished].sum(axis=0)
+        total: Floats = self.seconds[self.finished].sum(axis=0)
+        return total
 
     def by(self, key: str) -> list[CauseRow]:
         """The same by `partition`, `group` (account) or another key of `breakdown`, the longest waiting first."""

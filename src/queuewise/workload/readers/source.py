@@ -154,8 +154,8 @@ def blocks(path: Path) -> Iterator[tuple[int, bytes]]:
             if not piece:
                 return
             if len(carry) > LONGEST_LINE:
-                text = f"this line is longer than {LONGEST_LINE >> 20} MiB, the limit"
-                raise InputError(text, where=f"{path}:{line}", hint="is this the right file?")
+                limit = f"{LONGEST_LINE >> 20} MiB, the limit"
+                raise InputError(f"this line is longer than {limit}", where=f"{path}:{line}", hint="is this the right file?")
 
 
 def _read_block(stream: BinaryIO, path: Path, line: int) -> bytes:
