@@ -68,7 +68,7 @@ def answer(arguments: Sequence[str], capsys: pytest.CaptureFixture[str]) -> None
 
 
 def test_the_corpus_is_large_and_its_names_are_unique() -> None:
-    names = [case.name for case in (*CASES, *RUN_CASES)]
+    names = [case.name for case in CASES] + [case.name for case in RUN_CASES]
     assert len(set(names)) == len(names) >= 300
 
 
@@ -99,7 +99,7 @@ def marked(case: DamagedRun) -> Any:
 
 
 @pytest.mark.timeout(SECONDS, func_only=True)
-@pytest.mark.parametrize("case", map(marked, RUN_CASES))
+@pytest.mark.parametrize("case", [marked(case) for case in RUN_CASES])
 def test_damaged_runs(case: DamagedRun, sound_runs: Path, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     done = damage_run(sound_runs / case.run, case, SEED, folder)
     try:
