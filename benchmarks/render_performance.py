@@ -31,6 +31,7 @@ IN_PROCESSOR_SECONDS = (
     "model",
     "many",
     "interval_coverage",
+    "report_size",
 )  # parts that report the load of the machine themselves
 GROWTH = ("first, µs per job", "last, µs per job", "growth")
 
@@ -82,6 +83,12 @@ def memory(results: Results) -> str:
     figures = [f"{row[key]:,.0f}" for key in ("nodes", "jobs", "jobs_per_s")]
     rows = [[f"`{row['policy']}`", *figures, f"{row['peak_memory_mib'] / 1024:.2f}"]]
     return table(["policy", "nodes × 8 GPUs", "jobs", "jobs/s", "peak memory, GiB"], rows)
+
+
+def report_size(results: Results) -> str:
+    row = results["report_size"]
+    figures = [f"{row['jobs']:,}", f"{row['cpu_s']:.0f}", *(f"{row[key]:,.0f}" for key in ("peak_memory_mib", "page_mib", "trace_mib"))]
+    return table(["jobs", "CPU s", "peak memory, MiB", "report.html, MiB", "trace.json.gz, MiB"], [figures], left=0)
 
 
 def baselines(results: Results) -> str:
@@ -283,6 +290,7 @@ TABLES: dict[str, Callable[[Results], str]] = {
         rates,
         start_up,
         memory,
+        report_size,
         baselines,
         lublin,
         conservative,

@@ -71,6 +71,8 @@ def _read(path: Path) -> str:
         raise InputError(f"cannot be read: {error.strerror}", where=str(path), hint="check the path and its permissions") from None
     except UnicodeDecodeError as error:
         raise InputError(f"is not UTF-8 text (byte {error.start})", where=str(path), hint="save the file as UTF-8") from None
+    except ValueError as error:  # a null character in the name
+        raise InputError(f"cannot be read: {error}", where=str(path), hint="check the path") from None
 
 
 def _parse(text: str, path: Path) -> dict[str, Any]:
@@ -80,6 +82,10 @@ def _parse(text: str, path: Path) -> dict[str, Any]:
         found = re.search(r"at line (\d+)", str(error))
         line = found[1] if found else len(text.splitlines())  # without a number the parser means the end of the document
         raise InputError(f"is not valid TOML: {error}", where=f"{path}:{line}", hint="check the syntax of this line") from None
+    except RecursionError:
+        raise InputError("lists or tables are nested too deeply", where=str(path), hint="this is not a file of settings") from None
+    except ValueError:  # Python converts no number of more than 4300 digits
+        raise InputError("a number has too many digits", where=str(path), hint="shorten it") from None
 
 
 def validate(model: type[Settings], data: Mapping[str, Any], *, source: str, text: str | None = None) -> Settings:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
-from queuewise.errors import QueuewiseError, unknown_name
+from queuewise.errors import InputError, QueuewiseError, unknown_name
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,7 @@ COMMANDS: dict[str, Command] = {
 }
 
 INTERRUPTED = 130
+LONGEST_MESSAGE = 2000  # characters of an error or a hint
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -61,6 +62,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return INTERRUPTED
+    except MemoryError as error:  # NumPy's says how much it needed
+        hint = "use fewer jobs (--jobs), fewer policies at once, or a machine with more memory"
+        return _report(InputError(f"out of memory{f': {error}' if str(error) else ''}", hint=hint))
     except BrokenPipeError:  # stdout was closed early, as in `queuewise policies | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
@@ -109,7 +113,13 @@ def _help() -> str:
 
 
 def _report(error: QueuewiseError) -> int:
-    print(f"error: {f'{error.where}: ' if error.where else ''}{error.message}", file=sys.stderr)
+    print(_one_line(f"error: {f'{error.where}: ' if error.where else ''}{error.message}"), file=sys.stderr)
     if error.hint:
-        print(f"hint: {error.hint}", file=sys.stderr)
+        print(_one_line(f"hint: {error.hint}"), file=sys.stderr)
     return error.exit_code
+
+
+def _one_line(text: str) -> str:
+    """What files and names contain may break lines or control the terminal."""
+    shown = "".join(c if c.isprintable() else " " if c.isspace() else "?" for c in text)
+    return shown if len(shown) <= LONGEST_MESSAGE else f"{shown[:LONGEST_MESSAGE]} …"

@@ -70,7 +70,7 @@ class Simulate:
         found = [*remarks_on_log(self.policy, loaded.workload, self.workload, self.reading.load_factor)]
         found += remarks.before(loaded.workload, cluster, self.policy, schedules[0].estimate, schedules[0].estimates)
         slowdowns = [mean for row in summaries if (mean := row["bounded_slowdown"]["mean"]) is not None]
-        if len(slowdowns) == len(summaries):
+        if len(slowdowns) == len(summaries) and not any(row["unfinished"] for row in summaries):
             found += remarks.after(loaded.workload, cluster, [row["wait_s"]["p95"] for row in summaries], slowdowns)
         for remark in found:
             note(remark)
@@ -136,9 +136,11 @@ class Simulate:
 
 def _report_rejected(schedules: list[Schedule]) -> int:
     """Print why jobs never ran: they fit on no empty cluster, or depend on a job that cannot succeed. Returns the most rejected jobs."""
+    import numpy as np
+
     from queuewise.cli.console import note
     from queuewise.evaluation.remarks import rejections
-    from queuewise.sim.core.schedule import CANCELLED, REJECTED
+    from queuewise.sim.core.schedule import CANCELLED, PENDING, QUEUED, REJECTED, RUNNING
 
     reported = set()
     for schedule in schedules:
@@ -146,6 +148,9 @@ def _report_rejected(schedules: list[Schedule]) -> int:
         cancelled = int((schedule.status == CANCELLED).sum())
         if cancelled:
             lines.append(f"{cancelled:,} jobs cancelled: they depend on jobs that cannot succeed")
+        unfinished = int(np.isin(schedule.status, (PENDING, QUEUED, RUNNING)).sum())
+        if unfinished:
+            lines.append(f"{unfinished:,} jobs unfinished: the nodes that could run them are down or drained for good")
         for line in lines:
             if line not in reported:  # it rarely depends on the policy
                 note(line)

@@ -12,10 +12,11 @@ from pydantic import Field
 
 from queuewise.config import Config
 from queuewise.errors import InputError, unknown_name
+from queuewise.workload.jobs import MAX_SECONDS
 
 WEEK_S = 7 * 86_400.0
 Shares = Annotated[int, Field(ge=0, lt=1 << 31)]
-Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Amount = Annotated[float, Field(ge=0, le=MAX_SECONDS)]
 
 
 class Account(Config):
@@ -45,7 +46,7 @@ class Fairness(Config):
     """Settings of the fair orders. By default everyone has one share."""
 
     half_life_s: Amount = WEEK_S  # of usage; 0: no decay
-    max_age_s: float = Field(default=WEEK_S, gt=0, allow_inf_nan=False)  # wait after which the age factor is 1
+    max_age_s: float = Field(default=WEEK_S, gt=0, le=MAX_SECONDS)  # wait after which the age factor is 1
     fair_tree: bool = True  # the fair-share factor of `multifactor` is that of Slurm's Fair Tree, otherwise the classic one
     favor_small: bool = False  # the size factor favours small jobs instead of large ones
     weights: PriorityWeights = PriorityWeights()

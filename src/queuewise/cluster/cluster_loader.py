@@ -14,10 +14,10 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from queuewise.cluster.gpus import gpu_kind
-from queuewise.cluster.spec import Cluster, NodeGroup, VirtualCluster, build, check_group
+from queuewise.cluster.spec import LARGEST, MOST_NODES, Cluster, NodeGroup, VirtualCluster, build, check_group
 from queuewise.config import Config, line_of, read_toml, validate
 from queuewise.errors import InputError, unknown_name
 from queuewise.workload.loaded import ClusterFacts
@@ -31,14 +31,14 @@ SHAPES = {
 class NodeGroupFile(Config):
     """One [[nodes]] table: the fields of `NodeGroup`."""
 
-    count: int = Field(ge=0, le=10_000_000)
+    count: int = Field(ge=0, le=MOST_NODES)
     gpus: int = Field(default=0, ge=0)
     kind: str = ""
     cpus: float = Field(default=float("inf"), gt=0)
     mem_gib: float = Field(default=float("inf"), gt=0)
     partition: str = "default"
     partitions: tuple[str, ...] = ()
-    nodes_per_rack: int = Field(default=0, ge=0)
+    nodes_per_rack: int = Field(default=0, ge=0, le=MOST_NODES)
     idle_watts: float = Field(default=0.0, ge=0, allow_inf_nan=False)
     core_watts: float = Field(default=0.0, ge=0, allow_inf_nan=False)
     name: str = ""
@@ -48,8 +48,15 @@ class VirtualClusterFile(Config):
     """One [[virtual_clusters]] table: the fields of `VirtualCluster`."""
 
     name: str
-    guaranteed_gpus: float = Field(ge=0, allow_inf_nan=False)
+    guaranteed_gpus: float = Field(ge=0, le=LARGEST)
     max_gpus: float = Field(default=float("inf"), ge=0)
+
+    @field_validator("max_gpus")
+    @classmethod
+    def _is_limited_or_not(cls, value: float) -> float:
+        if LARGEST < value < float("inf"):
+            raise ValueError(f"at most {LARGEST:,.0f}, or inf for no limit")
+        return value
 
 
 class ClusterFile(Config):

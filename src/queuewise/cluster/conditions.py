@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,29 +17,31 @@ from pydantic import Field, model_validator
 
 from queuewise.cluster.accounts import Fairness
 from queuewise.cluster.gpus import CATALOGUE
-from queuewise.cluster.reservations import Held, Reservation, held_on
-from queuewise.cluster.spec import Cluster
+from queuewise.cluster.reservations import Held, Reservation, check_times, held_on
+from queuewise.cluster.spec import FACTORS, LARGEST, Cluster
 from queuewise.config import Config, read_toml
 from queuewise.errors import InputError, unknown_name
+from queuewise.workload.jobs import MAX_SECONDS
 
-MOST_OUTAGES = 5_000_000  # random ones
+MOST_OUTAGES = 500_000  # random ones; as many take 5 s and 0.3 GiB
 HOUR = 3600.0
 YEAR = 365 * 24 * HOUR
 HOURS_OF_DAY = 24
+Factor = Annotated[float, Field(ge=0, le=FACTORS[1])]
 
 
 class Preemption(Config):
     """What stopping and restarting a job costs."""
 
     mode: Literal["suspend", "kill"] = "suspend"
-    quantum_s: float = Field(default=0.0, ge=0, allow_inf_nan=False)  # a policy lets a run be for so long
-    checkpoint_s: float = Field(default=0.0, ge=0, allow_inf_nan=False)
-    checkpoint_per_gpu_s: float = Field(default=0.0, ge=0, allow_inf_nan=False)
-    restart_s: float = Field(default=0.0, ge=0, allow_inf_nan=False)
-    restart_per_gpu_s: float = Field(default=0.0, ge=0, allow_inf_nan=False)
-    transfer_s: float = Field(default=0.0, ge=0, allow_inf_nan=False)  # where the nodes are not those of the run before
-    transfer_per_gpu_s: float = Field(default=0.0, ge=0, allow_inf_nan=False)
-    kind_factor: dict[str, float] = Field(default_factory=dict)  # multiplies the costs on nodes with this GPU kind
+    quantum_s: float = Field(default=0.0, ge=0, le=MAX_SECONDS)  # a policy lets a run be for so long
+    checkpoint_s: float = Field(default=0.0, ge=0, le=MAX_SECONDS)
+    checkpoint_per_gpu_s: float = Field(default=0.0, ge=0, le=MAX_SECONDS)
+    restart_s: float = Field(default=0.0, ge=0, le=MAX_SECONDS)
+    restart_per_gpu_s: float = Field(default=0.0, ge=0, le=MAX_SECONDS)
+    transfer_s: float = Field(default=0.0, ge=0, le=MAX_SECONDS)  # where the nodes are not those of the run before
+    transfer_per_gpu_s: float = Field(default=0.0, ge=0, le=MAX_SECONDS)
+    kind_factor: dict[str, Factor] = Field(default_factory=dict)  # multiplies the costs on nodes with this GPU kind
     checkpoint_every_s: float = Field(default=float("inf"), ge=0)  # of work; what a kill or a failure leaves
 
     def factors_on(self, cluster: Cluster) -> NDArray[np.float64]:
@@ -59,14 +61,13 @@ class Outage(Config):
     """A node that is down (`fail`) or takes nothing new (`drain`) for a while."""
 
     node: int = Field(ge=0)
-    start: float = Field(allow_inf_nan=False)
+    start: float = Field(ge=-MAX_SECONDS, le=MAX_SECONDS)
     end: float
     kind: Literal["fail", "drain"] = "fail"
 
     @model_validator(mode="after")
     def _ends_after_start(self) -> Outage:
-        if not self.end > self.start:
-            raise ValueError(f"outage of node {self.node} ends at {self.end}, not after its start at {self.start}")
+        check_times(f"outage of node {self.node}", self.start, self.end)
         return self
 
 
@@ -81,23 +82,22 @@ class Change(NamedTuple):
 class Failures(Config):
     """Random failures: exponential times between them and to repair."""
 
-    mtbf_h: float = Field(gt=0, allow_inf_nan=False)
-    mttr_h: float = Field(gt=0, allow_inf_nan=False)
+    mtbf_h: float = Field(gt=0, le=MAX_SECONDS)
+    mttr_h: float = Field(gt=0, le=MAX_SECONDS)
     seed: int = Field(default=0, ge=0)
 
 
 class Maintenance(Config):
     """Nodes that are drained for `notice_s` seconds and then down."""
 
-    nodes: tuple[int, ...] = Field(min_length=1)
-    start: float = Field(allow_inf_nan=False)
+    nodes: tuple[Annotated[int, Field(ge=0)], ...] = Field(min_length=1)
+    start: float = Field(ge=-MAX_SECONDS, le=MAX_SECONDS)
     end: float
-    notice_s: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+    notice_s: float = Field(default=0.0, ge=0, le=MAX_SECONDS)
 
     @model_validator(mode="after")
     def _ends_after_start(self) -> Maintenance:
-        if not self.end > self.start:
-            raise ValueError(f"maintenance ends at {self.end:g}, not after its start at {self.start:g}")
+        check_times("maintenance", self.start, self.end)
         return self
 
 
@@ -105,11 +105,11 @@ class Power(Config):
     """Nodes that fall asleep, what may be drawn at most, and what energy costs."""
 
     sleep_after_s: float = Field(default=float("inf"), ge=0)  # a node idle for longer is asleep
-    wake_s: float = Field(default=0.0, ge=0, allow_inf_nan=False)
-    sleep_watts: float = Field(default=0.0, ge=0, allow_inf_nan=False)  # of a node with its GPUs
-    wake_watts: float | None = Field(default=None, ge=0, allow_inf_nan=False)  # the same while it wakes; not given: as when idle
+    wake_s: float = Field(default=0.0, ge=0, le=MAX_SECONDS)
+    sleep_watts: float = Field(default=0.0, ge=0, le=LARGEST)  # of a node with its GPUs
+    wake_watts: float | None = Field(default=None, ge=0, le=LARGEST)  # the same while it wakes; not given: as when idle
     cap_watts: float = Field(default=float("inf"), ge=0)  # of the whole cluster
-    price_per_kwh: float | None = Field(default=None, allow_inf_nan=False)
+    price_per_kwh: float | None = Field(default=None, ge=-LARGEST, le=LARGEST)
     price_by_hour: tuple[float, ...] = ()  # 24 prices by hour of day, in place of price_per_kwh
 
     @model_validator(mode="after")
@@ -197,17 +197,19 @@ def _changes_of_node(n: int, outages: Iterable[Outage]) -> Iterator[Change]:
 
 def _maintained(window: Maintenance, n: int) -> list[Outage]:
     down = Outage(node=n, start=window.start, end=window.end)
-    if window.notice_s == 0:
+    drained = window.start - window.notice_s
+    if drained == window.start:  # no notice, or a negligible one
         return [down]
-    return [Outage(node=n, start=window.start - window.notice_s, end=window.start, kind="drain"), down]
+    return [Outage(node=n, start=drained, end=window.start, kind="drain"), down]
 
 
 def _random_failures(failures: Failures, num_nodes: int, first: float, last: float) -> list[Outage]:
     expected = num_nodes * (last - first) / ((failures.mtbf_h + failures.mttr_h) * HOUR)
     if expected > MOST_OUTAGES:
         raise InputError(
-            f"failures every {failures.mtbf_h:g} h make some {expected:.0g} outages in this workload",
-            hint=f"give a greater mtbf_h: at most {MOST_OUTAGES:,} outages are drawn",
+            f"failures of a node every {failures.mtbf_h:g} h would be {expected:,.0f} outages in this workload and the year after it; "
+            f"the limit is {MOST_OUTAGES:,}",
+            hint="give a greater mtbf_h: the mean time between failures of one node, in hours",
         )
     found = []
     for n, seed in enumerate(np.random.SeedSequence(failures.seed).spawn(num_nodes)):
@@ -215,6 +217,6 @@ def _random_failures(failures: Failures, num_nodes: int, first: float, last: flo
         time = first + rng.exponential(failures.mtbf_h * HOUR)
         while time < last:
             repaired = time + rng.exponential(failures.mttr_h * HOUR)
-            found.append(Outage(node=n, start=time, end=repaired))
+            found.append(Outage.model_construct(node=n, start=time, end=repaired, kind="fail"))  # nothing to check, and many
             time = repaired + rng.exponential(failures.mtbf_h * HOUR)
     return found

@@ -14,6 +14,15 @@ from pydantic import Field, model_validator
 from queuewise.cluster.spec import Cluster
 from queuewise.config import Config
 from queuewise.errors import InputError, did_you_mean, unknown_name
+from queuewise.workload.jobs import MAX_SECONDS
+
+
+def check_times(what: str, start: float, end: float) -> None:
+    """Raise a ValueError unless `end` comes after `start`, and within the range of times or never."""
+    if not end > start:
+        raise ValueError(f"{what} ends at {end:g}, not after its start at {start:g}")
+    if MAX_SECONDS < end < float("inf"):
+        raise ValueError(f"{what} ends at {end:g}, which is after {MAX_SECONDS:g}; inf means never")
 
 
 class Reservation(Config):
@@ -23,7 +32,7 @@ class Reservation(Config):
     nodes: tuple[int | str, ...] = ()  # numbers, names, or names of node groups; empty: all nodes of the cluster or partition
     partition: str | None = None  # only nodes of this partition
     count: int | None = Field(default=None, ge=1)  # only the first `count` of these nodes
-    start: float = Field(allow_inf_nan=False)
+    start: float = Field(ge=-MAX_SECONDS, le=MAX_SECONDS)
     end: float | None = None  # inf: no end
     duration_s: float | None = Field(default=None, gt=0)  # instead of `end`
     users: tuple[str, ...] = ()
@@ -33,8 +42,7 @@ class Reservation(Config):
     def _is_one(self) -> Reservation:
         if (self.end is None) == (self.duration_s is None):
             raise ValueError(f"{self.title} needs either end or duration_s")
-        if not self.until > self.start:
-            raise ValueError(f"{self.title} must end after its start at {self.start:g}, not at {self.until:g}")
+        check_times(self.title, self.start, self.until)
         if not self.users and not self.accounts:
             raise ValueError(f"{self.title} has no members: add users or accounts, or use [[maintenance]]")
         if not self.nodes and self.partition is None and self.count is None:

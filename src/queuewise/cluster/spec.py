@@ -15,12 +15,17 @@ from numpy.typing import NDArray
 
 from queuewise.cluster.gpus import GpuKind, gpu_kind
 from queuewise.errors import InputError, unknown_name
+from queuewise.memory import check_memory
 from queuewise.workload.jobs import SEPARATOR
 
 NO_GPU = -1  # kind of a node without GPUs
 MAX_GPUS_PER_NODE = 63  # GPUs of a node are bits of one signed 64-bit word
 Number = TypeVar("Number", bound=np.generic)
 UNLIMITED = 1 << 40  # milli cores or MiB of a node without a stated limit: never the bottleneck
+LARGEST = 1e9  # cores, GiB or watts of a node; GPUs of a virtual cluster
+MOST_NODES = 10_000_000
+NODE_BYTES = 400  # memory per node: 150 in this module, and what a replay adds
+FACTORS = 1e-6, 1e6  # least and greatest relative speed; the greatest penalty
 
 
 @dataclass(frozen=True)
@@ -129,9 +134,16 @@ def build(
         raise InputError(f"cluster {name!r} has no nodes", hint="add at least one node group with count >= 1")
     for group in groups:
         check_group(name, group)
-    if not (node_penalty >= 0 and rack_penalty >= 0):
+    _check_count(name, sum(group.count for group in groups))
+    if not (0 <= node_penalty <= FACTORS[1] and 0 <= rack_penalty <= FACTORS[1]):
         raise InputError(
-            f"cluster {name!r}: penalties must not be negative", hint="for example 0.1, with which a spread gang runs 10 % longer"
+            f"cluster {name!r}: penalties must be between 0 and {FACTORS[1]:,.0f}",
+            hint="for example 0.1, with which a spread gang runs 10 % longer",
+        )
+    if speeds and not all(FACTORS[0] <= speed <= FACTORS[1] for speed in speeds.values()):
+        raise InputError(
+            f"cluster {name!r}: speeds must be positive numbers from {FACTORS[0]:f} to {FACTORS[1]:,.0f}",
+            hint="the speed of the reference kind is 1.0",
         )
     kind_names = list(dict.fromkeys(gpu_kind(group.kind).name for group in groups if group.gpus and group.count))
     speed_of = {gpu_kind(kind).name: speed for kind, speed in (speeds or {}).items()}
@@ -144,7 +156,7 @@ def build(
     def per_node(values: Sequence[float], dtype: type[Number]) -> NDArray[Number]:
         return np.repeat(np.asarray(values, dtype=dtype), counts)
 
-    cluster = Cluster(
+    return Cluster(
         name=name,
         kinds=tuple(gpu_kind(kind) for kind in kind_names),
         speed=np.array([speed_of.get(kind, 1.0) for kind in kind_names], dtype=np.float64),
@@ -163,9 +175,13 @@ def build(
         rack_penalty=rack_penalty,
         notes=notes,
     )
-    if not (np.isfinite(cluster.speed) & (cluster.speed > 0)).all():
-        raise InputError(f"cluster {name!r}: speeds must be positive numbers", hint="the speed of the reference kind is 1.0")
-    return cluster
+
+
+def _check_count(name: str, nodes: int) -> None:
+    hint = "describe many small nodes as fewer large ones"
+    check_memory(f"cluster {name!r}: {nodes:,} nodes", nodes * NODE_BYTES, hint=hint)
+    if nodes > MOST_NODES:
+        raise InputError(f"cluster {name!r} has {nodes:,} nodes, but at most {MOST_NODES:,} are supported", hint=hint)
 
 
 def _amount(value: float, per_unit: int) -> int:
@@ -178,6 +194,8 @@ def check_group(cluster: str, group: NodeGroup) -> None:
     sizes = (group.count, group.gpus, group.cpus, group.mem_gib, group.nodes_per_rack, group.idle_watts, group.core_watts)
     if not all(size >= 0 for size in sizes):
         raise InputError(f"{where}: a count, size or power is negative or not a number", hint="use 0 or more")
+    if any(LARGEST < amount < float("inf") for amount in (group.cpus, group.mem_gib, group.idle_watts, group.core_watts)):
+        raise InputError(f"{where}: more than {LARGEST:,.0f} cores, GiB or watts", hint="cpus = inf and mem_gib = inf mean no limit")
     if group.partitions and group.partition != "default":
         raise InputError(f"{where}: both partition and partitions are given", hint=f"write partitions = {list(group.partitions)} alone")
     if wrong := [name for name in group.member_of if not name.strip() or SEPARATOR in name]:

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 KINDS_JOINED_BY = "|"
 CAUSE_COLUMNS = tuple(f"wait_{cause}_s" for cause in CAUSES)
+DERIVED_COLUMNS = (  # not needed for reading a schedule
+    "first_wait_s", "wait_s", "jct_s", "service_s", "slowdown", "bounded_slowdown", "num_nodes", "tasks_run", *CAUSE_COLUMNS,
+)  # fmt: skip
 
 
 def jobs_table(schedule: Schedule, causes: WaitCauses | None = None) -> pl.DataFrame:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,15 @@ from queuewise.cluster.gpus import GpuKind
 from queuewise.cluster.spec import Cluster, Partition, VirtualCluster
 from queuewise.config import parse_toml
 from queuewise.errors import InputError
-from queuewise.evaluation.jobs_table import causes_from, jobs_table, pieces_table, schedule_facts, schedule_from
+from queuewise.evaluation.jobs_table import (
+    CAUSE_COLUMNS,
+    DERIVED_COLUMNS,
+    causes_from,
+    jobs_table,
+    pieces_table,
+    schedule_facts,
+    schedule_from,
+)
 from queuewise.evaluation.wait_causes import WaitCauses
 from queuewise.runs import LAST_FILE, replacing, write_text
 from queuewise.sim.core.schedule import Schedule
@@ -59,7 +67,8 @@ def read_schedule(run: Path, replay: Path) -> Schedule:
     import polars as pl
 
     cluster, facts = read_cluster(run), read_facts(replay)
-    jobs, pieces = _read_table(replay / "jobs.parquet"), _read_table(replay / "pieces.parquet")
+    jobs = _read_table(replay / "jobs.parquet", lambda column: column not in DERIVED_COLUMNS)
+    pieces = _read_table(replay / "pieces.parquet")
     try:
         return schedule_from(jobs, pieces, cluster, facts)
     except (KeyError, pl.exceptions.PolarsError) as error:
@@ -68,14 +77,15 @@ def read_schedule(run: Path, replay: Path) -> Schedule:
 
 def read_causes(replay: Path, schedule: Schedule) -> WaitCauses | None:
     """The causes of waits in `replay`, the folder that the schedule was read from; None if they were not written."""
-    return causes_from(_read_table(replay / "jobs.parquet"), schedule.workload)
+    return causes_from(_read_table(replay / "jobs.parquet", CAUSE_COLUMNS.__contains__), schedule.workload)
 
 
-def _read_table(path: Path) -> pl.DataFrame:
+def _read_table(path: Path, wanted: Callable[[str], bool] = lambda column: True) -> pl.DataFrame:
+    """The wanted columns of a table: it may have a million rows."""
     import polars as pl
 
     try:
-        return pl.read_parquet(path)
+        return pl.read_parquet(path, columns=[column for column in pl.read_parquet_schema(path) if wanted(column)])
     except FileNotFoundError:
         raise InputError("is missing", where=str(path), hint="the run folder is incomplete; run the command again") from None
     except (pl.exceptions.PolarsError, OSError) as error:

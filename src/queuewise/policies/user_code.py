@@ -35,6 +35,7 @@ from queuewise.workload.history import HISTORY
 SUFFIX = ".py"
 SHIPPED = {"<rules>.py": Path(__file__).with_name("rule_family.py")}  # files of the package, by names that no path can be taken for
 TIME_LIMIT_S = 20.0  # for one scoring of the queue, and for loading the file; a file may set its own TIME_LIMIT_S
+MOST_STATE = 1_000_000  # numbers in the state of a function
 IF_IT_IS_SLOW = "check for an endless loop; if it is only slow, set TIME_LIMIT_S in the file"
 JOB_PARAMETERS: Mapping[str, type | None] = {
     "job": Job, "now": None, "queue": Queue, "cluster": ClusterRecord, "user": UserRecord, "params": None, "state": None,
@@ -106,7 +107,8 @@ class UserCode:
 
     @property
     def state_size(self) -> int:
-        return int(self.setting("STATE_SIZE", 0, "a whole number of 0 or more", lambda value: value >= 0 and value == int(value)))
+        wanted = f"a whole number from 0 to {MOST_STATE:,}"
+        return int(self.setting("STATE_SIZE", 0, wanted, lambda value: 0 <= value <= MOST_STATE and value == int(value)))
 
     @property
     def history(self) -> set[str]:

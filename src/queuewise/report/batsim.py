@@ -7,12 +7,16 @@ numbered consecutively over all nodes. On a cluster without GPUs they are the no
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from queuewise.evaluation.measure import measure, service
 from queuewise.runs import replacing
 from queuewise.sim.core.schedule import DONE, KILLED, Schedule
+
+if TYPE_CHECKING:
+    import polars as pl
 
 FINAL_STATES = {
     "pending": "NOT_SUBMITTED",
@@ -37,10 +41,10 @@ def write_batsim_jobs(schedule: Schedule, path: Path) -> None:
     jct = np.where(ran, schedule.jct, np.nan)
     with np.errstate(divide="ignore", invalid="ignore"):
         stretch = np.where(seconds > 0, jct / seconds, np.nan)
-    states = np.array(list(FINAL_STATES.values()))[schedule.status]
+    states = pl.Series(list(FINAL_STATES.values())).gather(schedule.status.astype(np.int64))
     table = pl.DataFrame(
         {
-            "job_id": [str(job) for job in workload.job_id.tolist()],
+            "job_id": pl.Series(workload.job_id).cast(pl.String),
             "workload_name": pl.repeat(workload.name, len(workload), eager=True),
             "profile": pl.repeat("delay", len(workload), eager=True),
             "submission_time": workload.submit,
@@ -62,31 +66,30 @@ def write_batsim_jobs(schedule: Schedule, path: Path) -> None:
         table.with_columns(pl.col(pl.Float64).fill_nan(None)).write_csv(temporary)
 
 
-def _resources(schedule: Schedule) -> list[str]:
+def _resources(schedule: Schedule) -> pl.Series:
     """[J] intervals of resource numbers such as `0-3 8`. Each distinct set of GPUs is formatted once, because there are few of them."""
     import polars as pl
 
-    cluster = schedule.cluster
+    cluster, num_jobs = schedule.cluster, len(schedule.workload)
     first_gpu = np.concatenate(([0], np.cumsum(cluster.node_gpus)))
-    places = pl.DataFrame({"job": schedule.piece_job, "node": schedule.piece_node, "gpus": schedule.piece_gpus})
-    distinct = places.select("node", "gpus").unique(maintain_order=True)
+    masks, mask = np.unique(schedule.piece_gpus, return_inverse=True)
+    sets, place = np.unique(schedule.piece_node.astype(np.int64) * len(masks) + mask.ravel(), return_inverse=True)
     names = [
-        _intervals(mask, int(first_gpu[node])) if cluster.num_gpus else str(node)
-        for node, mask in zip(*distinct.get_columns(), strict=True)
+        _intervals(int(masks[which % len(masks)]), int(first_gpu[which // len(masks)])) if cluster.num_gpus else str(which // len(masks))
+        for which in sets.tolist()
     ]
+    several = np.bincount(schedule.piece_job, minlength=num_jobs)[schedule.piece_job] > 1
     joined = (
-        places.join(
-            distinct.with_columns(pl.Series("name", names, dtype=pl.String)), on=["node", "gpus"], how="left", maintain_order="left"
-        )
-        .unique(["job", "name"], maintain_order=True)
+        pl.DataFrame({"job": schedule.piece_job[several], "name": pl.Series(names, dtype=pl.String).gather(place.ravel()[several])})
+        .unique(maintain_order=True)
         .filter(pl.col("name") != "")
         .group_by("job", maintain_order=True)
         .agg(pl.col("name").str.join(" "))
     )
-    spots = [""] * len(schedule.workload)
-    for job, name in joined.iter_rows():
-        spots[job] = name
-    return spots
+    code = np.full(num_jobs, len(names))  # of the jobs that had no resources
+    code[schedule.piece_job] = place.ravel()
+    code[joined["job"].to_numpy()] = len(names) + 1 + np.arange(len(joined))
+    return pl.concat([pl.Series([*names, ""], dtype=pl.String), joined["name"]]).gather(code)
 
 
 def _intervals(mask: int, offset: int) -> str:

@@ -3,58 +3,71 @@
 from __future__ import annotations
 
 import gzip
+import json
 from pathlib import Path
-from typing import IO
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from queuewise.report.lanes import NO_LANE_GPU, make_bars
+from queuewise.cluster.spec import MAX_GPUS_PER_NODE, Cluster
+from queuewise.report.lanes import NO_LANE_GPU, GanttBars, count_bars, make_bars
 from queuewise.runs import replacing
 from queuewise.sim.core.schedule import Schedule
 
 SLOTS = 1000  # thread ids per GPU: jobs that share a GPU get separate threads, because slices of a thread must not overlap
+MAX_SLICES = 1_000_000  # with more, a job has one slice per node, on the first of its GPUs there: viewers open no more
+SLICES_AT_ONCE = 200_000  # are in memory as text
 
 
 def write_trace(schedule: Schedule, path: Path) -> None:
     """Write `path` as gzipped JSON, which both viewers can open."""
-    with replacing(path) as temporary, gzip.open(temporary, "wb", compresslevel=5) as file:
-        _write_events(schedule, file)
+    bars = make_bars(schedule, by_gpu=count_bars(schedule) <= MAX_SLICES)
+    thread = (bars.gpu + 1) * SLOTS + bars.slot
+    with replacing(path) as temporary, gzip.open(temporary, "wb", compresslevel=1) as file:
+        file.write(b'{"displayTimeUnit":"ms","traceEvents":[')
+        file.write(b",\n".join(json.dumps(event).encode() for event in _names(bars, thread, schedule.cluster)))
+        for first in range(0, len(bars), SLICES_AT_ONCE):
+            file.write(b",\n" + _slices(schedule, bars, thread, slice(first, first + SLICES_AT_ONCE)))
+        file.write(b"]}")
 
 
-def _write_events(schedule: Schedule, file: IO[bytes] | gzip.GzipFile) -> None:
+def _names(bars: GanttBars, thread: NDArray[np.int64], cluster: Cluster) -> list[dict[str, Any]]:
+    """Events that name nodes and lanes."""
+    lanes = np.unique(bars.node * (MAX_GPUS_PER_NODE + 1) * SLOTS + thread)
+    nodes, threads = np.divmod(lanes, (MAX_GPUS_PER_NODE + 1) * SLOTS)
+    return [
+        {"ph": "M", "name": "process_name", "pid": n, "tid": 0, "args": {"name": cluster.node_names[n]}}
+        for n in dict.fromkeys(nodes.tolist())
+    ] + [
+        {"ph": "M", "name": "thread_name", "pid": n, "tid": t, "args": {"name": _thread_name(t)}}
+        for n, t in zip(nodes.tolist(), threads.tolist(), strict=True)
+    ]
+
+
+def _slices(schedule: Schedule, bars: GanttBars, thread: NDArray[np.int64], rows: slice) -> bytes:
     import polars as pl
 
-    bars = make_bars(schedule)
-    workload, cluster = schedule.workload, schedule.cluster
-    thread = (bars.gpu + 1) * SLOTS + bars.slot
-    origin = float(workload.submit[0]) if len(workload) else 0.0
-    lanes = np.unique(np.column_stack((bars.node, thread)), axis=0)
-    names = [
-        {"ph": "M", "name": "process_name", "pid": int(n), "tid": 0, "args": {"name": cluster.node_names[n]}} for n in np.unique(bars.node)
-    ] + [{"ph": "M", "name": "thread_name", "pid": int(n), "tid": int(t), "args": {"name": _thread_name(int(t))}} for n, t in lanes]
+    workload, job, start = schedule.workload, bars.job[rows], bars.start[rows]
+    facts = {
+        "size": workload.size[job],
+        "gpus_here": bars.gpus[rows],
+        "first_wait_s": schedule.first_wait[job],
+        "runtime_s": workload.runtime[job],
+    }
     events = pl.DataFrame(
         {
-            "ph": pl.repeat("X", len(bars), eager=True),
-            "name": pl.Series([str(job) for job in workload.job_id[bars.job].tolist()], dtype=pl.String),
-            "cat": pl.repeat(schedule.policy, len(bars), eager=True),
-            "pid": bars.node,
-            "tid": thread,
-            "ts": (bars.start - origin) * 1e6,
-            "dur": (bars.end - bars.start) * 1e6,
-            "args": pl.DataFrame(
-                {
-                    "size": workload.size[bars.job],
-                    "first_wait_s": schedule.first_wait[bars.job],
-                    "runtime_s": workload.runtime[bars.job],
-                }
-            ).to_struct("args"),
+            "ph": pl.repeat("X", len(job), eager=True),
+            "name": pl.Series(workload.job_id[job]).cast(pl.String),
+            "cat": pl.repeat(schedule.policy, len(job), eager=True),
+            "pid": bars.node[rows],
+            "tid": thread[rows],
+            "ts": (start - float(workload.submit[0])) * 1e6,
+            "dur": (bars.end[rows] - start) * 1e6,
+            "args": pl.DataFrame(facts).to_struct("args"),
         }
     )
-    file.write(b'{"displayTimeUnit":"ms","traceEvents":[')
-    parts = [pl.DataFrame(names).write_ndjson()] if names else []
-    parts += [events.write_ndjson()] if len(bars) else []
-    file.write(",\n".join(",\n".join(part.splitlines()) for part in parts).encode())
-    file.write(b"]}")
+    return events.write_ndjson().rstrip("\n").replace("\n", ",\n").encode()  # names contain no line ends: JSON escapes them
 
 
 def _thread_name(thread: int) -> str:

@@ -27,6 +27,7 @@ class GanttBars:
     job: NDArray[np.int64]  # [B]
     node: NDArray[np.int64]  # [B]
     gpu: NDArray[np.int64]  # [B] NO_LANE_GPU for cores
+    gpus: NDArray[np.int64]  # [B] how many GPUs of the node the bar stands for; 0 for cores
     slot: NDArray[np.int64]  # [B]
     start: NDArray[np.float64]  # [B]
     end: NDArray[np.float64]  # [B]
@@ -40,8 +41,11 @@ def count_bars(schedule: Schedule) -> int:
     return int(np.maximum(np.bitwise_count(schedule.piece_gpus), 1).sum())
 
 
-def make_bars(schedule: Schedule) -> GanttBars:
-    piece, gpu = _pieces_by_gpu(schedule.piece_gpus)
+def make_bars(schedule: Schedule, *, by_gpu: bool = True) -> GanttBars:
+    """The bars of a schedule. Unless `by_gpu`, a piece is one bar, on the lane of the first of its GPUs."""
+    masks = schedule.piece_gpus
+    piece, gpu = _pieces_by_gpu(masks) if by_gpu else (np.arange(len(masks)), _first_gpu(masks))
+    gpus = (gpu != NO_LANE_GPU).astype(np.int64) if by_gpu else np.bitwise_count(masks).astype(np.int64)
     job, node = schedule.piece_job[piece].astype(np.int64), schedule.piece_node[piece].astype(np.int64)
     start = schedule.piece_start[piece]
     end = np.minimum(schedule.piece_end[piece], max(last_event(schedule), 0.0) if len(piece) else 0.0)
@@ -49,7 +53,7 @@ def make_bars(schedule: Schedule) -> GanttBars:
     slot = np.zeros(len(piece), dtype=np.int64)
     slot[shares] = _free_slots(node[shares] * (MAX_GPUS_PER_NODE + 1) + gpu[shares] + 1, start[shares], end[shares])
     order = np.lexsort((start, slot, gpu, node))
-    return GanttBars(job[order], node[order], gpu[order], slot[order], start[order], end[order])
+    return GanttBars(job[order], node[order], gpu[order], gpus[order], slot[order], start[order], end[order])
 
 
 def _pieces_by_gpu(masks: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -60,6 +64,12 @@ def _pieces_by_gpu(masks: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray
         pieces.append(users)
         gpus.append(np.full(len(users), gpu))
     return np.concatenate(pieces), np.concatenate(gpus).astype(np.int64)
+
+
+def _first_gpu(masks: NDArray[np.int64]) -> NDArray[np.int64]:
+    """[pieces] the lowest GPU of each piece, or NO_LANE_GPU."""
+    lowest = np.bitwise_count((masks & -masks) - 1).astype(np.int64)
+    return np.where(masks == 0, NO_LANE_GPU, lowest)
 
 
 def _free_slots(place: NDArray[np.int64], start: NDArray[np.float64], end: NDArray[np.float64]) -> NDArray[np.int64]:

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from queuewise.errors import InputError
+from queuewise.memory import check_memory
 from queuewise.workload.dependencies import NO_DEPENDENCIES, Dependencies
 from queuewise.workload.speedup import LINEAR, parse_curve
 
@@ -22,6 +23,8 @@ SEPARATOR = ","  # in a name of `partitions`: the job may run in any of the part
 ANY_KIND = 0  # in `kind_set`: entry 0 of `kind_sets` is the empty tuple, which allows every kind
 UNKNOWN = -1  # in `user`, `group`, `name`, `qos`: the log does not say
 WHOLE_GPU = 1000  # milli
+MAX_SECONDS = 1e12  # 30,000 years: larger values are errors, and sums of times are exact below it
+SIZE_BYTES = 500  # memory of a replay per number of tasks that elastic jobs may have
 FILLED_IN: Any = None  # columns omitted in the constructor get their defaults in __post_init__
 
 Floats = NDArray[np.float64]
@@ -124,11 +127,22 @@ class Workload:
                     f"job {self.job_id[first]} (row {first}): {column} {problem}; {int(bad.sum())} such jobs",
                     hint="remove or repair these rows",
                 )
+        self._check_sizes()
         for curve in self.scalings:
             parse_curve(curve)
         if num > 1 and (np.diff(self.submit) < 0).any():
             first = int(np.argmax(np.diff(self.submit) < 0)) + 1
             raise InputError(f"job {self.job_id[first]} (row {first}) is submitted before the previous job", hint="use Workload.sorted")
+
+    def _check_sizes(self) -> None:
+        """A replay has a row for every size of elastic jobs, once for jobs with equal ranges."""
+        elastic = np.flatnonzero(self.is_elastic)
+        if not len(elastic):
+            return
+        ranges = np.unique(np.stack([self.min_tasks[elastic], self.max_tasks[elastic]]).astype(np.int64), axis=1)
+        sizes = int((ranges[1] - ranges[0] + 1).sum())
+        hint = "narrow the range of --elastic, or min_tasks and max_tasks of the log"
+        check_memory(f"a replay of elastic jobs of {sizes:,} sizes", sizes * SIZE_BYTES, hint=hint)
 
     @classmethod
     def sorted(cls, **columns: Any) -> Self:

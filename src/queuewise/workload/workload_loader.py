@@ -80,7 +80,7 @@ def _is_model(path: Path) -> bool:
     """Whether this is the TOML file of a fitted model, or the name of a model and not an existing file."""
     from queuewise.workload import models
 
-    if path.suffix == ".toml" or path.exists():
+    if path.suffix == ".toml" or os.path.exists(path):  # Path.exists raises errors for long names
         return path.suffix == ".toml"
     if str(path) not in models.MODELS and not path.suffix and len(path.parts) == 1:
         files = (entry.name for entry in Path().iterdir())

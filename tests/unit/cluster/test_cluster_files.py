@@ -230,7 +230,7 @@ def test_groups_keep_their_order_and_spellings_of_one_kind_are_one_kind() -> Non
 
 
 def test_negative_penalty_is_refused() -> None:
-    with pytest.raises(InputError, match="penalties must not be negative"):
+    with pytest.raises(InputError, match="penalties must be between 0 and 1,000,000"):
         build("odd", [NodeGroup(1, cpus=1)], rack_penalty=-0.1)
 
 

@@ -118,7 +118,7 @@ def test_random_failures_follow_seed_and_rates() -> None:
 
 
 def test_failures_without_end_are_refused() -> None:
-    with pytest.raises(InputError, match=r"failures every 1e-09 h make some 2e\+13 outages"):
+    with pytest.raises(InputError, match="failures of a node every 1e-09 h would be 17,520,555,555,556 outages"):
         on_cluster(Conditions(failures=Failures(mtbf_h=1e-9, mttr_h=1e-9)))
 
 

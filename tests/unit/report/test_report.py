@@ -146,6 +146,22 @@ def test_trace_has_a_slice_for_every_gpu_of_every_job(replays: list[Measurement]
     assert slices[0].keys() == {"ph", "name", "cat", "pid", "tid", "ts", "dur", "args"}
 
 
+def test_a_long_trace_has_a_slice_for_every_piece(replays: list[Measurement], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    schedule = replays[0].schedule
+    monkeypatch.setattr("queuewise.report.chrome_trace.MAX_SLICES", 0)
+    monkeypatch.setattr("queuewise.report.chrome_trace.SLICES_AT_ONCE", 2)
+    write_trace(schedule, tmp_path / "trace.json.gz")
+    events = json.loads(gzip.decompress((tmp_path / "trace.json.gz").read_bytes()))["traceEvents"]
+    slices = [event for event in events if event["ph"] == "X"]
+    found = sorted((event["pid"], event["tid"], event["args"]["gpus_here"], event["name"]) for event in slices)
+    masks = schedule.piece_gpus.tolist()
+    first = [(mask & -mask).bit_length() for mask in masks]
+    assert found == sorted(
+        (int(node), 1000 * gpu, mask.bit_count(), str(schedule.workload.job_id[job]))
+        for node, gpu, mask, job in zip(schedule.piece_node, first, masks, schedule.piece_job, strict=True)
+    )
+
+
 def test_batsim_jobs(replays: list[Measurement], tmp_path: Path) -> None:
     write_batsim_jobs(replays[1].schedule, tmp_path / "jobs.csv")
     rows = list(csv.DictReader((tmp_path / "jobs.csv").read_text().splitlines()))

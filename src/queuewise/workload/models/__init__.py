@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from queuewise.errors import InputError, unknown_name
+from queuewise.memory import check_memory
 from queuewise.workload.jobs import Workload
 
 MODELS: Mapping[str, str] = {  # name -> module with `sample`, or a file of fitted parameters in this folder
@@ -31,6 +32,7 @@ MODELS: Mapping[str, str] = {  # name -> module with `sample`, or a file of fitt
 }
 
 FITTED = ".toml"
+JOB_BYTES = 200  # memory per job: 50 to 120 in the models, the rest for a replay
 
 
 def model_names() -> tuple[str, ...]:
@@ -48,6 +50,8 @@ def generate(name: str, num_jobs: int | None = None, seed: int = 0, **params: An
         raise InputError(f"model {name!r} cannot generate {num_jobs} jobs", hint="num_jobs must be at least 1")
     if seed < 0:
         raise InputError(f"seed {seed} is negative", hint="use 0 or more")
+    jobs = given.get("num_jobs", defaults["num_jobs"])
+    check_memory(f"model {name!r}: {jobs:,} jobs", jobs * JOB_BYTES, hint="generate fewer jobs with --jobs")
     return sample(np.random.default_rng(seed), **given).replace(generated=True)
 
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from queuewise.errors import InputError
 from queuewise.workload.dependencies import NO_DEPENDENCIES, Dependencies, resolve
-from queuewise.workload.jobs import UNKNOWN, WHOLE_GPU, Workload
+from queuewise.workload.jobs import MAX_SECONDS, UNKNOWN, WHOLE_GPU, Workload
 from queuewise.workload.loaded import ClusterFacts, Loaded, ReadRequest, Recorded, Tally
 from queuewise.workload.speedup import LINEAR, parse_curve
 
@@ -35,7 +35,6 @@ _LABELS = ("kinds", "partition", "user", "group", "qos", "scaling")
 _RANGE = ("min_tasks", "max_tasks")
 _SUFFIXES = {".gz", ".zst", ".bz2", ".xz", ".tar", ".swf", ".csv", ".log", ".json", ".parquet", ".txt"}
 _MAX_INT = 2**31 - 1
-MAX_SECONDS = 1e12  # 30,000 years: larger values are errors, and sums of times are exact below it
 
 
 def _skip_conditions() -> list[tuple[str, pl.Expr]]:

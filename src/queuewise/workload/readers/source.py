@@ -19,10 +19,13 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 from queuewise.errors import InputError, nearest
+from queuewise.memory import check_memory
 
 BLOCK_BYTES = 1 << 25
 STEP_BYTES = 1 << 17
 HEAD_BYTES = 1 << 16
+LONGEST_LINE = 1 << 26  # bytes
+DOCUMENT_FACTOR = 8  # memory that a document needs, relative to its size
 _GZIP, _BZIP2, _XZ, _ZSTD = b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd"
 _TAR_MAGIC, _TAR_MAGIC_AT = b"ustar", 257
 _UTF8_BOM = b"\xef\xbb\xbf"
@@ -150,6 +153,9 @@ def blocks(path: Path) -> Iterator[tuple[int, bytes]]:
                 line += block.count(b"\n")
             if not piece:
                 return
+            if len(carry) > LONGEST_LINE:
+                limit = f"{LONGEST_LINE >> 20} MiB, the limit"
+                raise InputError(f"this line is longer than {limit}", where=f"{path}:{line}", hint="is this the right file?")
 
 
 def _read_block(stream: BinaryIO, path: Path, line: int) -> bytes:
@@ -165,7 +171,15 @@ def _read_block(stream: BinaryIO, path: Path, line: int) -> bytes:
 
 def read_all(path: Path) -> bytes:
     """The whole content, for formats that consist of one document."""
-    return b"".join(block for _, block in blocks(path))
+    pieces: list[bytes] = []
+    size, line = 0, 1
+    with open_bytes(path) as stream:
+        while piece := _read_block(stream, path, line):
+            pieces.append(piece)
+            size, line = size + len(piece), line + piece.count(b"\n")
+            need = size * DOCUMENT_FACTOR
+            check_memory(f"a document of more than {size >> 20:,} MiB", need, where=str(path), hint="split it, or use a format with lines")
+    return b"".join(pieces).removeprefix(_UTF8_BOM).replace(b"\r\n", b"\n")
 
 
 def shown(text: str, limit: int = 300) -> str:

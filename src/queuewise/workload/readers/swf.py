@@ -12,8 +12,9 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
+from queuewise.workload.jobs import MAX_SECONDS
 from queuewise.workload.loaded import ClusterFacts, Loaded, NodeFacts, ReadRequest, Tally
-from queuewise.workload.readers.collector import MAX_SECONDS, Collector
+from queuewise.workload.readers.collector import Collector
 from queuewise.workload.readers.delimited import batches
 from queuewise.workload.readers.fields import label
 from queuewise.workload.readers.source import FileHead, read_head

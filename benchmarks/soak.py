@@ -1,0 +1,384 @@
+"""Random commands, kills, full disks and damaged files; and memory over many resets and replays in one process.
+
+    python benchmarks/soak.py --minutes 60 --seed 0 --out FOLDER      commands; the same again continues where it stopped
+    python benchmarks/soak.py resets --times 1000000                  resets of an environment in one process
+    python benchmarks/soak.py simulations --times 10000               replays in one process
+
+A round of `commands` is one action of ROUNDS with a random part of its own, which depends on the seed and the number of the round. It ends
+with a check: no traceback, one error line, no process left behind, and the files of a command that was killed or had no space, once it was
+run again, are those of one that was not. FOLDER/rounds.jsonl has a line per round, and problems keep their folder. `resets` and
+`simulations` fail if the memory grows by more than MOST_GROWTH_MIB after a tenth of the work. The exit code is 1 if anything failed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(REPOSITORY / "tests"))
+
+from fuzz.broken_logs import log_cases, packed_cases  # noqa: E402
+from fuzz.broken_policies import name_cases  # noqa: E402
+from fuzz.broken_runs import RUN_CASES, damage_run  # noqa: E402
+from fuzz.broken_settings import cluster_cases, condition_cases  # noqa: E402
+from fuzz.cases import GPU_LOG, Case  # noqa: E402
+
+MARK = "QUEUEWISE_SOAK"  # in the environment of every process that a round starts
+LONGEST_S = 600.0  # of a command; compiling takes minutes on a busy machine
+ORPHANS_END_WITHIN_S = 10.0
+TIMES = frozenset(
+    {"engine_s", "jobs_per_s", "frames_per_s", "seconds", "git"}
+)  # facts that differ from run to run, and from commit to commit
+MOST_GROWTH_MIB = 24.0
+SAMPLES = 10
+ENDINGS = (0, 2, 3)  # exit codes that are answers
+INPUTS = ("--workload", "log.csv", "--cluster", "2x4:V100-16")
+COMMANDS: dict[str, tuple[str, ...]] = {  # what they write into the folder `run` does not depend on when they were stopped
+    "simulated": ("simulate", *INPUTS, "--policy", "fcfs", "--policy", "sjf+easy", "--out", "run"),
+    "evaluated": (
+        "evaluate", *INPUTS, "--policy", "fcfs", "--policy", "sjf+easy", "--windows", "4", "--window-jobs", "100", "--start", "empty",
+        "--out", "run",
+    ),
+    "trained": (
+        "train", "--workload", "bursty", "--cluster", "2x2:V100-16", "--jobs", "20", "--frames", "4096", "--task.window", "8",
+        "--network.width", "8", "--ppo.num-envs", "4", "--ppo.steps", "32", "--ppo.minibatch", "64", "--val-windows", "2",
+        "--report-windows", "2", "--eval-every", "8", "--checkpoint-every", "4", "--out", "run",
+    ),
+}  # fmt: skip
+
+
+@dataclass
+class Soak:
+    """A folder of rounds, and the uninterrupted runs that others are compared with."""
+
+    home: Path
+    seed: int
+    problems: list[str] = field(default_factory=list)  # of the current round
+
+    def run(self, folder: Path, arguments: Sequence[str], **limits: Any) -> tuple[int | None, str]:
+        """Run a command in the folder and check its answer. Returns the exit code (None: it was killed) and what it printed as errors."""
+        code, err, seconds = start(folder, arguments, **limits)
+        if "Traceback" in err or (code is not None and code not in (*ENDINGS, 130)):
+            self.problems.append(f"{' '.join(arguments)}: exit code {code}: {err[-2000:]}")
+        if code == 2 and [line.partition(":")[0] for line in err.splitlines()[-2:]] != ["error", "hint"]:
+            self.problems.append(f"{' '.join(arguments)}: no error with a hint: {err[-500:]}")
+        if seconds > LONGEST_S:
+            self.problems.append(f"{' '.join(arguments)}: more than {LONGEST_S:g} s")
+        if left := orphans():
+            self.problems.append(f"{' '.join(arguments)}: left processes behind: {left}")
+        return code, err
+
+    def reference(self, kind: str) -> tuple[Path, float]:
+        """The folder of a run that nothing disturbed, and how many seconds it took."""
+        folder = self.home / "reference" / kind
+        if not (folder / "seconds").exists():
+            shutil.rmtree(folder, ignore_errors=True)
+            write_log(folder)
+            for _ in range(2):  # the first may compile
+                shutil.rmtree(folder / "run", ignore_errors=True)
+                code, err, seconds = start(folder, COMMANDS[kind])
+                if code != 0:
+                    raise SystemExit(f"{' '.join(COMMANDS[kind])} failed without any disturbance:\n{err}")
+            (folder / "seconds").write_text(f"{seconds}")
+        return folder / "run", float((folder / "seconds").read_text())
+
+    def compare(self, kind: str, folder: Path) -> None:
+        """Check that a run that was disturbed and then completed has the content of one that was not."""
+        wanted, found = content(self.reference(kind)[0]), content(folder / "run")
+        different = sorted(name for name in wanted.keys() | found.keys() if wanted.get(name) != found.get(name))
+        if different:
+            self.problems.append(f"{kind}: {', '.join(different[:8])} differ from an undisturbed run")
+        if rests := [str(path.relative_to(folder)) for path in (folder / "run").rglob("*.part")]:
+            self.problems.append(f"{kind}: temporary files are left: {rests[:8]}")
+
+    def complete(self, kind: str, folder: Path) -> None:
+        """Run the command again as a user would after a disturbance, until it has finished."""
+        if (folder / "run" / "summary.json").exists():
+            return
+        code, err = self.run(folder, again(kind, folder))
+        if code != 0:
+            self.problems.append(f"{kind}: could not be completed: exit code {code}: {err[-500:]}")
+
+
+# --- rounds: what happens in one, and what is demanded of it
+
+
+def killed(soak: Soak, rng: random.Random, folder: Path) -> str:
+    """A command is killed or interrupted, up to three times, and then completed."""
+    kind = rng.choice(list(COMMANDS))
+    _, seconds = soak.reference(kind)
+    write_log(folder)
+    done = []
+    for _ in range(rng.randint(1, 3)):
+        number = rng.choice((signal.SIGKILL, signal.SIGINT, signal.SIGTERM))
+        delay = seconds * rng.random()
+        if not (folder / "run" / "summary.json").exists():
+            soak.run(folder, again(kind, folder), stop=(number, delay))
+            done.append(f"{number.name} after {delay:.1f} s")
+    soak.complete(kind, folder)
+    soak.compare(kind, folder)
+    return f"{kind}: {', '.join(done)}"
+
+
+def full_disk(soak: Soak, rng: random.Random, folder: Path) -> str:
+    """Files cannot grow beyond some size while a command writes; then they can."""
+    kind = rng.choice(("simulated", "evaluated", "trained"))
+    write_log(folder)
+    size = int(2 ** rng.uniform(0, 17))
+    code, err = soak.run(folder, COMMANDS[kind], file_bytes=size)
+    if code == 2 and not err:
+        soak.problems.append(f"{kind}: no space for {size} bytes, and not a word")
+    soak.complete(kind, folder)
+    soak.compare(kind, folder)
+    return f"{kind}: files of at most {size} bytes"
+
+
+def broken_input(soak: Soak, rng: random.Random, folder: Path) -> str:
+    """A case of the fuzz corpus with a seed of its own."""
+    make: Callable[[int], Iterator[Case]] = rng.choice((log_cases, packed_cases, cluster_cases, condition_cases, name_cases))
+    cases = [case for case in make(rng.randrange(1 << 30)) if all("\0" not in word for word in case.arguments)]
+    case = rng.choice(cases)
+    for name, text in case.files.items():
+        (folder / name).write_bytes(text)
+    soak.run(folder, case.arguments)
+    return case.name
+
+
+def damaged_run(soak: Soak, rng: random.Random, folder: Path) -> str:
+    """A finished run with a damaged file is read."""
+    case = rng.choice(RUN_CASES)
+    done = damage_run(soak.reference(case.run)[0], case, rng.randrange(1 << 30), folder)
+    soak.run(folder, case.arguments)
+    return f"{case.arguments[0]}: {done}"
+
+
+def damaged_then_repeated(soak: Soak, rng: random.Random, folder: Path) -> str:
+    """An unfinished run has lost or damaged files: the command completes it, or says which file is the problem."""
+    kind = rng.choice(("simulated", "evaluated"))
+    shutil.copytree(soak.reference(kind)[0].parent, folder, dirs_exist_ok=True)
+    (folder / "run" / "summary.json").unlink()
+    files = sorted(path for path in (folder / "run").rglob("*") if path.is_file() and path.name != "config.toml")
+    path = rng.choice(files)
+    cut = rng.randint(0, path.stat().st_size) if rng.random() < 0.5 else None
+    if cut is None:
+        path.unlink()
+    else:
+        path.write_bytes(path.read_bytes()[:cut])
+    code, err = soak.run(folder, COMMANDS[kind])
+    if code == 0:
+        soak.compare(kind, folder)
+    elif path.name not in err:
+        soak.problems.append(f"{kind}: {path.name} is damaged, but the answer is {err[-500:]}")
+    return f"{kind}: {path.relative_to(folder)} {'removed' if cut is None else f'cut at {cut}'}"
+
+
+ROUNDS: tuple[Callable[[Soak, random.Random, Path], str], ...] = (
+    killed, killed, full_disk, broken_input, broken_input, damaged_run, damaged_then_repeated,
+)  # fmt: skip
+
+
+# --- commands and their files
+
+
+def again(kind: str, folder: Path) -> tuple[str, ...]:
+    """The command, or what continues it: training is resumed by name, all others by the same command."""
+    return ("train", "--resume", "run") if kind == "trained" and (folder / "run" / "config.toml").exists() else COMMANDS[kind]
+
+
+def start(
+    folder: Path, arguments: Sequence[str], *, stop: tuple[signal.Signals, float] | None = None, file_bytes: int | None = None
+) -> tuple[int | None, str, float]:
+    """Run a command, send it a signal after some seconds. Returns the exit code (None: ended by a signal), stderr and seconds."""
+
+    def limit() -> None:
+        if file_bytes is not None:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes, resource.RLIM_INFINITY))
+
+    environment = os.environ | {MARK: "1", "PYTHONPATH": os.pathsep.join(path for path in sys.path if path), "NO_COLOR": "1"}
+    errors = folder / "stderr.txt"
+    begin = time.monotonic()
+    with errors.open("wb") as stderr:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "queuewise", *arguments], cwd=folder, env=environment, stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL, stderr=stderr,
+            preexec_fn=limit,  # noqa: PLW1509 (this process has no threads)
+        )  # fmt: skip
+        try:
+            process.wait(stop[1] if stop else LONGEST_S)
+        except subprocess.TimeoutExpired:
+            process.send_signal(stop[0] if stop else signal.SIGKILL)
+            process.wait()
+    code = process.returncode if process.returncode >= 0 else None
+    if code is None and not stop:
+        code = 1  # it hung, or crashed
+    return code, errors.read_text(errors="replace"), time.monotonic() - begin
+
+
+def orphans() -> list[str]:
+    """Processes that a command started and that outlive it."""
+    until = time.monotonic() + ORPHANS_END_WITHIN_S
+    while (left := list(_marked())) and time.monotonic() < until:
+        time.sleep(0.2)
+    return left
+
+
+def _marked() -> Iterator[str]:
+    for entry in Path("/proc").iterdir():
+        try:
+            if entry.name.isdigit() and int(entry.name) != os.getpid() and f"{MARK}=1".encode() in (entry / "environ").read_bytes():
+                yield f"{entry.name} {(entry / 'cmdline').read_bytes().decode(errors='replace')[:200]}"
+        except OSError:  # it has ended, or belongs to somebody else
+            continue
+
+
+def write_log(folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    header, *rows = GPU_LOG.splitlines(keepends=True)
+    repeated = b"".join(
+        b"%d,%s" % (int(row.partition(b",")[0]) + 720 * times, row.partition(b",")[2]) for times in range(40) for row in rows
+    )
+    (folder / "log.csv").write_bytes(header + repeated)
+
+
+def content(run: Path) -> dict[str, Any]:
+    """What a run folder contains, without the times that its computation took."""
+    found: dict[str, Any] = {}
+    for path in sorted(run.rglob("*")):
+        name = str(path.relative_to(run))
+        if path.suffix == ".json":
+            found[name] = _without_times(json.loads(path.read_text()))
+        elif path.suffix == ".parquet":
+            found[name] = pl.read_parquet(path).hash_rows().to_list()
+        elif path.name == "summary.csv":
+            table = pl.read_csv(path)
+            found[name] = table.drop([column for column in table.columns if column in TIMES]).rows()
+        elif path.suffix == ".safetensors" and "checkpoints" not in path.parts:  # of a resumed run other ones may be kept
+            found[name] = _tensors(path)
+    return found
+
+
+def _without_times(data: Any) -> Any:
+    if isinstance(data, dict):
+        return {key: _without_times(value) for key, value in data.items() if key not in TIMES}
+    return [_without_times(entry) for entry in data] if isinstance(data, list) else data
+
+
+def _tensors(path: Path) -> dict[str, bytes]:
+    from safetensors.numpy import load_file
+
+    return {name: np.ascontiguousarray(array).tobytes() for name, array in load_file(path).items()}
+
+
+# --- parts of the soak
+
+
+def soak_commands(home: Path, seed: int, minutes: float, rounds: int | None) -> int:
+    """Rounds until the time is over, those of earlier calls included. Returns the number of rounds with problems."""
+    home.mkdir(parents=True, exist_ok=True)
+    table = home / "rounds.jsonl"
+    past = [json.loads(line) for line in table.read_text().splitlines()] if table.exists() else []
+    if any(row["seed"] != seed for row in past):
+        raise SystemExit(f"{table} has rounds of another seed; use another folder")
+    spent, number = sum(row["seconds"] for row in past), len(past)
+    while spent < 60 * minutes and (rounds is None or number < rounds):
+        rng = random.Random(f"{seed} {number}")
+        soak = Soak(home, seed)
+        action = rng.choice(ROUNDS)
+        folder = home / f"round-{number:05d}"
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        begin = time.monotonic()
+        done = action(soak, rng, folder)
+        seconds = time.monotonic() - begin
+        row = {"seed": seed, "round": number, "action": action.__name__, "what": done, "seconds": seconds, "problems": soak.problems}
+        with table.open("a") as file:
+            file.write(json.dumps(row) + "\n")
+        past.append(row)
+        print(
+            f"{number:5d} {seconds:6.1f} s  {action.__name__}: {done}" + "".join(f"\n      PROBLEM {p}" for p in soak.problems), flush=True
+        )
+        if not soak.problems:
+            shutil.rmtree(folder)
+        spent, number = spent + seconds, number + 1
+    bad = [row for row in past if row["problems"]]
+    print(f"{number} rounds in {spent / 60:.1f} minutes, {len(bad)} with problems; {dict(Counter(row['action'] for row in past))}")
+    return len(bad)
+
+
+def soak_resets(times: int) -> int:
+    """Resets of one environment, with a step after each."""
+    import gymnasium as gym
+
+    env = gym.make("queuewise:Queuewise/Job-v0", workload="bursty", cluster="2x4:V100-16", jobs=16, window=8)
+
+    def reset(number: int) -> None:
+        _, info = env.reset(seed=number % 1000)
+        env.step(int(np.flatnonzero(info["action_mask"])[0]))
+
+    return _watch_memory("resets", times, reset)
+
+
+def soak_simulations(times: int) -> int:
+    """Replays with policies and seeds in turn."""
+    from queuewise import load_cluster, simulate
+    from queuewise.workload.models import generate
+
+    cluster = load_cluster("2x4:V100-16")
+    policies = ("fcfs+easy", "sjf+conservative", "tiresias", "multifactor@spread", "wfp3+greedy", "random")
+
+    def replay(number: int) -> None:
+        simulate(generate("bursty", 100, seed=number % 1000), cluster, policies[number % len(policies)], seed=number)
+
+    return _watch_memory("simulations", times, replay)
+
+
+def _watch_memory(what: str, times: int, work: Callable[[int], None]) -> int:
+    """Do the work so often, print the memory at SAMPLES points; 1 if it grows after the first of them."""
+    per_sample = max(times // SAMPLES, 1)
+    sizes: list[float] = []
+    begin = time.process_time()
+    for number in range(per_sample * SAMPLES):
+        work(number)
+        if (number + 1) % per_sample == 0:
+            sizes.append(int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20)
+            print(f"{number + 1:9,d} {what}: {sizes[-1]:.1f} MiB, {time.process_time() - begin:.0f} s of CPU", flush=True)
+    growth = max(sizes[1:]) - sizes[0]
+    print(f"memory after the first {per_sample:,} {what}: +{growth:.1f} MiB (limit {MOST_GROWTH_MIB:g})")
+    return int(growth > MOST_GROWTH_MIB)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("part", nargs="?", default="commands", choices=("commands", "resets", "simulations"))
+    parser.add_argument("--minutes", type=float, default=60.0, help="of commands, %(default)g")
+    parser.add_argument("--rounds", type=int, help="of commands at most")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--out", type=Path, default=Path("soak"), help="folder of commands, %(default)s")
+    parser.add_argument("--times", type=int, help="resets (a million) or simulations (10,000)")
+    options = parser.parse_args()
+    if options.part == "commands":
+        return int(soak_commands(options.out.resolve(), options.seed, options.minutes, options.rounds) > 0)
+    if options.part == "resets":
+        return soak_resets(options.times or 1_000_000)
+    return soak_simulations(options.times or 10_000)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
