@@ -10,6 +10,7 @@ LEFT_OUT = (
     "tests/browser",  # 15 s, a browser
     "tests/fuzz",  # 60 s
     "tests/learning",  # 15 s and more: learners learn
+    "tests/unit/search/test_learning.py",  # 25 s
     "tests/contract/test_env_tools.py::test_gymnasium_accepts_every_id_without_a_warning",  # 50 s
     "tests/contract/test_env_tools.py::test_gymnasium_accepts_every_preset",  # 20 s
     "tests/contract/test_env_tools.py::test_the_order_of_imports_does_not_matter",
