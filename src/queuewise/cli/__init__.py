@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
+from queuewise.cli.console import note
 from queuewise.errors import QueuewiseError, unknown_name
 
 
@@ -107,7 +108,7 @@ def _help() -> str:
 
 
 def _report(error: QueuewiseError) -> int:
-    print(f"error: {f'{error.where}: ' if error.where else ''}{error.message}", file=sys.stderr)
+    note(f"error: {f'{error.where}: ' if error.where else ''}{error.message}")
     if error.hint:
-        print(f"hint: {error.hint}", file=sys.stderr)
+        note(f"hint: {error.hint}")
     return error.exit_code

@@ -7,6 +7,8 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
+from queuewise.plain_text import printable
+
 WIDTH_WITHOUT_TERMINAL = 160
 WIDEST_NAME = 48  # of a policy in a table
 COMPILE_S = {"engine": 40, "environments": 45}  # on one core of the development machine
@@ -14,7 +16,7 @@ COMPILE_S = {"engine": 40, "environments": 45}  # on one core of the development
 
 def note(text: str) -> None:
     """Print a message for the user, separate from the data."""
-    print(text, file=sys.stderr, flush=True)
+    print("\n".join(map(printable, text.split("\n"))), file=sys.stderr, flush=True)
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, left: int = 1, title: str = "") -> None:
@@ -23,7 +25,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, left: 
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(box=SIMPLE_HEAD, title=title or None, title_justify="left", pad_edge=False)
+    table = Table(box=SIMPLE_HEAD, title=printable(title) or None, title_justify="left", pad_edge=False)
     rows = list(rows)
     short = all(len(row[0]) <= WIDEST_NAME for row in rows)
     for index, column in enumerate(columns):
@@ -31,7 +33,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, left: 
         justify: Literal["left", "right"] = "left" if index < left else "right"
         table.add_column(column, justify=justify, overflow="fold", no_wrap=index == 0 and short, width=width)
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*map(printable, row))
     console = Console(width=None if sys.stdout.isatty() else WIDTH_WITHOUT_TERMINAL, markup=False, highlight=False)
     console.print(table)
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 
 from queuewise.cli.inputs import read_conditions
+from queuewise.plain_text import printable
 from queuewise.reading import Reading
 
 if TYPE_CHECKING:
@@ -199,4 +200,4 @@ def _print_causes(schedules: list[Schedule], causes: list[WaitCauses]) -> None:
     for schedule, its in zip(schedules, causes, strict=True):
         if its.shares():
             under = f" under {schedule.policy}" if len(schedules) > 1 else ""
-            print(f"waiting{under}: {in_words(its.shares())}")
+            print(f"waiting{printable(under)}: {in_words(its.shares())}")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from queuewise.cli.inputs import read_conditions, report_reading
+from queuewise.plain_text import printable
 from queuewise.reading import Reading
 
 if TYPE_CHECKING:
@@ -118,7 +119,7 @@ def _print(found: Validation) -> None:
         return [name, *(duration(value) for value in (waits.mean, waits.p50, waits.p90, waits.p99))]
 
     title = f"{found.log}: {found.jobs:,} jobs on {found.cluster} under {found.policy}, estimates {found.estimates}"
-    print(title)
+    print(printable(title))
     print_table(["", "mean wait", "p50", "p90", "p99"], [row("recorded", found.recorded), row("replayed", found.replayed)])
     for key, parts in found.by.items():
         if key == "time" or len(parts) < 2:
@@ -140,4 +141,4 @@ def _print(found: Validation) -> None:
     print(f"rank correlation {correlation}, mean difference of the {found.resource} in use {found.utilisation_error:.1%}")
     print(f"verdict: {found.verdict}")
     for sentence in found.why:
-        print(f"- {sentence}")
+        print(f"- {printable(sentence)}")

@@ -15,6 +15,7 @@ from queuewise.errors import InputError
 from queuewise.evaluation.experiment import Cell, read_cell
 from queuewise.evaluation.judging import Result
 from queuewise.evaluation.replay_files import check_run, find_replays, to_json
+from queuewise.plain_text import table_cell
 from queuewise.runs import LAST_FILE, write_text
 
 SAME = ("workload_digest", "cluster_digest", "protocol", "windows", "warmup", "cooldown")  # must be equal for runs to be comparable
@@ -51,7 +52,7 @@ def to_csv(rows: Sequence[Mapping[str, Any]]) -> str:
     text = io.StringIO()
     writer = csv.DictWriter(text, fieldnames=list(rows[0]), lineterminator="\n")
     writer.writeheader()
-    writer.writerows(rows)
+    writer.writerows({name: table_cell(value) if isinstance(value, str) else value for name, value in row.items()} for row in rows)
     return text.getvalue()
 
 

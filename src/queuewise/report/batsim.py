@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from queuewise.evaluation.measure import measure, service
+from queuewise.plain_text import table_cell
 from queuewise.runs import replacing
 from queuewise.sim.core.schedule import DONE, KILLED, Schedule
 
@@ -40,8 +41,8 @@ def write_batsim_jobs(schedule: Schedule, path: Path) -> None:
     states = np.array(list(FINAL_STATES.values()))[schedule.status]
     table = pl.DataFrame(
         {
-            "job_id": [str(job) for job in workload.job_id.tolist()],
-            "workload_name": pl.repeat(workload.name, len(workload), eager=True),
+            "job_id": [table_cell(str(job)) for job in workload.job_id.tolist()],
+            "workload_name": pl.repeat(table_cell(workload.name), len(workload), eager=True),
             "profile": pl.repeat("delay", len(workload), eager=True),
             "submission_time": workload.submit,
             "requested_number_of_resources": np.ceil(workload.size).astype(np.int64),

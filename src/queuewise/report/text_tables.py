@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from queuewise.evaluation.judging import Result
+from queuewise.plain_text import printable
 
 # Heading, key in the flattened metrics, digits. A column is shown if any policy has a value.
 COLUMNS: tuple[tuple[str, str, int], ...] = (
@@ -62,7 +63,7 @@ def score_table(result: Result) -> TextTable:
 def to_markdown(cells: TextTable) -> str:
     headings, rows = cells
     lines = [headings, ["---", *["---:"] * (len(headings) - 1)], *rows]
-    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines) + "\n"
+    return "\n".join("| " + " | ".join(map(_markdown, line)) + " |" for line in lines) + "\n"
 
 
 def to_latex(cells: TextTable, caption: str) -> str:
@@ -98,6 +99,12 @@ def _interval(ci95: tuple[float, float] | None, digits: int) -> str:
     return "–" if ci95 is None else f"{ci95[0]:,.{digits}f} … {ci95[1]:,.{digits}f}"
 
 
+def _markdown(text: str) -> str:
+    """One cell: no HTML, no link, no further cell or line."""
+    special = {"\\": "\\\\", "|": "\\|", "`": "\\`", "<": "&lt;", "&": "&amp;"}
+    return "".join(special.get(c, c) for c in printable(text)).replace("](", "]\\(")
+
+
 def _tex(text: str) -> str:
     special = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "–": "--", "…": r"\dots{}", "÷": r"$\div$"}
-    return "".join(special.get(c, f"\\{c}" if c in "&%$#_{}" else c) for c in text)
+    return "".join(special.get(c, f"\\{c}" if c in "&%$#_{}" else c) for c in printable(text))

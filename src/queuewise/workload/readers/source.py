@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 from queuewise.errors import InputError, nearest
+from queuewise.plain_text import printable
 
 BLOCK_BYTES = 1 << 25
 STEP_BYTES = 1 << 17
@@ -170,7 +171,7 @@ def read_all(path: Path) -> bytes:
 
 def shown(text: str, limit: int = 300) -> str:
     """A part of the input for a one-line message."""
-    return "".join(character if character.isprintable() else "?" for character in text[:limit])
+    return printable(text[:limit])
 
 
 def _damaged(path: Path, line: int, error: Exception) -> InputError:
