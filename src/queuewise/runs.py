@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
+import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from queuewise.errors import InputError
@@ -24,27 +26,58 @@ def start_run(path: str | Path) -> Path:
     folder = Path(path)
     if (folder / LAST_FILE).exists():
         raise InputError("already contains a finished run", where=str(folder), hint="choose another folder or remove this one")
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"cannot be created: {error.strerror}", where=str(folder), hint="choose another folder") from None
+    create_folder(folder)
     return folder
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A temporary path that is renamed to `path` when the block ends, and removed if it raises."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
+    """A temporary path that is renamed to `path` when the block ends, and removed if it raises.
+
+    The file gets the permissions that the umask gives to new files, whoever writes it. A full disk and the like raise an InputError.
+    """
+    if path.exists() and not path.is_file():
+        raise InputError("is a folder" if path.is_dir() else "is not a regular file", where=str(path), hint="choose another name")
+    temporary = path.with_name(f".{path.name[:LONGEST_NAME]}.{os.getpid()}.part")
     try:
+        temporary.touch()
+        mode = stat.S_IMODE(temporary.stat().st_mode)
         yield temporary
+        temporary.chmod(mode)
         os.replace(temporary, path)
+    except Exception as error:
+        reason = _reason_of(error, temporary)
+        if reason is None:
+            raise
+        raise InputError(f"cannot be written: {reason}", where=str(path), hint="free some space, or choose another folder") from None
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+
+
+def _reason_of(error: Exception, temporary: Path) -> str | None:
+    """Why the operating system refused to write the file; None for any other error.
+
+    Libraries that are not written in Python pass the number of the system's error on in their own way.
+    """
+    if isinstance(error, OSError) and error.errno is not None:
+        return os.strerror(error.errno) if error.filename in (None, str(temporary)) else None
+    number = re.search(r"\(os error (\d+)\)|Os \{ code: (\d+)", str(error))
+    return os.strerror(int(number[1] or number[2])) if number else None
 
 
 def write_text(path: Path, text: str) -> None:
+    """Write UTF-8. What is no text, as in names of files that are not UTF-8, becomes `?`."""
     with replacing(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+        temporary.write_text(text, encoding="utf-8", errors="replace")
+
+
+def create_folder(folder: Path) -> None:
+    """Create a folder, and the folders above it, if necessary."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"cannot be created: {error.strerror}", where=str(folder), hint="choose another folder") from None
 
 
 def file_name(policy: str) -> str:

@@ -153,9 +153,9 @@ def test_hostile_names_stay_names(browser: Any, tmp_path: Path) -> None:
     assert any(LINK in name for name in page.locator("#wait-cdf .legendtext").all_text_contents())
     assert any(LINK in label for label in page.locator("#gantt .ytick text").all_text_contents())
     opened.zoom(0.3)
-    box = page.locator("#gantt .barlayer .point path").first.bounding_box()
-    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    page.evaluate("Plotly.Fx.hover(document.querySelector('#gantt .plot'), [{ curveNumber: 0, pointNumber: 0 }])")
     page.wait_for_selector("#gantt .hoverlayer .hovertext")
+    assert "GPU" in page.locator("#gantt .hoverlayer").text_content()
     assert page.locator("#gantt .hoverlayer a").count() == 0
     assert page.title().startswith("@@data@@ on")
     assert opened.problems == []

@@ -16,8 +16,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from queuewise.agents.checkpoint import CheckpointFolder, check_card, load_model, make_card, read_file, read_state
-from queuewise.agents.learner import DivergedError, Learner, load_module, make_learner
+from queuewise.agents.checkpoint import CheckpointFolder, check_card, load_model, load_weights, make_card, read_file, read_state
+from queuewise.agents.learner import DivergedError, Learner, make_learner
 from queuewise.agents.observation_scaling import read_scaling
 from queuewise.agents.recording import CONFIG, Recorder, check_contents
 from queuewise.agents.scenario import Scenario, load_scenario
@@ -275,7 +275,7 @@ def warm_start(learner: Learner, source: Path, settings: TrainSettings, shape: T
     path = _weights(source)
     tensors, card = read_file(path)
     check_card(card, settings, shape, where=str(path), same_size=settings.net == "mlp")
-    load_module(learner.network, tensors, "network")
+    load_weights(learner.network, tensors, path)
     learner.rescale(read_scaling(tensors))
 
 

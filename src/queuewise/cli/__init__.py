@@ -10,15 +10,18 @@ Exit codes: 0 success, 1 an internal error, 2 invalid arguments or input, 3 most
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
+from io import TextIOWrapper
 from typing import Any
 
 from queuewise.cli.console import note
-from queuewise.errors import QueuewiseError, unknown_name
+from queuewise.errors import InputError, QueuewiseError, unknown_name
 
 
 @dataclass(frozen=True)
@@ -48,21 +51,53 @@ COMMANDS: dict[str, Command] = {
 }
 
 INTERRUPTED = 130
+_RIGHTS, _SPACE = "check the permissions of the file and of the folders above it", "free some space, or choose another folder"
+SYSTEM_ERRORS = {  # what is wrong with the machine or with a path, not with this program -> hint
+    errno.EACCES: _RIGHTS,
+    errno.EPERM: _RIGHTS,
+    errno.EROFS: "choose a folder that can be written",
+    errno.ENOSPC: _SPACE,
+    errno.EDQUOT: _SPACE,
+    errno.EFBIG: _SPACE,
+    errno.EIO: "check the disk",
+    errno.EMFILE: "raise the limit of open files (ulimit -n)",
+    errno.ENFILE: "close other programs",
+    errno.ENAMETOOLONG: "use a shorter name",
+    errno.ENOTDIR: "check the path",
+    errno.ELOOP: "check the links in the path",
+}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return the exit code. An error that the user can fix is shown without a traceback."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal that cannot show a character shows a question mark
     try:
-        return _dispatch(arguments)
+        code = _dispatch(arguments)
+        sys.stdout.flush()  # while an error can still be reported
+        return code
     except QueuewiseError as error:
         return _report(error)
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:  # stdout was closed early, as in `queuewise policies | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _close_stdout()
         return 0
+    except OSError as error:
+        if error.errno not in SYSTEM_ERRORS:
+            raise
+        if error.errno == errno.ENOSPC:
+            _close_stdout()
+        return _report(InputError(os.strerror(error.errno).lower(), where=str(error.filename or ""), hint=SYSTEM_ERRORS[error.errno]))
+
+
+def _close_stdout() -> None:
+    """Python flushes stdout when it ends, and would report an error again."""
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _dispatch(arguments: list[str]) -> int:

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
+from queuewise.errors import InputError
 from queuewise.plain_text import printable
 
 WIDTH_WITHOUT_TERMINAL = 160
@@ -53,13 +54,21 @@ def figure(value: float | None, digits: int = 0) -> str:
     return "–" if value is None or math.isnan(value) else f"{value:,.{digits}f}"
 
 
-def check_policies(policies: Sequence[str]) -> None:
-    """Report an invalid policy name before any work starts, and compile the user's own functions."""
+def check_policies(policies: Sequence[str], model_sha256: Sequence[str] = ()) -> None:
+    """Report an invalid policy name before any work starts, and compile the user's own functions.
+
+    If `model_sha256` is given, the file of every model must have one of these checksums.
+    """
     from queuewise.policies import parse_policy
+    from queuewise.policies.model_file import check_pinned, find_model
     from queuewise.prefixes import has_prefix, policies_of
 
+    if model_sha256 and not any(map(has_prefix, policies)):
+        raise InputError("--model-sha256 is given, but no policy is a model", hint="add --policy model:RUN, or leave it out")
     for policy in dict.fromkeys(policies):
         if has_prefix(policy):
+            if model_sha256:
+                check_pinned(find_model(parse_policy(policy).model), model_sha256)
             note(f"{policy}: {policies_of(policy).describe(policy)}")
             continue
         parsed = parse_policy(policy)

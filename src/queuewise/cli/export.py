@@ -18,6 +18,8 @@ class Export:
     """A run folder or model written by queuewise train."""
     out: Annotated[Path, tyro.conf.arg(metavar="FILE")]
     """File to write, e.g. policy.onnx."""
+    model_sha256: Annotated[tuple[str, ...], tyro.conf.arg(metavar="HEX")] = ()
+    """Refuse a model whose file has another SHA-256 than these, as sha256sum prints it."""
     json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Print JSON: file, model, network, problem, observation_size, num_actions, opset, bytes."""
 
@@ -25,11 +27,14 @@ class Export:
         from queuewise.agents.onnx_export import export_model
         from queuewise.cli.console import note
         from queuewise.errors import InputError
-        from queuewise.policies.model_file import find_model
+        from queuewise.policies.model_file import check_pinned, find_model
 
         if not self.out.parent.is_dir():
             raise InputError("no such folder", where=str(self.out.parent), hint="create it or choose another --out")
-        facts = export_model(find_model(self.run_folder), self.out)
+        model = find_model(self.run_folder)
+        if self.model_sha256:
+            check_pinned(model, self.model_sha256)
+        facts = export_model(model, self.out)
         if self.json:
             print(json_text.dumps(facts))
         else:

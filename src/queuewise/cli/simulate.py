@@ -52,6 +52,8 @@ class Simulate:
     """Write a run folder: config.toml, summary.json, summary.csv, and jobs.parquet for each policy."""
     allow_rejected: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """End with exit code 0 even if more than half of the jobs can never run on the cluster (otherwise 3)."""
+    model_sha256: Annotated[tuple[str, ...], tyro.conf.arg(metavar="HEX")] = ()
+    """Refuse models whose file has another SHA-256 than these, as sha256sum prints it."""
     json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Print JSON: a list with one object per policy."""
 
@@ -94,7 +96,7 @@ class Simulate:
             raise InputError(f"--jobs {self.jobs} is too few", hint="use 1 or more")
         if self.seed < 0:
             raise InputError(f"--seed {self.seed} is negative", hint="use 0 or more")
-        check_policies(self.policy)
+        check_policies(self.policy, self.model_sha256)
         if self.out:
             start_run(self.out)  # report a problem with the folder before the replay
 

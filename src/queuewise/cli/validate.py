@@ -42,6 +42,8 @@ class Validate:
     """Plot waits and utilisation to this file."""
     out: Annotated[str | None, tyro.conf.arg(metavar="DIR")] = None
     """Write a run folder with validation.json and the replay. queuewise report DIR adds report.html."""
+    model_sha256: Annotated[tuple[str, ...], tyro.conf.arg(metavar="HEX")] = ()
+    """Refuse models whose file has another SHA-256 than these, as sha256sum prints it."""
     json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Print JSON: recorded and replayed waits, rank_correlation, utilisation_error, verdict, why."""
 
@@ -90,8 +92,7 @@ class Validate:
 
         if self.seed < 0:
             raise InputError(f"--seed {self.seed} is negative", hint="use 0 or more")
-        if self.policy is not None:
-            check_policies([self.policy])
+        check_policies([self.policy] if self.policy is not None else [], self.model_sha256)
         if self.out:
             start_run(self.out)  # report a problem with the folder before the replay
 

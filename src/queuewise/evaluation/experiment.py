@@ -33,7 +33,7 @@ from queuewise.evaluation.units import unit_sums
 from queuewise.policies.estimating import declare_part
 from queuewise.policies.simulation import Simulation
 from queuewise.policies.snapshot import Snapshot
-from queuewise.runs import file_name, write_text
+from queuewise.runs import create_folder, file_name, write_text
 from queuewise.sim.core.schedule import Schedule
 from queuewise.workload.jobs import Workload
 from queuewise.workload.transform import shake
@@ -272,9 +272,6 @@ def open_folder(folder: Path, experiment: Experiment) -> None:
                 f"contains a run with other settings: {', '.join(differing)} differ", where=str(folder), hint="choose another --out folder"
             )
         return
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"cannot be created: {error.strerror}", where=str(folder), hint="choose another --out folder") from None
+    create_folder(folder)
     write_cluster(folder, experiment.cluster)
     write_text(config, to_toml({"command": "evaluate", "conditions": fingerprint}))

@@ -21,7 +21,7 @@ from queuewise.config import parse_toml
 from queuewise.errors import InputError
 from queuewise.evaluation.jobs_table import causes_from, jobs_table, pieces_table, schedule_facts, schedule_from
 from queuewise.evaluation.wait_causes import WaitCauses
-from queuewise.runs import LAST_FILE, replacing, write_text
+from queuewise.runs import LAST_FILE, create_folder, replacing, write_text
 from queuewise.sim.core.schedule import Schedule
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ VALIDATION_FILE = "validation.json"  # written by `validate` alone
 
 def write_replay(folder: Path, schedule: Schedule, causes: WaitCauses | None = None, **figures: Any) -> None:
     """Write a schedule, the causes of waits and the metrics computed from it."""
-    folder.mkdir(parents=True, exist_ok=True)
+    create_folder(folder)
     for name, table in (("jobs.parquet", jobs_table(schedule, causes)), ("pieces.parquet", pieces_table(schedule))):
         with replacing(folder / name) as temporary:
             table.write_parquet(temporary)

@@ -12,7 +12,7 @@ import numpy as np
 from queuewise.errors import InputError, optional_imports
 from queuewise.plain_text import figure_label, figure_text
 from queuewise.report.charts import Chart
-from queuewise.runs import replacing
+from queuewise.runs import create_folder, replacing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -51,7 +51,7 @@ def write_figures(charts: Iterable[Chart], folder: Path, formats: Iterable[str] 
     """Write one file per chart and format."""
     with optional_imports():
         import matplotlib as mpl
-    folder.mkdir(parents=True, exist_ok=True)
+    create_folder(folder)
     written = []
     with mpl.rc_context(STYLE):
         for chart in charts:

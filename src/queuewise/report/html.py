@@ -40,7 +40,7 @@ from queuewise.report.page import fill_page, plotly_text
 from queuewise.report.text_tables import TextTable, metric_table, score_table, to_latex, to_markdown
 from queuewise.report.validation_charts import validation_charts, validation_table, verdict_sentences
 from queuewise.report.waiting_tables import waiting_sentences, waiting_tables
-from queuewise.runs import file_name, write_text
+from queuewise.runs import create_folder, file_name, write_text
 
 MAX_BARS = 400_000  # in all Gantt charts of a page: about 20 MB
 MAX_FIRST_BARS = 1_500_000  # the best policy may use more than that
@@ -102,7 +102,7 @@ def _load(run: Path, window: int, result: Result | None) -> tuple[list[Measureme
 
 
 def _write_tables(run: Path, tables: dict[str, TextTable]) -> None:
-    (run / "tables").mkdir(exist_ok=True)
+    create_folder(run / "tables")
     for name, cells in tables.items():
         file = name.replace(" ", "-")
         write_text(run / "tables" / f"{file}.md", to_markdown(cells))
@@ -112,7 +112,7 @@ def _write_tables(run: Path, tables: dict[str, TextTable]) -> None:
 def _write_exports(run: Path, replays: Sequence[Measurement], exports: Exports) -> None:
     for m in {"best": replays[:1], "all": replays, "none": ()}[exports]:
         home = run / file_name(m.schedule.policy)
-        home.mkdir(exist_ok=True)  # a run of an earlier version may have it under another name
+        create_folder(home)  # a run of an earlier version may have it under another name
         write_batsim_jobs(m.schedule, home / "batsim_jobs.csv")
         write_trace(m.schedule, home / "trace.json.gz")
 

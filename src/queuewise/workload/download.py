@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from queuewise.errors import InputError
+from queuewise.runs import create_folder
 from queuewise.workload.catalog import TraceFile
 
 CHUNK_BYTES = 1 << 18
@@ -29,7 +30,7 @@ def fetch(file: TraceFile, folder: Path, progress: Progress = lambda done, total
     if target.exists():
         _verify(target, file)
         return target
-    folder.mkdir(parents=True, exist_ok=True)
+    create_folder(folder)
     partial = target.with_name(target.name + ".part")
     try:
         _receive(file, partial, progress)
