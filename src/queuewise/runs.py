@@ -6,6 +6,7 @@ written last: a folder that contains it is finished and is not written to again.
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import re
@@ -28,6 +29,38 @@ def start_run(path: str | Path) -> Path:
         raise InputError("already contains a finished run", where=str(folder), hint="choose another folder or remove this one")
     create_folder(folder)
     return folder
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Let no other process write to the run folder in this block; a second writer is refused.
+
+    The lock is one of the operating system, on the folder itself, and ends with the process, however that ends. File systems that
+    cannot lock folders are used without it. What a killed writer left unfinished is removed.
+    """
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            hint = "wait for it to end, or choose another folder"
+            raise InputError("another process is writing to this folder", where=str(folder), hint=hint) from None
+        except OSError:
+            pass
+        else:
+            for unfinished in folder.rglob(".*.part"):
+                unfinished.unlink(missing_ok=True)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def writing_run(path: str | Path) -> Iterator[Path]:
+    """The folder of a new run, which no other process writes to in this block."""
+    folder = start_run(path)
+    with locked(folder):
+        yield start_run(folder)  # another process may have finished it since
 
 
 @contextmanager

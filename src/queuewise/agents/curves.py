@@ -88,6 +88,6 @@ def draw_curves(runs: Sequence[Path], metric: str, path: Path) -> list[Curve]:
 
 def _baselines(run: Path) -> dict[str, float]:
     settings, seeds = read_run_config(run)
-    names = {f"val/{name}" for name in settings["baselines"]}
-    row = next(row for row in read_rows(run / f"seed-{seeds[0]}") if names & set(row))
-    return {name.removeprefix("val/"): float(row[name]) for name in sorted(names & set(row))}
+    names = {f"val/{name}" for name in settings.get("baselines", ())}
+    row = next((row for row in read_rows(run / f"seed-{seeds[0]}") if names & set(row)), {})
+    return {name.removeprefix("val/"): float(row[name]) for name in sorted(names & set(row)) if row[name] is not None}

@@ -32,7 +32,7 @@ from queuewise.evaluation.replay_files import to_json, write_cluster
 from queuewise.evaluation.scores import Score, parse_score
 from queuewise.evaluation.seen_days import CARD_KEY, read_training
 from queuewise.policies.model_file import SUFFIX
-from queuewise.runs import LAST_FILE, replacing, start_run, write_text
+from queuewise.runs import LAST_FILE, locked, replacing, start_run, write_text
 
 
 class ProgressListener(Protocol):
@@ -92,6 +92,13 @@ def train(
     if not resume and (run / CONFIG).exists():
         raise InputError("already holds a run", where=str(run), hint="add --resume to continue it, or choose another --out")
     start_run(run)
+    with locked(run):
+        return _train(settings, seeds, run, listener, resume, init_from)
+
+
+def _train(
+    settings: TrainSettings, seeds: Sequence[int], run: Path, listener: ProgressListener, resume: bool, init_from: Path | None
+) -> TrainOutcome:
     scenario = load_scenario(settings, listener.note)
     contents = {"workload": digest_workload(scenario.workload), "cluster": digest_cluster(scenario.cluster)}
     if not scenario.from_model:

@@ -21,6 +21,7 @@ from io import TextIOWrapper
 from typing import Any
 
 from queuewise.cli.console import note
+from queuewise.cli.interrupts import INTERRUPTED, ending_soon
 from queuewise.errors import InputError, QueuewiseError, unknown_name
 
 
@@ -50,7 +51,6 @@ COMMANDS: dict[str, Command] = {
     "bench": Command("bench:Bench", "measure the speed of the engine on this machine"),
 }
 
-INTERRUPTED = 130
 _RIGHTS, _SPACE = "check the permissions of the file and of the folders above it", "free some space, or choose another folder"
 SYSTEM_ERRORS = {  # what is wrong with the machine or with a path, not with this program -> hint
     errno.EACCES: _RIGHTS,
@@ -115,7 +115,9 @@ def _dispatch(arguments: list[str]) -> int:
         return 0
     if name not in COMMANDS:
         raise unknown_name("command", name, COMMANDS)
-    return _parse(name, rest).run() or 0
+    command = _parse(name, rest)
+    with ending_soon(getattr(command, "GRACE_S", None)):
+        return command.run() or 0
 
 
 def _parse(name: str, arguments: Sequence[str]) -> Any:

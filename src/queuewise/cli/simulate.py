@@ -134,16 +134,16 @@ class Simulate:
         from queuewise.config import to_toml
         from queuewise.evaluation.replay_files import write_cluster, write_replay
         from queuewise.evaluation.results import flatten, to_csv
-        from queuewise.runs import LAST_FILE, file_name, start_run, write_text
+        from queuewise.runs import LAST_FILE, file_name, write_text, writing_run
 
-        folder = start_run(self.out or "")
         options = asdict(self)
-        write_text(folder / "config.toml", to_toml({"command": "simulate", **options, **options.pop("reading")}))
-        write_cluster(folder, schedules[0].cluster)
-        for schedule, its in zip(schedules, causes, strict=True):
-            write_replay(folder / file_name(schedule.policy), schedule, its)
-        write_text(folder / "summary.csv", to_csv([flatten(summary) for summary in summaries]))
-        write_text(folder / LAST_FILE, json_text.dumps(summaries, indent=2, allow_nan=False))
+        with writing_run(self.out or "") as folder:
+            write_text(folder / "config.toml", to_toml({"command": "simulate", **options, **options.pop("reading")}))
+            write_cluster(folder, schedules[0].cluster)
+            for schedule, its in zip(schedules, causes, strict=True):
+                write_replay(folder / file_name(schedule.policy), schedule, its)
+            write_text(folder / "summary.csv", to_csv([flatten(summary) for summary in summaries]))
+            write_text(folder / LAST_FILE, json_text.dumps(summaries, indent=2, allow_nan=False))
         note(f"written to {folder}")
 
 

@@ -101,15 +101,15 @@ class Validate:
         from queuewise.config import to_toml
         from queuewise.evaluation.metrics import summarise
         from queuewise.evaluation.replay_files import VALIDATION_FILE, to_json, write_cluster, write_replay
-        from queuewise.runs import LAST_FILE, file_name, start_run, write_text
+        from queuewise.runs import LAST_FILE, file_name, write_text, writing_run
 
-        folder, schedule = start_run(self.out or ""), found.replay.schedule
-        options = asdict(self)
-        write_text(folder / "config.toml", to_toml({"command": "validate", **options, **options.pop("reading")}))
-        write_cluster(folder, schedule.cluster)
-        write_replay(folder / file_name(schedule.policy), schedule)
-        write_text(folder / VALIDATION_FILE, to_json(found.details()))
-        write_text(folder / LAST_FILE, to_json([summarise(schedule)]))
+        options, schedule = asdict(self), found.replay.schedule
+        with writing_run(self.out or "") as folder:
+            write_text(folder / "config.toml", to_toml({"command": "validate", **options, **options.pop("reading")}))
+            write_cluster(folder, schedule.cluster)
+            write_replay(folder / file_name(schedule.policy), schedule)
+            write_text(folder / VALIDATION_FILE, to_json(found.details()))
+            write_text(folder / LAST_FILE, to_json([summarise(schedule)]))
         note(f"written to {folder}")
 
 

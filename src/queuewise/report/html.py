@@ -18,14 +18,14 @@ from queuewise.evaluation.judging import Result, judge
 from queuewise.evaluation.measure import Measurement, measure
 from queuewise.evaluation.metrics import all_metrics
 from queuewise.evaluation.replay_files import (
-    VALIDATION_FILE,
     check_run,
+    conditions_of,
     find_replays,
     read_causes,
     read_facts,
-    read_json,
     read_schedule,
     read_summary,
+    read_validation,
 )
 from queuewise.evaluation.results import flatten, mean_metrics, read_cells
 from queuewise.evaluation.scores import parse_score
@@ -40,7 +40,7 @@ from queuewise.report.page import fill_page, plotly_text
 from queuewise.report.text_tables import TextTable, metric_table, score_table, to_latex, to_markdown
 from queuewise.report.validation_charts import validation_charts, validation_table, verdict_sentences
 from queuewise.report.waiting_tables import waiting_sentences, waiting_tables
-from queuewise.runs import create_folder, file_name, write_text
+from queuewise.runs import create_folder, file_name, locked, write_text
 
 MAX_BARS = 400_000  # in all Gantt charts of a page: about 20 MB
 MAX_FIRST_BARS = 1_500_000  # the best policy may use more than that
@@ -51,13 +51,18 @@ Exports = Literal["best", "all", "none"]  # policies for which to write a trace 
 
 def write_report(run: Path, *, window: int = 0, figures: bool = True, exports: Exports = "best") -> Path:
     """Write report.html, `figures/`, `tables/`, and exports into the folders of the policies. Returns the path of the page."""
-    config = check_run(run)
-    result, rows, curves = _evaluation(run) if "conditions" in config else (None, None, {})
+    check_run(run)
+    with locked(run):
+        return _write_report(run, window, figures, exports)
+
+
+def _write_report(run: Path, window: int, figures: bool, exports: Exports) -> Path:
+    result, rows, curves = _evaluation(run) if conditions_of(run) is not None else (None, None, {})
     replays, causes = _load(run, window, result)
     if rows is None:
         rows = [{"policy": m.schedule.policy, **flatten(all_metrics(m))} for m in replays]
     charts, reasons = make_charts(replays, result)
-    found = read_json(run / VALIDATION_FILE) if (run / VALIDATION_FILE).exists() else None
+    found = read_validation(run)
     charts = [*(validation_charts(found) if found else []), *(packing_charts(curves) if curves else []), *charts]
     tables = {"validation": validation_table(found)} if found else {}
     tables |= {"metrics": metric_table(rows)} | ({"scores": score_table(result)} if result else {})
@@ -75,7 +80,7 @@ def write_report(run: Path, *, window: int = 0, figures: bool = True, exports: E
 def _evaluation(run: Path) -> tuple[Result, list[dict[str, Any]], dict[str, Any]]:
     cells = read_cells(run)
     summary = read_summary(run)
-    if not cells or not summary:
+    if not cells or not summary or not summary[0].get("score"):
         raise InputError("contains no replay", where=str(run), hint="run evaluate again")
     result = judge(cells, parse_score(summary[0]["score"]))
     order = [s.policy for s in result.standings]
@@ -88,7 +93,7 @@ def _evaluation(run: Path) -> tuple[Result, list[dict[str, Any]], dict[str, Any]
 
 def _load(run: Path, window: int, result: Result | None) -> tuple[list[Measurement], dict[str, WaitCauses]]:
     """The replays of one window, best policy first if there is a ranking, and the causes of waits by policy, if they were written."""
-    config = check_run(run).get("conditions", {})
+    config = conditions_of(run) or {}
     chosen = [(replay, facts) for replay in find_replays(run) if (facts := read_facts(replay)).get("window", 0) == window]
     if not chosen:
         raise InputError(f"has no window {window}", where=str(run), hint="windows are counted from 0")
