@@ -24,17 +24,17 @@ CHUNK_BYTES = 1 << 20
 def as_file(path: Path) -> Path:
     """The path of a regular file with the same content; the same path if it is not a pipe. Terminals and other devices are refused."""
     try:
-        mode = path.stat().st_mode
+        found = path.stat()
     except (OSError, ValueError):
         return path  # whoever opens it says what is wrong
-    if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
+    if stat.S_ISCHR(found.st_mode) or stat.S_ISBLK(found.st_mode):
         raise InputError("is a terminal or another device", where=str(path), hint="use a file, or a pipe such as zcat log.gz | queuewise …")
-    return _copy(str(path)) if stat.S_ISFIFO(mode) else path
+    return _copy(str(path), (found.st_dev, found.st_ino)) if stat.S_ISFIFO(found.st_mode) else path
 
 
 @functools.cache
-def _copy(path: str) -> Path:
-    """Copy what comes out of the pipe."""
+def _copy(path: str, identity: tuple[int, int]) -> Path:
+    """Copy what comes out of the pipe. Another pipe may later have the same path, but not the same identity."""
     try:
         source = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # without the flag, it would wait for a writer for ever
     except OSError as error:
