@@ -110,14 +110,15 @@ class BinaryCache(Cache):
         self._name, self._py_func = repr(function), function
         self._impl = _BinaryImpl(function, folder)
         self._cache_path = self._impl.locator.get_cache_path()
-        self._cache_file = _CheckedFiles(self._cache_path, self._impl.filename_base, self._impl.locator.get_source_stamp())
+        self._files = _CheckedFiles(self._cache_path, self._impl.filename_base, self._impl.locator.get_source_stamp())
+        self._cache_file = self._files
         self.enable()
 
     def _load_overload(self, sig: Any, target_context: Any) -> Any:
         try:
             return super()._load_overload(sig, target_context)
-        except Exception as error:  # of an unpickler or of LLVM: anything may be in a file
-            self._cache_file.discard(error)
+        except Exception:  # of an unpickler or of LLVM: anything may be in a file
+            self._files.discard()
             return None
 
     def _save_overload(self, sig: Any, data: Any) -> None:
@@ -133,12 +134,12 @@ class _CheckedFiles(IndexDataCacheFile):
     def save(self, key: Any, data: Any) -> None:
         content = self._dump(data)
         name = f"{self._index_name.removesuffix('.nbi')}.{hashlib.sha256(content).hexdigest()}.nbc"
-        self._write(self._data_path(name), content)
         try:
             known = self._load_index()
-        except _DamagedError as error:
-            self.discard(error)
+        except _DamagedError:
+            self.discard()
             known = {}
+        self._write(self._data_path(name), content)
         self._save_index({**known, key: name})
 
     def _load_data(self, name: str) -> Any:
@@ -172,7 +173,7 @@ class _CheckedFiles(IndexDataCacheFile):
             os.fchmod(file.fileno(), 0o644)  # whatever the umask is, others must not write it
             file.write(content)
 
-    def discard(self, error: Exception) -> None:
+    def discard(self) -> None:
         """Remove the files of this function."""
         base = self._index_name.removesuffix(".nbi")
         for path in Path(self._cache_path).glob(f"{base}.*"):
