@@ -25,7 +25,7 @@ class ReplayFields(StoredFields):
 
     policy: str
     dispatch: str
-    estimates: str
+    estimates: str | None
     seed: int
     workload: str
     epoch: FiniteFloat
