@@ -36,7 +36,7 @@ def mean_metrics(cells: Sequence[Cell]) -> list[dict[str, Any]]:
     rows = []
     for policy in dict.fromkeys(cell.policy for cell in cells):
         mine = [flatten(cell.metrics) for cell in cells if cell.policy == policy]
-        columns = {name: [figures.get(name) for figures in mine] for name in mine[0]}
+        columns: dict[str, list[Any]] = {name: [figures.get(name) for figures in mine] for name in mine[0]}
         rows.append({"policy": policy, **{k: None if None in v else float(np.mean(v)) for k, v in columns.items()}})
     return rows
 

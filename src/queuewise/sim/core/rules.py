@@ -37,7 +37,7 @@ def scoring_function(function: Callable[..., None], *, signature: Any = SCORING_
         keep_binaries(compiled)
     compiled.compile(signature)
     compiled.disable_compile()
-    return compiled  # type: ignore[no-any-return]
+    return compiled
 
 
 @dataclass(frozen=True, eq=False)
