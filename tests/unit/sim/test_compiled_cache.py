@@ -176,6 +176,18 @@ def test_a_home_that_cannot_be_written_is_replaced(
     assert "because /proc/nowhere cannot be written" in capsys.readouterr().err
 
 
+def test_a_user_without_a_home_has_a_private_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def unknown() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(Path, "home", unknown)
+    assert home_from("", monkeypatch, tmp_path) == tmp_path / f"queuewise-{os.getuid()}"
+    assert "because ~ is not known" in capsys.readouterr().err
+
+
 def test_files_that_others_can_write_are_not_loaded(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     make_double(tmp_path)(2.0)
     (index,) = tmp_path.glob("*/*.nbi")

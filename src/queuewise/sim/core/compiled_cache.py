@@ -29,9 +29,12 @@ DIGEST_BYTES = hashlib.sha256().digest_size
 @functools.cache
 def cache_home() -> Path:
     """The folder of the cache: the configured one, or a private one if others can write there or this process cannot."""
-    configured = os.environ.get("QUEUEWISE_CACHE_DIR")
-    wanted = Path(configured or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "queuewise")
-    problem = _problem_of(wanted)
+    try:
+        configured = os.environ.get("QUEUEWISE_CACHE_DIR")
+        wanted = Path(configured or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "queuewise")
+        problem = _problem_of(wanted)
+    except RuntimeError:  # as in containers whose user has no name
+        wanted, problem = Path("~"), "is not known"
     if not problem:
         return wanted
     private = Path(tempfile.gettempdir()) / f"queuewise-{os.getuid()}"
