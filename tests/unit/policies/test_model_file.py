@@ -18,7 +18,7 @@ from queuewise.cluster import load_cluster
 from queuewise.errors import InputError
 from queuewise.policies import simulate
 from queuewise.policies.model_file import DIGEST, digests, read_model
-from queuewise.workload import generate
+from queuewise.workload.models import generate
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ import os
 import stat
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -129,7 +130,7 @@ def test_a_full_disk_keeps_nothing_and_works(tmp_path: Path, monkeypatch: pytest
 
 def home_from(folder: Path | str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     monkeypatch.setenv("QUEUEWISE_CACHE_DIR", str(folder))
-    monkeypatch.setattr(compiled_cache.tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     return compiled_cache.cache_home()
 
 

@@ -133,7 +133,7 @@ def test_a_file_that_is_there_is_never_overwritten_or_removed(server: Server, tm
 
 def test_only_https_is_spoken(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     server.redirects_to = "ftp://example.org/x"
-    with pytest.raises(InputError, match="redirects to ftp://example.org/x, which is not https"):
+    with pytest.raises(InputError, match=r"redirects to ftp://example\.org/x, which is not https"):
         fetch(server.file, tmp_path)
     monkeypatch.setattr(download, "SCHEMES", ("https",))
     for address in (server.file.address, "file:///etc/passwd", "ftp://example.org/x"):
