@@ -71,6 +71,7 @@ def replacing(path: Path) -> Iterator[Path]:
     """
     if path.exists() and not path.is_file():
         raise InputError("is a folder" if path.is_dir() else "is not a regular file", where=str(path), hint="choose another name")
+    path = path.resolve()  # a link stays a link, /dev/stdout above all
     temporary = path.with_name(f".{path.name[:LONGEST_NAME]}.{os.getpid()}.part")
     try:
         temporary.touch()

@@ -75,7 +75,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal that cannot show a character shows a question mark
     try:
-        code = _dispatch(arguments)
+        code = _dispatch(arguments, alone=argv is None)
         sys.stdout.flush()  # while an error can still be reported
         return code
     except QueuewiseError as error:
@@ -100,7 +100,7 @@ def _close_stdout() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _dispatch(arguments: list[str]) -> int:
+def _dispatch(arguments: list[str], *, alone: bool) -> int:
     if not arguments:
         print(_help(), file=sys.stderr)
         return 2
@@ -116,7 +116,7 @@ def _dispatch(arguments: list[str]) -> int:
     if name not in COMMANDS:
         raise unknown_name("command", name, COMMANDS)
     command = _parse(name, rest)
-    with ending_soon(getattr(command, "GRACE_S", None)):
+    with ending_soon(getattr(command, "GRACE_S", None), alone=alone):
         return command.run() or 0
 
 

@@ -7,21 +7,24 @@ Files are whole even then, because they get their names only when they are compl
 
 from __future__ import annotations
 
+import atexit
 import os
 import signal
 import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from typing import NoReturn
 
 INTERRUPTED = 130  # exit code
 
 
 @contextmanager
-def ending_soon(grace_s: float | None) -> Iterator[None]:
+def ending_soon(grace_s: float | None, *, alone: bool = True) -> Iterator[None]:
     """Watch for Ctrl-C in this block, which then has `grace_s` to end; None: until the next Ctrl-C.
 
-    Does nothing outside of the main thread, which alone gets signals.
+    `alone` says that the process has nothing else to do: it ends with the block, without taking the interpreter apart, which can take
+    seconds. Does nothing outside of the main thread, which alone gets signals.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -32,6 +35,11 @@ def ending_soon(grace_s: float | None) -> Iterator[None]:
     threading.Thread(target=_watch, args=(ours, grace_s), daemon=True).start()
     try:
         yield
+    except KeyboardInterrupt:
+        if not alone:
+            raise
+        atexit._run_exitfuncs()
+        _end()
     finally:
         signal.set_wakeup_fd(before)
         theirs.close()  # ends the thread
@@ -52,5 +60,9 @@ def _watch(numbers: socket.socket, grace_s: float | None) -> None:
                     break
             else:
                 return
+    _end()
+
+
+def _end() -> NoReturn:
     os.write(2, b"interrupted\n")
     os._exit(INTERRUPTED)

@@ -11,6 +11,7 @@ from pydantic import ConfigDict, Field, FiniteFloat, NonNegativeInt, field_valid
 
 from queuewise.cluster.conditions import Power
 from queuewise.config import Config
+from queuewise.evaluation.metrics import DISTRIBUTIONS
 
 Number = FiniteFloat | None
 Numbers = dict[str, Number]
@@ -67,6 +68,9 @@ class CellFields(ReplayFields):
     def _counts_jobs(cls, metrics: dict[str, Any]) -> dict[str, Any]:
         if missing := [name for name in ("jobs", "completed") if not isinstance(metrics.get(name), int | float)]:
             raise ValueError(f"lacks {' and '.join(missing)}")
+        wrong = [name for name, value in metrics.items() if value is not None and isinstance(value, dict) != (name in DISTRIBUTIONS)]
+        if wrong:
+            raise ValueError(f"{wrong[0]} must be {'a table' if wrong[0] in DISTRIBUTIONS else 'a number'}")
         return metrics
 
     @field_validator("units")
@@ -140,3 +144,10 @@ class ValidationFields(StoredFields):
     recorded_use: list[FiniteFloat]
     replayed_use: list[FiniteFloat]
     resource: str
+
+    @field_validator("by")
+    @classmethod
+    def _has_time(cls, by: dict[str, Any]) -> dict[str, Any]:
+        if "time" not in by:
+            raise ValueError("lacks time")
+        return by

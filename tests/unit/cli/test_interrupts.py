@@ -36,6 +36,14 @@ def interrupted(grace: str, signals: int) -> tuple[float, int, str]:
     return time.monotonic() - began, process.returncode, errors
 
 
+def crowded() -> float:
+    """How many times as long things take as on an idle machine: wall time ÷ CPU time of some work, at least 1."""
+    wall, cpu = time.monotonic(), time.process_time()
+    while time.process_time() - cpu < 0.2:
+        pass
+    return max(1.0, (time.monotonic() - wall) / 0.2)
+
+
 def test_a_command_with_a_limit_ends_in_time_whatever_it_is_doing() -> None:
     seconds, code, errors = interrupted("1.0", 1)
     assert (code, errors) == (130, "interrupted\n")
@@ -60,10 +68,11 @@ def test_training_ends_soon_and_keeps_its_checkpoints(tmp_path: Path) -> None:
         assert time.monotonic() < deadline
         time.sleep(0.1)
     time.sleep(1.0)
+    slowness = crowded()
     began = time.monotonic()
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to all processes of the command
     errors = process.communicate(timeout=60)[1]
-    assert time.monotonic() - began < 3.0
+    assert time.monotonic() - began < 3.0 * slowness
     assert process.returncode == 130
     assert "Traceback" not in errors
     assert errors.rstrip().endswith("interrupted")

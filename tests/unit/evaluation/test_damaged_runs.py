@@ -54,8 +54,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def use(run: Path) -> None:
     """Everything that a report and a comparison read."""
     cells = read_cells(run)
-    score = read_summary(run)[0]["score"]
-    judge(cells, parse_score(score)).as_json()
+    judge(cells, parse_score(read_summary(run)[0].get("score", "bsld"))).as_json()
     mean_metrics(cells)
     first = next(iter(find_replays(run)))
     m = measure(read_schedule(run, first))
@@ -120,6 +119,7 @@ def test_every_field_of_every_file(run: Path, name: str) -> None:
         ("line/w000/replay.json", ("epoch",), "x", "epoch"),
         ("line/w000/replay.json", ("scores", "bsld"), "x", "scores.bsld"),
         ("line/w000/replay.json", ("metrics",), {}, "metrics"),
+        ("line/w000/replay.json", ("metrics", "wait_s"), 5, "wait_s"),
         ("line/w000/replay.json", ("power",), {"wake_s": -1}, "power"),
         ("summary.json", (0, "policy"), 5, "policy"),
         ("validation.json", ("by",), {"../../x": []}, "by"),
