@@ -6,6 +6,7 @@ written last: a folder that contains it is finished and is not written to again.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import hashlib
 import os
@@ -20,6 +21,7 @@ from queuewise.errors import InputError
 LAST_FILE = "summary.json"
 LONGEST_NAME = 200  # bytes of a folder name; file systems allow 255
 HASH_DIGITS = 12
+NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def start_run(path: str | Path) -> Path:
@@ -80,24 +82,25 @@ def replacing(path: Path) -> Iterator[Path]:
         temporary.chmod(mode)
         os.replace(temporary, path)
     except Exception as error:
-        reason = _reason_of(error, temporary)
-        if reason is None:
+        number = _system_error(error, temporary)
+        if number is None:
             raise
-        raise InputError(f"cannot be written: {reason}", where=str(path), hint="free some space, or choose another folder") from None
+        hint = "free some space, or choose another folder" if number in NO_SPACE else "check the folder and its permissions"
+        raise InputError(f"cannot be written: {os.strerror(number)}", where=str(path), hint=hint) from None
     finally:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
 
 
-def _reason_of(error: Exception, temporary: Path) -> str | None:
-    """Why the operating system refused to write the file; None for any other error.
+def _system_error(error: Exception, temporary: Path) -> int | None:
+    """The number of the error with which the operating system refused to write the file; None for any other error.
 
     Libraries that are not written in Python pass the number of the system's error on in their own way.
     """
     if isinstance(error, OSError) and error.errno is not None:
-        return os.strerror(error.errno) if error.filename in (None, str(temporary)) else None
+        return error.errno if error.filename in (None, str(temporary)) else None
     number = re.search(r"\(os error (\d+)\)|Os \{ code: (\d+)", str(error))
-    return os.strerror(int(number[1] or number[2])) if number else None
+    return int(number[1] or number[2]) if number else None
 
 
 def write_text(path: Path, text: str) -> None:
