@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 from render_performance import FIGURES, REPOSITORY, RESULTS, Results, fill, prose, table
 
-from queuewise.cli.console import duration, note
+from queuewise.cli.console import note
 from queuewise.evaluation.log_validation import Validation, validate
 from queuewise.evaluation.replay_files import to_json
 from queuewise.policies import simulate
+from queuewise.report.readable import duration
 from queuewise.report.validation_charts import draw_validation
 from queuewise.runs import write_text
 

@@ -17,12 +17,13 @@ from typing import Any
 from render_performance import REPOSITORY, RESULTS, Results, fill, table
 
 from queuewise import load_cluster, load_workload, simulate
-from queuewise.cli.console import duration, note
+from queuewise.cli.console import note
 from queuewise.evaluation.experiment import Cell, Experiment, ReplaySettings, run_experiment
 from queuewise.evaluation.protocol import make_plan
 from queuewise.evaluation.replay_files import to_json
 from queuewise.evaluation.statistics import ScoreSeries, compare
 from queuewise.evaluation.units import mean_series
+from queuewise.report.readable import duration
 from queuewise.runs import write_text
 from queuewise.workload.estimates import default_estimates
 from queuewise.workload.jobs import Workload
@@ -39,7 +40,7 @@ LOGS = {  # file, cluster
     "Philly": ("philly/philly_jobs_2017-09_to_10.csv.gz", "80x8:P100"),
 }
 WISE = "wise"
-OTHERS = ("fcfs+easy", "fcfs+easy:sjf", "sjf+easy", "saf+easy~3d", "saf:predicted:gb+easy:sjf:predicted:gb~3d", "wfp3+easy")
+OTHERS = ("fcfs+easy", "fcfs+easy:sjf", "sjf+easy", "saf+easy~3d", "saf:predicted+easy:sjf:predicted~3d", "wfp3+easy")
 SCORES = ("bsld", "wait")
 
 

@@ -35,6 +35,8 @@ class Command:
 COMMANDS: dict[str, Command] = {
     "simulate": Command("simulate:Simulate", "replay a workload on a cluster under one or more policies"),
     "validate": Command("validate:Validate", "replay a log and compare the waits with those that it records"),
+    "learn": Command("learn:Learn", "find a policy that is better on later days of a log, or say that none is"),
+    "suite": Command("suite:Suite", "rank policies on a fixed set of tasks"),
     "predict": Command("predict:Predict", "predict the runtimes of a log and judge the predictions on later days"),
     "evaluate": Command("evaluate:Evaluate", "compare policies on the same windows of a workload, with confidence intervals"),
     "train": Command("train:Train", "train a policy for a workload and evaluate it on windows it has not seen"),

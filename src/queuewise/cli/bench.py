@@ -169,7 +169,8 @@ def peak_memory_mib() -> float:
 
 
 def _print(figures: dict[str, Any]) -> None:
-    from queuewise.cli.console import figure, note, print_table
+    from queuewise.cli.console import note, print_table
+    from queuewise.report.readable import figure
 
     machine, kernel, workload = figures["machine"], figures["kernel"], figures["workload"]
     facts = [["CPU", f"{machine['cpu']}, {machine['cores']} cores, load average {machine['load_average']:.1f} at the start"]]

@@ -31,8 +31,9 @@ class BenchNets:
     """Print JSON: a list of objects with network, problem, width, parameters, decision_us, forward_per_s, learn_per_s."""
 
     def run(self) -> None:
-        from queuewise.cli.console import figure, print_table
+        from queuewise.cli.console import print_table
         from queuewise.errors import InputError, optional_imports
+        from queuewise.report.readable import figure
 
         if min(self.depth, self.window, self.hosts, self.gpus, *self.widths) < 1 or self.seconds < 0:
             raise InputError("sizes must be at least 1, and --seconds at least 0", hint="for example --widths 64 128 --window 64")

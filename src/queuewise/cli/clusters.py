@@ -23,8 +23,9 @@ class ListClusters:
     """Print JSON: a list of objects with name, nodes, gpus, cores, kinds, partitions and notes."""
 
     def run(self) -> None:
-        from queuewise.cli.console import figure, note, print_table
+        from queuewise.cli.console import note, print_table
         from queuewise.cluster.cluster_loader import SHAPES, load_cluster, preset_names
+        from queuewise.report.readable import figure
 
         rows = [_describe(load_cluster(name)) for name in preset_names()]
         if self.json:

@@ -39,39 +39,32 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, left: 
     console.print(table)
 
 
-def duration(seconds: float | None) -> str:
-    """Seconds in a readable unit: 12.3 s, 4.5 min, 6.7 h, 8.9 d, or a dash for no value."""
-    if seconds is None or math.isnan(seconds):
-        return "–"
-    for unit, size in (("d", 86_400.0), ("h", 3_600.0), ("min", 60.0)):
-        if seconds >= 2 * size:
-            return f"{seconds / size:,.1f} {unit}"
-    return f"{seconds:,.1f} s"
-
-
-def figure(value: float | None, digits: int = 0) -> str:
-    """A number with thousands separators, or a dash for no value."""
-    return "–" if value is None or math.isnan(value) else f"{value:,.{digits}f}"
-
-
-def check_policies(policies: Sequence[str], model_sha256: Sequence[str] = ()) -> None:
+def check_policies(policies: Sequence[str], max_wait: str | None = None, model_sha256: Sequence[str] = ()) -> None:
     """Report an invalid policy name before any work starts, and compile the user's own functions.
 
-    If `model_sha256` is given, the file of every model must have one of these checksums.
+    If `model_sha256` is given, the file of every model must have one of these checksums. `max_wait` is the bound on waits for policies
+    that have none: say which ones have.
     """
     from queuewise.policies import parse_policy
+    from queuewise.policies.found_rules import read_rule
     from queuewise.policies.model_file import check_pinned, find_model
-    from queuewise.prefixes import has_prefix, policies_of
+    from queuewise.policies.names import found_rule, plays_apart
+    from queuewise.prefixes import policies_of
+    from queuewise.report.readable import duration
 
-    if model_sha256 and not any(map(has_prefix, policies)):
+    if model_sha256 and not any(parse_policy(policy).model for policy in policies):
         raise InputError("--model-sha256 is given, but no policy is a model", hint="add --policy model:RUN, or leave it out")
     for policy in dict.fromkeys(policies):
-        if has_prefix(policy):
-            if model_sha256:
-                check_pinned(find_model(parse_policy(policy).model), model_sha256)
+        if max_wait is not None and (own := parse_policy(policy).max_wait_s) < math.inf:
+            note(f"--max-wait {max_wait} does not apply to {policy}, which has a bound of its own: {duration(own)}")
+        if model_sha256 and (model := parse_policy(policy).model):
+            check_pinned(found_rule(policy) or find_model(model), model_sha256)
+        if plays_apart(policy):
             note(f"{policy}: {policies_of(policy).describe(policy)}")
             continue
-        parsed = parse_policy(policy)
+        parsed, rule = parse_policy(policy), found_rule(policy)
+        if rule is not None:
+            note(f"{policy}: {read_rule(rule).describe()}")
         if ".py" in policy:
             for score in parsed.compile():
                 note(f"compiled {score.own.reference} in {score.compile_s:.1f} s")

@@ -51,7 +51,8 @@ class Diagnose:
 
 
 def _print(found: Diagnosis) -> None:
-    from queuewise.cli.console import figure, print_table
+    from queuewise.cli.console import print_table
+    from queuewise.report.readable import figure
 
     value, actions, masks, units, gradient = found.value, found.actions, found.masks, found.units, found.gradient
     rows = [

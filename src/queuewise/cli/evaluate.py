@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from queuewise.evaluation.experiment import Cell, Experiment
     from queuewise.evaluation.judging import Result
     from queuewise.evaluation.protocol import Plan
-    from queuewise.evaluation.statistics import Difference
     from queuewise.workload import Workload
 
 
@@ -105,22 +104,26 @@ class Evaluate:
         from queuewise.evaluation.judging import judge
         from queuewise.evaluation.results import write_results
         from queuewise.evaluation.scores import parse_score
+        from queuewise.evaluation.units import check_score
         from queuewise.policies import simulate
-        from queuewise.prefixes import has_prefix
+        from queuewise.policies.names import plays_apart
 
         score = parse_score(self.score or ("packed" if self.protocol == "packing" else "bsld"))
         same = parse_percent(self.same)
         experiment = self._experiment()
-        seen = self._seen(experiment)
         plan = experiment.plan
+        if plan.protocol == "days":
+            check_score(score)
+        seen = self._seen(experiment)
         windows = plan.windows
         note(describe_plan(plan, experiment.workload, self.seed))
         folder = Path(self.out) if self.out else None
-        announce_compilation(playing=any(map(has_prefix, self.policy)))
+        announce_compilation(playing=any(map(plays_apart, self.policy)))
         with _progress(len(set(self.policy)) * len(windows)) as on_cell:
             cells = run_experiment(experiment, self.policy, simulate, folder=folder, on_cell=on_cell, threads=self.threads, seen=seen)
         if not any(cell.metrics["completed"] for cell in cells):
-            note(f"no job that counts can run on {experiment.cluster.name}; queuewise simulate says why")
+            for line in (f"no job that counts can run on {experiment.cluster.name}", *rejection_lines(cells)):
+                note(line)
             if self.json:
                 print("[]")
             return 0 if self.allow_rejected else 3
@@ -165,9 +168,7 @@ class Evaluate:
         found = remarks.before(workload, cluster, self.policy, known, estimates)
         found += remarks.after(workload, cluster, waits, [standing.mean for standing in result.standings])
         rejected = max(int(cell.metrics.get("rejected") or 0) for cell in cells)
-        if rejected:
-            found.append(f"{rejected:,} jobs of a replay can never run on {cluster.name}; queuewise simulate says why")
-        for remark in found:
+        for remark in (*rejection_lines(cells), *found):
             note(remark)
         return remarks.exit_code(rejected, max(int(cell.metrics["jobs"]) for cell in cells), allowed=self.allow_rejected)
 
@@ -177,7 +178,7 @@ class Evaluate:
 
         if not self.policy:
             raise InputError("no policy given", hint="add --policy fcfs; repeat --policy to compare several")
-        check_policies(self.policy, self.model_sha256)
+        check_policies(self.policy, self.max_wait, self.model_sha256)
         if self.seed < 0:
             raise InputError(f"--seed {self.seed} is negative", hint="use 0 or more")
         if self.threads is not None and self.threads < 1:
@@ -193,6 +194,7 @@ class Evaluate:
         from queuewise.policies import parse_policy
         from queuewise.policies.names import parse_bound
         from queuewise.workload.estimates import check_known, default_estimates
+        from queuewise.workload.transform import distinct_ids
 
         loaded, cluster = self.reading.load_with_cluster(self.workload, self.cluster, self.jobs, self.seed, note)
         from_model = loaded.format.startswith("model:")
@@ -232,7 +234,8 @@ class Evaluate:
             start=self._start(plan.protocol, from_model),
             conditions=read_conditions(self.conditions),
         )
-        return Experiment(loaded.workload, cluster, plan, settings, self._draw if from_model else None)
+        workload = distinct_ids(loaded.workload) if settings.start == "warm" else loaded.workload
+        return Experiment(workload, cluster, plan, settings, self._draw if from_model else None)
 
     def _protocol(self, from_model: bool) -> str:
         """The protocol. Options of another one are refused."""
@@ -292,6 +295,13 @@ def _progress(total: int) -> Iterator[Callable[[Cell], None]]:
         yield lambda cell: bar.update(task, advance=1, description=cell.policy)
 
 
+def rejection_lines(cells: list[Cell]) -> list[str]:
+    """Why jobs of a replay can never run on the cluster: of the replay in which most were rejected, as they are about the same in all."""
+    most = max(cells, key=lambda cell: int(cell.metrics.get("rejected") or 0))
+    of_several = " (in one of the replays)" if len(cells) > 1 else ""
+    return [line + of_several for line in most.rejections]
+
+
 def parse_percent(text: str) -> float:
     """`1%` as a share."""
     from queuewise.errors import InputError
@@ -318,44 +328,17 @@ def describe_plan(plan: Plan, workload: Workload, seed: int) -> str:
     return f"{plan.protocol}: {len(windows)} windows, {plan.distinct_jobs:,} distinct jobs, seed {seed}: {labels}"
 
 
-def _relative_interval(versus: Difference) -> str:
-    """The interval of a difference in percent of the baseline's mean."""
-    if versus.ci95 is None or not versus.relative:
-        return "–"
-    low, high = (bound * versus.relative / versus.diff for bound in versus.ci95)
-    return f"{low:+.1%} … {high:+.1%}"
-
-
 def print_result(result: Result, title: str) -> None:
     """The table that evaluate and compare print."""
-    from queuewise.cli.console import duration, figure, note, print_table
+    from queuewise.cli.console import note, print_table
+    from queuewise.report.readable import figure
+    from queuewise.report.text_tables import score_digits, score_table
 
-    digits = 4 if max(abs(s.mean) for s in result.standings) < 10 else 2
-
-    def interval(ci95: tuple[float, float] | None) -> str:
-        return "–" if ci95 is None else f"{figure(ci95[0], digits)} … {figure(ci95[1], digits)}"
-
-    rows = []
-    for s in result.standings:
-        versus = s.vs_best_baseline if s.best_baseline != s.policy else None
-        difference = ["–", "–", "–"]
-        if versus:
-            change = "same" if versus.same else "–" if versus.relative is None else f"{versus.relative:+.1%}"
-            difference = [change, _relative_interval(versus), f"{versus.win_rate:.0%}"]
-        beside = result.beside[s.policy]
-        waits = [duration(wait) for wait in (beside.wait_s, beside.wait_p99_s, beside.max_wait_s)]
-        use = "–" if beside.utilisation is None else f"{beside.utilisation:.1%}"
-        mark = (" *" if beside.waits_longer else "") + (" †" if beside.seen else "")
-        span = figure(beside.makespan_by_span, 3)
-        rows.append([s.policy + mark, str(s.rank), figure(s.mean, digits), interval(s.ci95), *difference, *waits, span, use])
-    best = next((s.best_baseline for s in result.standings), None)
-    columns = ["policy", "rank", result.score.name, "95 % interval", f"against {best}", "95 % interval", "wins"]
-    print_table([*columns, "mean wait", "p99", "max", "makespan ÷ span", "used"], rows, title=title)
-    if any(one.waits_longer for one in result.beside.values()):
-        note(f"* better than {best} by {result.score.name}, but jobs wait clearly longer")
-    if any(one.seen for one in result.beside.values()):
-        note("† was trained or chosen on days that count here")
+    columns, rows = score_table(result)
+    print_table(columns, rows, title=title)
+    for sentence in result.legend:
+        note(sentence)
     if result.lower_bound is not None:
-        note(f"lower bound for any policy: {figure(result.lower_bound, digits)} (see docs/evaluation.md)")
+        note(f"lower bound for any policy: {figure(result.lower_bound, score_digits(result))} (see docs/evaluation.md)")
     if any(s.ci95 is None for s in result.standings):
         note("intervals need at least two windows or ten units of time; without them, no policy is called better")

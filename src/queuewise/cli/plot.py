@@ -22,8 +22,9 @@ class Plot:
 
     def run(self) -> None:
         from queuewise.agents.curves import draw_curves
-        from queuewise.cli.console import figure, note, print_table
+        from queuewise.cli.console import note, print_table
         from queuewise.errors import InputError
+        from queuewise.report.readable import figure
 
         if not self.runs:
             raise InputError("no run folder given", hint="for example queuewise plot runs/a runs/b")

@@ -59,7 +59,8 @@ class Predict:
 
 
 def _print(found: PredictionQuality) -> None:
-    from queuewise.cli.console import duration, figure, print_table
+    from queuewise.cli.console import print_table
+    from queuewise.report.readable import duration, figure
 
     def row(name: str, one: Quality) -> list[str]:
         return [name, figure(one.jobs), f"{one.within_2x:.0%}", figure(one.median_ratio, 2)]

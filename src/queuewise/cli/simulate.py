@@ -62,6 +62,7 @@ class Simulate:
         from queuewise.cli.console import note
         from queuewise.evaluation import remarks
         from queuewise.evaluation.metrics import summarise
+        from queuewise.evaluation.seen_days import remarks_on_log
         from queuewise.evaluation.wait_causes import wait_causes
 
         loaded, cluster = self.reading.load_with_cluster(self.workload, self.cluster, self.jobs, self.seed, note)
@@ -69,7 +70,7 @@ class Simulate:
         causes = [wait_causes(schedule) for schedule in schedules]
         summaries = [summarise(schedule) | {"wait_causes": its.means()} for schedule, its in zip(schedules, causes, strict=True)]
         rejected = _report_rejected(schedules)
-        found = self._seen(loaded)
+        found = [*remarks_on_log(self.policy, loaded.workload, self.workload, self.reading.load_factor)]
         found += remarks.before(loaded.workload, cluster, self.policy, schedules[0].estimate, schedules[0].estimates)
         slowdowns = [mean for row in summaries if (mean := row["bounded_slowdown"]["mean"]) is not None]
         if len(slowdowns) == len(summaries):
@@ -96,27 +97,16 @@ class Simulate:
             raise InputError(f"--jobs {self.jobs} is too few", hint="use 1 or more")
         if self.seed < 0:
             raise InputError(f"--seed {self.seed} is negative", hint="use 0 or more")
-        check_policies(self.policy, self.model_sha256)
+        check_policies(self.policy, self.max_wait, self.model_sha256)
         if self.out:
             start_run(self.out)  # report a problem with the folder before the replay
-
-    def _seen(self, loaded: Loaded) -> list[str]:
-        """Remarks about models that were trained or chosen on days of this log."""
-        import numpy as np
-
-        from queuewise.evaluation.seen_days import find_seen
-
-        if loaded.workload.generated:
-            return []
-        everything = np.ones(len(loaded.workload), dtype=bool)
-        return [*find_seen(self.policy, loaded.workload, self.workload, self.reading.load_factor, everything).remarks]
 
     def _replay(self, loaded: Loaded, cluster: Cluster, policy: str) -> Schedule:
         from queuewise.cli.console import announce_compilation
         from queuewise.policies import simulate
-        from queuewise.prefixes import has_prefix
+        from queuewise.policies.names import plays_apart
 
-        announce_compilation(playing=has_prefix(policy))
+        announce_compilation(playing=plays_apart(policy))
         return simulate(
             loaded.workload,
             cluster,
@@ -167,7 +157,8 @@ def _report_rejected(schedules: list[Schedule]) -> int:
 
 
 def _print(loaded: Loaded, cluster: Cluster, summaries: list[dict[str, Any]]) -> None:
-    from queuewise.cli.console import duration, figure, print_table
+    from queuewise.cli.console import print_table
+    from queuewise.report.readable import duration, figure
 
     columns: dict[str, Callable[[dict[str, Any]], str]] = {
         "policy": lambda row: row["policy"],

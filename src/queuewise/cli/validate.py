@@ -44,14 +44,19 @@ class Validate:
     """Write a run folder with validation.json and the replay. queuewise report DIR adds report.html."""
     model_sha256: Annotated[tuple[str, ...], tyro.conf.arg(metavar="HEX")] = ()
     """Refuse models whose file has another SHA-256 than these, as sha256sum prints it."""
+    allow_rejected: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """End with exit code 0 even if more than half of the jobs can never run on the cluster (otherwise 3)."""
     json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Print JSON: recorded and replayed waits, rank_correlation, utilisation_error, verdict, why."""
 
-    def run(self) -> None:
+    def run(self) -> int:
         self._check()
         from queuewise.cli.console import announce_compilation, note
         from queuewise.cluster.cluster_loader import load_cluster
+        from queuewise.evaluation import remarks
         from queuewise.evaluation.log_validation import validate
+        from queuewise.evaluation.seen_days import remarks_on_log
+        from queuewise.sim.core.schedule import REJECTED
 
         cluster = load_cluster(self.cluster) if self.cluster is not None else None
         loaded = replace(self.reading, partitions=True).load(self.log, self.jobs, self.seed, cluster, recorded=True)
@@ -73,6 +78,10 @@ class Validate:
         ):
             if jobs:
                 note(f"{jobs:,} jobs {what}")
+        replayed = found.replay.schedule
+        lines = remarks_on_log([replayed.policy], loaded.workload, self.log, self.reading.load_factor)
+        for line in (*lines, *remarks.rejections(replayed.workload, replayed.cluster, replayed.status == REJECTED)):
+            note(line)
         if self.plot:
             from queuewise.report.validation_charts import draw_validation
 
@@ -84,6 +93,7 @@ class Validate:
             print(json_text.dumps(found.as_json(), indent=2, allow_nan=False))
         else:
             _print(found)
+        return remarks.exit_code(found.replay.rejected, len(replayed.workload), allowed=self.allow_rejected)
 
     def _check(self) -> None:
         from queuewise.cli.console import check_policies
@@ -92,7 +102,7 @@ class Validate:
 
         if self.seed < 0:
             raise InputError(f"--seed {self.seed} is negative", hint="use 0 or more")
-        check_policies([self.policy] if self.policy is not None else [], self.model_sha256)
+        check_policies([self.policy] if self.policy is not None else [], model_sha256=self.model_sha256)
         if self.out:
             start_run(self.out)  # report a problem with the folder before the replay
 
@@ -114,7 +124,8 @@ class Validate:
 
 
 def _print(found: Validation) -> None:
-    from queuewise.cli.console import duration, figure, print_table
+    from queuewise.cli.console import print_table
+    from queuewise.report.readable import duration, figure
 
     def row(name: str, waits: Waits) -> list[str]:
         return [name, *(duration(value) for value in (waits.mean, waits.p50, waits.p90, waits.p99))]

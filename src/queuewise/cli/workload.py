@@ -221,7 +221,8 @@ def _plain(value: Any) -> str:
 
 
 def _print_fit(report: FitReport) -> None:
-    from queuewise.cli.console import figure, print_table
+    from queuewise.cli.console import print_table
+    from queuewise.report.readable import figure
 
     rows = [
         (row.quantity, f"p{row.probability * 100:g}", figure(row.log, 1), figure(row.model, 1), f"{row.error:.1%}")
@@ -236,7 +237,8 @@ def _print_fit(report: FitReport) -> None:
 
 
 def _print_info(loaded: Loaded, figures: dict[str, Any]) -> None:
-    from queuewise.cli.console import duration, figure, print_table
+    from queuewise.cli.console import print_table
+    from queuewise.report.readable import duration, figure
 
     report_reading(loaded)
     gpus, cores, runtime, wait = (figures[key] for key in ("gpus", "cores", "runtime_s", "recorded_wait_s"))

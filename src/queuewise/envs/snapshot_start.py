@@ -32,9 +32,8 @@ def start_episode(
     if usage is None:
         for one in snapshot.running:
             row = rows[one.job.job_id]
-            began = one.start if one.first_start is None else one.first_start
             if workload.user[row] >= 0:
-                episode_state.usage[workload.user[row]] += task.job_size[row] * world.estimate[row] * _weight(began - first)
+                episode_state.usage[workload.user[row]] += task.job_size[row] * world.estimate[row] * _weight(one.first_start - first)
     else:
         others = int(task.config.num_users)
         numbers = {name: number for number, name in enumerate(workload.users[:others])}

@@ -27,6 +27,7 @@ from queuewise.evaluation.measure import bounded_slowdown, measure, measure_from
 from queuewise.evaluation.metrics import all_metrics
 from queuewise.evaluation.packing import arrive_and_stay, packing_curve
 from queuewise.evaluation.protocol import DEFAULT_SPLIT, SHAKE_S, WARM_POLICY, Plan, Window
+from queuewise.evaluation.remarks import rejections
 from queuewise.evaluation.replay_files import CONFIG_FILE, REPLAY_FILE, is_replay, read_facts, write_cluster, write_replay
 from queuewise.evaluation.scores import score_values
 from queuewise.evaluation.stored_fields import CellFields
@@ -35,9 +36,9 @@ from queuewise.policies.estimating import declare_part
 from queuewise.policies.simulation import Simulation
 from queuewise.policies.snapshot import Snapshot
 from queuewise.runs import create_folder, file_name, locked, write_text
-from queuewise.sim.core.schedule import Schedule
-from queuewise.workload.jobs import Workload
-from queuewise.workload.transform import shake
+from queuewise.sim.core.schedule import REJECTED, Schedule
+from queuewise.workload.jobs import Floats, Workload
+from queuewise.workload.transform import shake, shaken_order
 
 Simulator = Callable[..., Schedule]  # queuewise.policies.simulate, or a stand-in with its signature
 
@@ -84,6 +85,11 @@ class Experiment:
             part, order = shake(part, SHAKE_S, window.shake, boundary=window.counted)
             rows = rows[order]
         return declare_part(part, self.workload, rows)
+
+    def logged_submit(self, window: Window) -> Floats:
+        """[J] when the jobs of a replay of the window were submitted in the log, before they were shaken."""
+        submit = self.workload.submit[window.start : window.stop]
+        return submit[shaken_order(submit, SHAKE_S, window.shake, boundary=window.counted)[1]] if window.shake else submit
 
     @cached_property
     def starts(self) -> dict[Window, Snapshot]:
@@ -139,8 +145,9 @@ class Cell:
     packing: Mapping[str, Any] | None = None
     units: Mapping[str, Any] | None = None  # protocol days: `unit_sums`
     geometric_mean: float | None = None  # of the bounded slowdown, over jobs
-    makespan_by_span: float | None = None  # time until the last end ÷ time until the last submission
+    makespan_by_span: float | None = None  # time until the last end ÷ time until the last submission of a job that ran
     seen: bool = False  # the policy is a model that was trained or chosen on days that count
+    rejections: Sequence[str] = ()  # why jobs of the replay were rejected, one line per reason
 
     def renamed(self, label: str) -> Cell:
         return replace(self, policy=label)
@@ -247,7 +254,7 @@ def measure_cell(experiment: Experiment, policy: str, index: int, schedule: Sche
     else:
         m = measure(schedule, warmup=settings.warmup, cooldown=settings.cooldown)
     slowdowns = bounded_slowdown(m)
-    span = float(schedule.workload.submit[-1]) - m.begin
+    span = float(schedule.workload.submit[m.rows].max(initial=m.begin)) - m.begin  # of the jobs that ran: others may come after all ends
     counted = np.zeros(len(schedule.workload), dtype=bool)
     counted[m.rows] = True
     bounds = lower_bounds(schedule.workload, schedule.cluster, counted)
@@ -260,9 +267,10 @@ def measure_cell(experiment: Experiment, policy: str, index: int, schedule: Sche
         metrics=all_metrics(m),
         finished_digest=digest(m.rows),
         packing=packing,
-        units=unit_sums(m, experiment.plan.unit_s) if window.shake is not None else None,
+        units=unit_sums(m, experiment.plan.unit_s, experiment.logged_submit(window)) if window.shake is not None else None,
         geometric_mean=float(np.exp(np.log(slowdowns).mean())) if slowdowns.size else None,
         makespan_by_span=m.span / span if slowdowns.size and span > 0 else None,
+        rejections=rejections(schedule.workload, schedule.cluster, schedule.status == REJECTED),
     )
 
 

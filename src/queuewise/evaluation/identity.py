@@ -16,7 +16,7 @@ import numpy as np
 
 from queuewise.cluster.spec import Cluster
 from queuewise.policies.model_file import find_model
-from queuewise.policies.names import MODEL, parse_policy
+from queuewise.policies.names import MODEL, found_rule, parse_policy
 from queuewise.policies.user_code import is_reference
 from queuewise.workload.jobs import COLUMNS, Workload
 from queuewise.workload.readers.source import open_bytes
@@ -51,9 +51,10 @@ def digest_policy(policy: str) -> str:
     if not policy.startswith(MODEL) and not is_reference(policy) and "+slurm:" not in policy:
         return RULE
     parsed = parse_policy(policy)
-    files = [find_model(parsed.model)] if parsed.model else []
+    rule = found_rule(policy)
+    files = [find_model(parsed.model)] if parsed.model else [] if rule is None else [rule]
     files += [Path(parsed.slurm_config).expanduser()] if parsed.slurm_config else []
-    files += sorted({file for own in parsed.own for file in _with_neighbours(Path(own.path))})
+    files += sorted({file for own in parsed.own for file in _with_neighbours(own.file)})
     return digest(*(np.frombuffer(file.read_bytes(), np.uint8) for file in files))
 
 

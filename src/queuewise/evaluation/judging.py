@@ -15,7 +15,9 @@ from queuewise.errors import InputError
 from queuewise.evaluation.experiment import Cell
 from queuewise.evaluation.scores import Score
 from queuewise.evaluation.statistics import SAME, ScoreSeries, Standing, compare, ranking
-from queuewise.evaluation.units import PER_JOB, mean_series
+from queuewise.evaluation.units import check_score, mean_series
+
+UTILISATION = {"GPUs": "gpu_utilisation", "cores": "cpu_utilisation"}  # resource -> metric
 
 
 @dataclass(frozen=True)
@@ -25,8 +27,8 @@ class Beside:
     wait_s: float | None  # mean
     wait_p99_s: float | None
     max_wait_s: float | None
-    makespan_by_span: float | None  # time until the last end ÷ time until the last submission
-    utilisation: float | None
+    makespan_by_span: float | None  # time until the last end ÷ time until the last submission of a job that ran
+    utilisation: float | None  # of `Result.resource`
     geometric_mean: float | None  # of the bounded slowdown
     worst_unit: float  # the highest (or lowest, if higher is better) mean of a day or window
     waits_longer: bool  # better by the score than the best baseline, with clearly longer waits
@@ -43,11 +45,27 @@ class Result:
     lower_bound: float | None  # mean over windows
     beside: Mapping[str, Beside]
     in_days: bool  # protocol days
+    resource: str  # what the jobs compete for: "GPUs" or "cores"
 
     @property
     def per_window(self) -> dict[str, list[float]]:
         """Policy -> mean of every window or day."""
         return {policy: (one.sums / one.jobs).tolist() for policy, one in self.series.items()}
+
+    def mark(self, policy: str) -> str:
+        """What follows its name in tables; `legend` explains it."""
+        beside = self.beside[policy]
+        return (" *" if beside.waits_longer else "") + (" †" if beside.seen else "")
+
+    @property
+    def legend(self) -> list[str]:
+        """A sentence for each mark that is used."""
+        best, found = self.standings[0].best_baseline, []
+        if any(one.waits_longer for one in self.beside.values()):
+            found.append(f"* better than {best} by {self.score.name}, but jobs wait clearly longer")
+        if any(one.seen for one in self.beside.values()):
+            found.append("† was trained or chosen on days that count here")
+        return found
 
     def as_json(self) -> list[dict[str, Any]]:
         return [self._row(standing) for standing in self.standings]
@@ -75,14 +93,15 @@ class Result:
             "max_wait_s": beside.max_wait_s,
             "makespan_by_span": beside.makespan_by_span,
             "utilisation": beside.utilisation,
+            "resource": self.resource,
             "geometric_mean": beside.geometric_mean,
             "waits_longer": beside.waits_longer,
             "seen": beside.seen,
             "lower_bound": self.lower_bound,
         }  # fmt: skip
         if self.in_days:
-            row |= {"days": len(series.jobs), "jobs": round(float(series.jobs.sum())), "per_window_jobs": series.jobs.tolist()}
-            row |= {"worst_day": beside.worst_unit}
+            jobs = [round(number) for number in series.jobs.tolist()]
+            row |= {"days": len(jobs), "jobs": sum(jobs), "per_window_jobs": jobs, "worst_day": beside.worst_unit}
         return row
 
 
@@ -95,19 +114,15 @@ def judge(cells: Sequence[Cell], score: Score, *, same: float = SAME) -> Result:
     baselines = [policy for policy in policies if is_baseline(policy)]
     standings = ranking(series, higher_is_better=score.higher_is_better, baselines=baselines, same=same)
     waits = {policy: _waits(mine) for policy, mine in ordered.items()}
-    beside = {s.policy: _beside(ordered[s.policy], s, series[s.policy], waits, score) for s in standings}
-    return Result(score, series, standings, _mean_bound(ordered[policies[0]], score), beside, cells[0].units is not None)
+    resource = _busier_resource(cells)
+    beside = {s.policy: _beside(ordered[s.policy], s, series[s.policy], waits, score, resource) for s in standings}
+    return Result(score, series, standings, _mean_bound(ordered[policies[0]], score), beside, cells[0].units is not None, resource)
 
 
 def _series(cells: Sequence[Cell], score: Score) -> ScoreSeries:
     if cells[0].units is None:
         return ScoreSeries.of_means([score.of(cell.scores, f"{cell.policy}, window {cell.window}") for cell in cells])
-    other = [name for _, name in score.terms if name not in PER_JOB]
-    if other:
-        raise InputError(
-            f"score {other[0]!r} is not a mean over jobs, which the protocol days compares day by day",
-            hint=f"use {', '.join(PER_JOB)} or a sum of them, or --protocol windows",
-        )
+    check_score(score)
     return mean_series([cell.units or {} for cell in cells], score.terms)
 
 
@@ -120,7 +135,12 @@ def _waits(cells: Sequence[Cell]) -> ScoreSeries | None:
 
 
 def _beside(
-    cells: Sequence[Cell], standing: Standing, series: ScoreSeries, waits: Mapping[str, ScoreSeries | None], score: Score
+    cells: Sequence[Cell],
+    standing: Standing,
+    series: ScoreSeries,
+    waits: Mapping[str, ScoreSeries | None],
+    score: Score,
+    resource: str,
 ) -> Beside:
     waited, versus = [cell.metrics.get("wait_s") or {} for cell in cells], standing.vs_best_baseline
     mine, theirs = waits[standing.policy], waits.get(standing.best_baseline or "")
@@ -128,18 +148,23 @@ def _beside(
     if versus is not None and mine is not None and theirs is not None and versus.better(higher_is_better=score.higher_is_better):
         longer = compare(theirs, mine).better()
     means = series.sums / series.jobs
-    name = "gpu_utilisation" if cells[0].metrics.get("gpu_utilisation") is not None else "cpu_utilisation"
     return Beside(
         wait_s=_mean([one.get("mean") for one in waited]),
         wait_p99_s=_mean([one.get("p99") for one in waited]),
         max_wait_s=max((wait for one in waited if (wait := one.get("max")) is not None), default=None),
         makespan_by_span=_mean([cell.makespan_by_span for cell in cells]),
-        utilisation=_mean([cell.metrics.get(name) for cell in cells]),
+        utilisation=_mean([cell.metrics.get(UTILISATION[resource]) for cell in cells]),
         geometric_mean=_mean([cell.geometric_mean for cell in cells]),
         worst_unit=float(means.min() if score.higher_is_better else means.max()),
         waits_longer=longer,
         seen=any(cell.seen for cell in cells),
     )
+
+
+def _busier_resource(cells: Sequence[Cell]) -> str:
+    """The resource of which the jobs use the larger share, over all policies. A few GPUs on a cluster of cores say little about it."""
+    used = {resource: _mean([cell.metrics.get(name) for cell in cells]) for resource, name in UTILISATION.items()}
+    return max(UTILISATION, key=lambda resource: -1.0 if (share := used[resource]) is None else share)
 
 
 def _mean(values: Sequence[float | None]) -> float | None:

@@ -12,13 +12,14 @@ from numpy.typing import NDArray
 from queuewise.cluster.spec import Cluster
 from queuewise.errors import InputError
 from queuewise.evaluation.measure import Floats, bounded_slowdown, measure_from, wait
-from queuewise.evaluation.protocol import DEFAULT_SPLIT, make_plan
+from queuewise.evaluation.protocol import DEFAULT_SPLIT, UNITS_S, make_plan
+from queuewise.evaluation.units import unit_numbers
 from queuewise.policies import simulate
 from queuewise.policies.estimating import estimate_on, with_waits
 from queuewise.workload.history import prediction_quantiles
 from queuewise.workload.jobs import UNKNOWN, Workload
 
-BEST = "predicted:gb"
+BEST = "predicted"
 LEVELS = tuple(np.round(np.arange(0.05, 0.96, 0.05), 2).tolist())
 LOW, HIGH = 0.1, 0.9  # of the interval that four jobs in five are in
 CLASSES = {  # edges of the classes of jobs by which errors are listed, and the names of the classes
@@ -78,17 +79,16 @@ def judge_predictions(
     if len(counted) < 2:
         raise InputError("hardly any job was submitted on the days that count", hint="use a longer log")
     asked = not np.isnan(workload.requested).all()
-    names = (*(("requested",) if asked else ()), "predicted", BEST)
+    names = (*(("requested",) if asked else ()), "predicted:recent", BEST)
     values = {name: estimate_on(workload, cluster, name, seed).values for name in names}
     known = with_waits(workload, cluster)
     quantiles = prediction_quantiles(known, values[BEST], (LOW, HIGH, *LEVELS))[counted]
     runtime = np.maximum(workload.runtime[counted], 1.0)
     inside = (runtime >= quantiles[:, 0]) & (runtime <= quantiles[:, 1])
     below = [(level, float((runtime <= quantiles[:, 2 + i]).mean())) for i, level in enumerate(LEVELS)]
-    days = np.unique(workload.submit[counted] // 86_400.0)
     return PredictionQuality(
         log=workload.name,
-        days=len(days),
+        days=len(np.unique(unit_numbers(workload.submit[counted], UNITS_S[0]))),
         estimates={name: _quality(workload.runtime[counted], column[counted]) for name, column in values.items()},
         coverage_80=float(inside.mean()),
         calibration=below,

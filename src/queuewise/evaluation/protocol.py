@@ -29,6 +29,7 @@ RLSCHEDULER_STARTS = (1981, 2756, 4299, 8850, 3316, 2714, 5228, 7762, 4022, 7085
 RLSCHEDULER_JOBS = 1024
 BLOCKS = ("train", "val", "report")
 DEFAULT_SPLIT = (0.45, 0.2, 0.35)  # shares of the time span of the log
+ROUNDED = 1e-3  # what rounded shares may lack to add up to 1
 DEFAULT_WINDOWS = 10
 WARM_POLICY = "fcfs+easy"  # a replay under it gives what windows that start warm begin with
 BLOCK_SEEDS = {"train": range(1_000_000), "val": range(2_000_000, 3_000_000), "report": range(10_000_000, 11_000_000)}
@@ -82,14 +83,18 @@ class Plan:
 
 
 def parse_split(text: str) -> tuple[float, float, float]:
-    """`0.45,0.2,0.35`: the shares of train, val and report."""
+    """`0.45,0.2,0.35`: the shares of train, val and report. Thirds may be rounded: a sum that is nearly 1 is made 1."""
     try:
         shares = tuple(float(part) for part in text.split(","))
     except ValueError:
         shares = ()
-    if len(shares) != 3 or min(shares) < 0 or abs(sum(shares) - 1.0) > 1e-6:
+    if len(shares) != 3 or not all(0 <= share <= 1 for share in shares) or abs(sum(shares) - 1.0) > ROUNDED:
         raise InputError(f"split {text!r} is not three shares that add up to 1", hint="for example 0.45,0.2,0.35 (train, val, report)")
-    return shares
+    if not shares[0]:
+        raise InputError(f"split {text!r} leaves nothing for train", hint="give it a small share, for example 0.01,0.49,0.5")
+    total = sum(shares)
+    train, val, report = shares if abs(total - 1.0) <= 1e-9 else (share / total for share in shares)
+    return train, val, report
 
 
 def make_plan(
@@ -240,7 +245,8 @@ def _days(workload: Workload, block: str, split: tuple[float, float, float], war
         raise unknown_name("block", block, BLOCKS)
     jobs = block_jobs(workload, split)[block]
     if not len(jobs):
-        raise InputError(f"the block {block} of the log has no jobs", hint="use a longer log, or another --split")
+        shares = ",".join(f"{share:g}" for share in split)
+        raise InputError(f"the part {block} of the log has no jobs with the split {shares}", hint="use a longer log, or another --split")
     first = 0 if warm_s is None else int(np.searchsorted(workload.submit, workload.submit[jobs.start] - warm_s))
     windows = tuple(Window(first, jobs.stop, counted=jobs.start - first, shake=number) for number in range(shakes))
     span = float(workload.submit[jobs.stop - 1] - workload.submit[jobs.start])

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 import numpy as np
 from numpy.typing import NDArray
 
 from queuewise.cluster.spec import Cluster
 from queuewise.errors import InputError
-from queuewise.policies.names import parse_policy
+from queuewise.policies.found_rules import read_rule
+from queuewise.policies.names import found_rule, parse_policy
 from queuewise.workload.estimates import is_constant
 from queuewise.workload.jobs import ANY_PARTITION, WHOLE_GPU, Floats, Workload, named_partitions
 from queuewise.workload.transform import offered_load
@@ -17,6 +19,7 @@ from queuewise.workload.transform import offered_load
 HARDLY_S = 1.0  # hardly anybody waits if 95 % of the jobs wait less than this, under every policy
 LISTED = 5  # ids of rejected jobs
 TIE = 0.001  # relative difference below which all policies are said to tie
+ASKED = ("partition", "kind_set", "gpu_milli", "cpu_milli", "mem_mib", "num_tasks")  # what a rejection depends on
 MOST_REJECTED = 0.5  # share of jobs; with more, a command ends with exit code 3
 
 
@@ -27,6 +30,9 @@ def before(workload: Workload, cluster: Cluster, policies: Sequence[str], estima
         remarks.append(
             f"all estimates ({estimates}) are {estimate[0]:g} s, so orders that sort by runtime equal fcfs; try --estimates predicted"
         )
+    for policy, rule in [(policy, found_rule(policy)) for policy in policies]:
+        if rule is not None and read_rule(rule).estimates not in ("", estimates):
+            remarks.append(f"{policy} was found with {read_rule(rule).estimates} estimates, but here policies know {estimates} ones")
     placed = [policy for policy in policies if "@" in policy]
     if placed and cluster.num_nodes == 1:
         remarks.append(f"{cluster.name} is one node, so placements such as @{parse_policy(placed[0]).placement} change nothing")
@@ -48,18 +54,26 @@ def after(workload: Workload, cluster: Cluster, waits_p95_s: Sequence[float | No
 
 
 def _load(workload: Workload, cluster: Cluster) -> str:
-    try:
-        load = offered_load(workload, **({"gpus": cluster.num_gpus} if cluster.num_gpus else {"cores": cluster.num_cores}))
-    except InputError:
+    """The load of the resource of which the jobs ask for the larger share."""
+    loads = {}
+    for resource, amount in (("GPUs", {"gpus": cluster.num_gpus}), ("cores", {"cores": cluster.num_cores})):
+        with suppress(InputError):  # there is none, or submissions have no span
+            loads[resource] = offered_load(workload, **amount)
+    if not loads:
         return ""
-    return f" (the jobs ask for {load:.0%} of the {'GPUs' if cluster.num_gpus else 'cores'})"
+    busier = max(loads, key=lambda resource: loads[resource])
+    return f" (the jobs ask for {loads[busier]:.0%} of the {busier})"
 
 
 def rejections(workload: Workload, cluster: Cluster, rejected: NDArray[np.bool_]) -> list[str]:
     """One line per reason why jobs can never run on the cluster, with their number and the first of them."""
     by_reason: dict[str, list[str]] = {}
-    for j in np.flatnonzero(rejected).tolist():
-        by_reason.setdefault(_reason(workload, cluster, j), []).append(str(workload.job_id[j]))
+    known: dict[tuple[int, ...], str] = {}  # what jobs ask for -> the reason
+    asked = np.column_stack([getattr(workload, name)[rejected] for name in ASKED]).tolist()
+    for j, demand in zip(np.flatnonzero(rejected).tolist(), map(tuple, asked), strict=True):
+        if demand not in known:
+            known[demand] = _reason(workload, cluster, j)
+        by_reason.setdefault(known[demand], []).append(str(workload.job_id[j]))
     lines = []
     for reason, ids in sorted(by_reason.items(), key=lambda item: -len(item[1])):
         listed = ", ".join(ids[:LISTED]) + (", …" if len(ids) > LISTED else "")

@@ -25,20 +25,30 @@ MAY_DIFFER = ("dispatch", "estimates", "kill_at_limit", "max_wait", "seed")  # s
 def write_results(folder: Path, cells: Sequence[Cell], result: Result) -> None:
     """Write metrics.jsonl (one line per cell), summary.csv (one row per policy) and, last, summary.json."""
     lines = [json.dumps({"policy": c.policy, "window": c.window, **flatten(c.metrics)}, allow_nan=False) for c in cells]
+    rows = [row | _beside_columns(result, row["policy"]) for row in mean_metrics(cells)]
     with locked(folder):
         write_text(folder / "metrics.jsonl", "\n".join(lines) + "\n")
-        write_text(folder / "summary.csv", to_csv(mean_metrics(cells)))
+        write_text(folder / "summary.csv", to_csv(rows))
         write_text(folder / LAST_FILE, to_json(result.as_json()))
 
 
+def _beside_columns(result: Result, policy: str) -> dict[str, Any]:
+    beside = result.beside[policy]
+    return {"makespan_by_span": beside.makespan_by_span, "waits_longer": beside.waits_longer, "seen": beside.seen}
+
+
 def mean_metrics(cells: Sequence[Cell]) -> list[dict[str, Any]]:
-    """One row per policy: the mean of every metric over the windows, or None if it is undefined in a window."""
+    """One row per policy: the mean of every metric over the windows, of maxima the maximum, or None if it is undefined in a window."""
     rows = []
     for policy in dict.fromkeys(cell.policy for cell in cells):
         mine = [flatten(cell.metrics) for cell in cells if cell.policy == policy]
         columns: dict[str, list[Any]] = {name: [figures.get(name) for figures in mine] for name in mine[0]}
-        rows.append({"policy": policy, **{k: None if None in v else float(np.mean(v)) for k, v in columns.items()}})
+        rows.append({"policy": policy, **{name: None if None in values else _joined(name, values) for name, values in columns.items()}})
     return rows
+
+
+def _joined(name: str, values: Sequence[float]) -> float:
+    return float(max(values) if name.endswith(".max") else np.mean(values))
 
 
 def flatten(figures: Mapping[str, Any]) -> dict[str, Any]:

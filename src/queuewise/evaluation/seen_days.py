@@ -1,7 +1,8 @@
 """Which days of a log a model has seen in training, so that no comparison counts them unnoticed.
 
-A log is recognised by the content of its file, whatever the options it is read with (`--clean`, `--load-factor`, `--jobs`, …), or by its
-jobs, where another file holds the same ones. Days are those of the file: a load factor does not move them.
+A log is recognised by the content of its file, whatever the options it is read with (`--clean`, `--load-factor`, `--jobs`, …). Where
+another file holds the same jobs, or some of them, it is recognised by these: a model's card names a sample of the jobs that it has seen,
+by submission and runtime. Days are those of the file: a load factor does not move them.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -18,21 +20,26 @@ from queuewise.config import Config, validate
 from queuewise.errors import InputError
 from queuewise.evaluation.identity import digest, digest_log
 from queuewise.evaluation.protocol import block_jobs
+from queuewise.policies.found_rules import rule_data
 from queuewise.policies.model_file import find_model, read_card
-from queuewise.policies.names import MODEL, parse_policy
+from queuewise.policies.names import MODEL, found_rule, parse_policy
 from queuewise.workload.jobs import Floats, Workload
 from queuewise.workload.models import is_model
 
 CARD_KEY = "trained_on"  # of a model's card: a list of TrainedOn
 DAY_S = 86_400.0
 DECIMALS = 3  # of times in seconds; load factors leave rounding errors
+SAMPLE = 128  # jobs in a card
+FEWEST = 3  # jobs of a sample on days of another file; with fewer, nothing is said about it
+SHARE = 0.25  # of these must be in the file; in that of another log, few are by chance
 
 
 class TrainedOn(Config):
     """The days of a log that a model was trained on (train) and chosen by (val), from the first to the last submission."""
 
     log: str  # digest of the file
-    jobs: str  # digest of the jobs
+    jobs: str  # digest of the jobs, by which cards without a sample are recognised in another file
+    sample: tuple[tuple[int, int], ...] = ()  # submission and runtime of some of the jobs, rounded to seconds
     split: tuple[float, float, float]
     train: tuple[float, float]  # Unix time, or the log's own clock if it has no date
     val: tuple[float, float]
@@ -45,6 +52,7 @@ class LogIdentity:
     log: str
     jobs: str
     times: Floats  # [J] Unix time, or the log's own clock if it has no date
+    runtime: Floats  # [J]
     dated: bool
 
     def day(self, time: float) -> str:
@@ -53,20 +61,43 @@ class LogIdentity:
             return datetime.fromtimestamp(time, UTC).date().isoformat()
         return f"day {int((time - self.times[0]) // DAY_S) + 1}"
 
+    @cached_property
+    def seconds(self) -> list[tuple[int, int]]:
+        """[J] submission and runtime, as in a sample."""
+        return list(zip(*(np.round(column).astype(np.int64).tolist() for column in (self.times, self.runtime)), strict=True))
+
+    def is_of(self, trained: TrainedOn) -> bool:
+        """Whether this is the log of a training, or a part or an edited copy of it."""
+        if trained.log == self.log or trained.jobs == self.jobs:
+            return True
+        days = {submit // int(DAY_S) for submit, _ in self.seconds}
+        here = [job for job in trained.sample if job[0] // int(DAY_S) in days]
+        return len(here) >= FEWEST and len(set(here) & set(self.seconds)) >= SHARE * len(here)
+
 
 def identify_log(workload: Workload, path: str | Path, load_factor: float | None = None) -> LogIdentity:
     """`load_factor` is the factor by which the jobs are submitted faster than in the file."""
     first = workload.submit[:1]
     times = np.round(workload.epoch + first + (workload.submit - first) * (load_factor or 1.0), DECIMALS)
     jobs = digest(times, workload.runtime, workload.num_tasks)
-    return LogIdentity(digest_log(Path(path)), jobs, times, workload.epoch != 0)
+    return LogIdentity(digest_log(Path(path)), jobs, times, workload.runtime, workload.epoch != 0)
 
 
 def record_training(workload: Workload, identity: LogIdentity, split: tuple[float, float, float]) -> TrainedOn:
     """What the card of a model says that is trained on this log with this split."""
     blocks = block_jobs(workload, split)
     train, val = ((float(identity.times[rows[0]]), float(identity.times[rows[-1]])) for rows in (blocks["train"], blocks["val"]))
-    return TrainedOn(log=identity.log, jobs=identity.jobs, split=split, train=train, val=val)
+    sample = _sample(workload, identity, len(blocks["train"]) + len(blocks["val"]))
+    return TrainedOn(log=identity.log, jobs=identity.jobs, sample=sample, split=split, train=train, val=val)
+
+
+def _sample(workload: Workload, identity: LogIdentity, seen: int) -> tuple[tuple[int, int], ...]:
+    """Jobs at equal distances among the first `seen`, but for those that --clean drops or cuts at the requested time."""
+    runtime = workload.runtime[:seen]
+    plain = np.flatnonzero((runtime > 0) & ~(runtime >= workload.requested[:seen]))
+    rows = plain if len(plain) else np.arange(seen)
+    chosen = rows[np.unique(np.linspace(0, len(rows) - 1, SAMPLE).astype(np.int64))]
+    return tuple(dict.fromkeys(identity.seconds[row] for row in chosen.tolist()))
 
 
 def read_training(path: Path) -> tuple[TrainedOn, ...] | None:
@@ -75,6 +106,15 @@ def read_training(path: Path) -> tuple[TrainedOn, ...] | None:
     if CARD_KEY in card:
         return tuple(validate(TrainedOn, one, source=str(path)) for one in card[CARD_KEY])
     return () if is_model(card["settings"]["workload"]) else None
+
+
+def _training_of(policy: str) -> tuple[TrainedOn, ...] | None:
+    """What the file behind `model:RUN` says: that of a trained network, or of a rule that was found."""
+    rule = found_rule(policy)
+    if rule is None:
+        return read_training(find_model(parse_policy(policy).model))
+    listed = rule_data(rule).get(CARD_KEY, [])
+    return tuple(validate(TrainedOn, one, source=str(rule)) for one in listed) if isinstance(listed, list) else None
 
 
 @dataclass(frozen=True)
@@ -98,7 +138,7 @@ class SeenDays:
 def find_seen(policies: Sequence[str], workload: Workload, path: str, load_factor: float | None, counted: NDArray[np.bool_]) -> SeenDays:
     """Look for models that were trained or chosen on days of the jobs that count, a mask [J]."""
     models = [policy for policy in dict.fromkeys(policies) if policy.startswith(MODEL)]
-    training = {policy: read_training(find_model(parse_policy(policy).model)) for policy in models}
+    training = {policy: _training_of(policy) for policy in models}
     remarks = [
         f"{policy} does not say which days it was trained on (an earlier version wrote it), so it may have seen those that count"
         for policy, trained in training.items()
@@ -107,10 +147,17 @@ def find_seen(policies: Sequence[str], workload: Workload, path: str, load_facto
     if not any(training.values()):
         return SeenDays({}, remarks=tuple(remarks))
     log = identify_log(workload, path, load_factor)
-    same = {policy: [one for one in trained or () if log.log == one.log or log.jobs == one.jobs] for policy, trained in training.items()}
+    same = {policy: [one for one in trained or () if log.is_of(one)] for policy, trained in training.items()}
     seen = {policy: what for policy, trained in same.items() if (what := _describe(log, trained, counted))}
     split = next((same[policy][0].split for policy in seen), None)
     return SeenDays(seen, split, (*remarks, *(f"{policy} {what}" for policy, what in seen.items())))
+
+
+def remarks_on_log(policies: Sequence[str], workload: Workload, path: str, load_factor: float | None) -> tuple[str, ...]:
+    """What a user should know about models if the whole log counts, one line each."""
+    if workload.generated:
+        return ()
+    return find_seen(policies, workload, path, load_factor, np.ones(len(workload), dtype=bool)).remarks
 
 
 def _describe(log: LogIdentity, trained: Sequence[TrainedOn], counted: NDArray[np.bool_]) -> str:

@@ -62,6 +62,7 @@ class CellFields(ReplayFields):
     geometric_mean: Number = None
     makespan_by_span: Number = None
     seen: bool = False
+    rejections: list[str] = Field(default_factory=list)
 
     @field_validator("metrics")
     @classmethod

@@ -14,13 +14,13 @@ import numpy as np
 from queuewise.cluster.conditions import PERFECT, Conditions
 from queuewise.errors import InputError
 from queuewise.policies.interface import Decider, PrefixedPolicies
-from queuewise.policies.names import check_text, parse_policy
+from queuewise.policies.names import check_text, parse_policy, plays_apart
 from queuewise.policies.preemptive import PREEMPTIVE
 from queuewise.policies.simulation import Simulation
 from queuewise.policies.snapshot import Snapshot
 from queuewise.policies.snapshot_decider import SnapshotDecider
 from queuewise.policies.snapshot_jobs import Index, jobs_of
-from queuewise.prefixes import has_prefix, policies_of
+from queuewise.prefixes import policies_of
 
 REQUESTED = "requested"  # the only estimates beside those of the view that it shows
 USAGE = ("fairshare", "fairtree", "multifactor")
@@ -37,7 +37,7 @@ def make_decider(
 ) -> Decider:
     """What decides by the named policy, instant by instant: rules, functions and classes of the user's own, trained models."""
     check_text(policy)
-    if has_prefix(policy):
+    if plays_apart(policy):
         if params is not None:
             raise InputError(f"{policy} takes no params", hint="leave params out")
         policies: PrefixedPolicies = policies_of(policy)

@@ -13,11 +13,13 @@ import dataclasses
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
 from queuewise.errors import InputError, unknown_name
 from queuewise.policies.backfill import BACKFILLS, SLURM
+from queuewise.policies.found_rules import read_rule, rule_file
 from queuewise.policies.known import Jobs, OracleJobs
 from queuewise.policies.ordering import ORDERS, order_rule
 from queuewise.policies.placing import PLACEMENTS, parse_placement
@@ -26,6 +28,7 @@ from queuewise.policies.slurm_config import slurm_loops
 from queuewise.policies.user_classes import check_class
 from queuewise.policies.user_code import JOB_PARAMETERS, NODE_PARAMETERS, SUFFIX, UserCode, find_user_code, is_reference
 from queuewise.policies.user_scores import UserScore, check_score, job_score, node_score
+from queuewise.prefixes import has_prefix
 from queuewise.sim import queue
 from queuewise.sim.core.rules import NO_LOOPS, Order, Rules
 from queuewise.sim.core.state import NO_LIMIT
@@ -43,8 +46,8 @@ BOUND = re.compile(r"~(?!/)")  # ~/ begins a path
 MODEL = "model:"
 NOT_FOR_MODELS = ("defrag", SLURM)  # backfills
 WISE = "wise"  # the policy to recommend: this order, with reservations by the estimates of the replay and a bound on waiting
-WISE_ORDER = ("aged", "predicted:gb")
-WISE_POLICY = f"{WISE}+easy:sjf:predicted:gb~3d"
+WISE_ORDER = ("aged", "predicted")
+WISE_POLICY = f"{WISE}+easy:sjf:predicted~3d"
 AS_TRAINED = ""  # backfill and placement of a model whose name has none
 RUN_NAMES = (
     "write model:RUN[+backfill[/depth]][~bound][@placement] with the folder of a run or a model file; its path has no +, ~ or @, "
@@ -66,6 +69,7 @@ class Policy:
     backfill_estimates: str = ""  # of the backfill order, if it is named; empty: those of the replay
     max_wait_s: float = np.inf
     slurm_config: str = ""  # file with the parameters of the backfill slurm; empty: Slurm's defaults
+    params: tuple[float, ...] | None = None  # for its own functions; None: the PARAMS of their file
 
     @property
     def model(self) -> str:
@@ -89,7 +93,8 @@ class Policy:
         return tuple(dict.fromkeys(name for name in (self.estimates, self.backfill_estimates) if name))
 
     def rules(self, jobs: Jobs, dispatch: str, params: Sequence[float] | None = None) -> Rules:
-        """The policy in numbers. `params` are for its own functions, instead of the PARAMS of their file."""
+        """The policy in numbers. `params` are for its own functions, instead of those it has."""
+        params = self.params if params is None else params
         if self.model:
             raise InputError(f"{self.order} is a trained network, which only whole replays know", hint="use queuewise.simulate")
         if params is not None and not any(own.takes_params for own in self.own):
@@ -193,7 +198,7 @@ def parse_bound(text: str, where: str) -> float:
 
 
 def split_estimates(text: str) -> tuple[str, str]:
-    """An order and the estimates after it, if any: `saf:predicted`, `mine.py:score:predicted:gb`. `wise` goes by predictions."""
+    """An order and the estimates after it, if any: `saf:predicted`, `mine.py:score:predicted`. `wise` goes by predictions."""
     if is_reference(text):
         file, _, rest = text.partition(SUFFIX + ":")
         function, _, estimates = rest.partition(":")
@@ -216,7 +221,7 @@ def parse_policy(name: str) -> Policy:
     try:
         return _parse(name)
     except InputError as error:
-        if not name.startswith(MODEL) or error.hint == RUN_NAMES:
+        if not name.startswith(MODEL) or error.hint == RUN_NAMES or error.where:
             raise
         raise InputError(error.message, hint=f"{error.hint}; {RUN_NAMES}") from None
 
@@ -241,8 +246,7 @@ def _parse(name: str) -> Policy:
     if placement:
         _check_placement(placement)
         policy = dataclasses.replace(policy, placement=placement)
-    max_wait_s = parse_bound(bounds[0], f"policy {name!r}") if bounds else np.inf
-    return dataclasses.replace(policy, max_wait_s=max_wait_s)
+    return dataclasses.replace(policy, max_wait_s=parse_bound(bounds[0], f"policy {name!r}")) if bounds else policy
 
 
 def _parse_model(name: str, scheduling: str) -> Policy:
@@ -252,6 +256,9 @@ def _parse_model(name: str, scheduling: str) -> Policy:
         raise InputError(f"policy {name!r} names no run", hint=RUN_NAMES)
     if "~" in run.removeprefix("~/"):
         raise InputError(f"policy {name!r}: {run!r} has a ~ in it", hint=RUN_NAMES)
+    found = rule_file(run)
+    if found is not None:
+        return _parse_rule(name, found, filling)
     policy = Policy(f"{MODEL}{run}", AS_TRAINED, placement=AS_TRAINED)
     if not plus:
         return policy
@@ -260,6 +267,16 @@ def _parse_model(name: str, scheduling: str) -> Policy:
         known = ", ".join(other for other in BACKFILLS if other not in NOT_FOR_MODELS)
         raise InputError(f"policy {name!r}: {filling!r} is no backfill of a model, which are {known}", hint=RUN_NAMES)
     return _parse_backfill(name, filling, policy)
+
+
+def _parse_rule(name: str, path: Path, filling: str) -> Policy:
+    """A rule that was found, with its own backfill and bound, or with another backfill."""
+    rule = read_rule(path)
+    try:
+        found = dataclasses.replace(_parse(rule.policy), params=rule.numbers)
+    except InputError as error:
+        raise InputError(f"cannot be played: {error.message}", where=str(path), hint=error.hint) from None
+    return _parse_backfill(name, filling, found) if filling else found
 
 
 def _parse_scheduling(name: str, scheduling: str) -> Policy:
@@ -321,6 +338,16 @@ def _parse_backfill(name: str, filling: str, policy: Policy) -> Policy:
     return dataclasses.replace(
         policy, backfill=rule, depth=NO_LIMIT if limit is None else limit, backfill_order=order, backfill_estimates=estimates
     )
+
+
+def found_rule(name: str) -> Path | None:
+    """The file of the rule behind a name, if it is that of a rule that was found."""
+    return rule_file(re.split("[+@]|" + BOUND.pattern, name.removeprefix(MODEL))[0]) if name.startswith(MODEL) else None
+
+
+def plays_apart(name: str) -> bool:
+    """Whether another module replays policies of this name (`prefixes`). Rules that were found are replayed like any order."""
+    return has_prefix(name) and found_rule(name) is None
 
 
 def policy_names() -> tuple[str, ...]:

@@ -16,12 +16,12 @@ from queuewise.policies.deciding import Deciding, driver, listed_order
 from queuewise.policies.estimating import estimate_on, history_on
 from queuewise.policies.interface import Decider, PrefixedPolicies, ReplayRequest
 from queuewise.policies.known import Jobs
-from queuewise.policies.names import Policy, parse_dispatch, parse_policy
+from queuewise.policies.names import Policy, parse_dispatch, parse_policy, plays_apart
 from queuewise.policies.resuming import rules_after, start_from
 from queuewise.policies.snapshot import Snapshot
 from queuewise.policies.snapshot_taking import SnapshotTaker
 from queuewise.policies.user_code import explained
-from queuewise.prefixes import has_prefix, policies_of
+from queuewise.prefixes import policies_of
 from queuewise.sim.core import engine
 from queuewise.sim.core.rules import Rules
 from queuewise.sim.core.schedule import Schedule
@@ -53,7 +53,7 @@ def simulate(
     jobs and nodes instead of an empty cluster.
     """
     name, known = known_estimates(workload, cluster, estimates, seed)
-    if isinstance(policy, str) and has_prefix(policy):
+    if isinstance(policy, str) and plays_apart(policy):
         parse_dispatch(dispatch)
         if params is not None:
             raise InputError(f"{policy} takes no params", hint="leave params out")

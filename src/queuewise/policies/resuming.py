@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from queuewise.errors import InputError
 from queuewise.policies.snapshot import JobId, Place, Progress, RunningJob, Snapshot, WaitingJob, mask_of
-from queuewise.policies.snapshot_checks import check_fit, check_snapshot
+from queuewise.policies.snapshot_checks import EmptyNodes, check_fit, check_snapshot
+from queuewise.policies.snapshot_taking import job_fields
 from queuewise.sim import backfill, queue
 from queuewise.sim.core.blocks import PIECE_COLUMNS
 from queuewise.sim.core.resume import resume
@@ -89,8 +90,8 @@ class _Resumption:
                 hint="take only the jobs of the snapshot and later ones: Snapshot.select",
             )
         check_snapshot(snapshot)
-        nodes = {"gpus": self.world.node_gpus, "cpu_milli": self.machine.free_cpu, "mem_mib": self.machine.free_mem}
-        check_fit(snapshot, workload, self.rows, nodes)
+        nodes = EmptyNodes(self.world.node_gpus, self.machine.free_cpu, self.machine.free_mem, self.world.node_speed)
+        check_fit(snapshot, workload, self.rows, job_fields(workload, self._of(snapshot.jobs)), nodes)
         rejected = [one.job.job_id for one in snapshot.running if self.world.job_class[self._row(one.job.job_id)] < 0]
         if rejected:
             raise InputError(f"job {rejected[0]} runs in the snapshot, but fits on no empty cluster", hint="use the same cluster")
@@ -184,7 +185,7 @@ class _Resumption:
         state, j = self.state, self._row(one.job.job_id)
         self._set_progress(j, one.progress, started=True)
         state.status[j] = RUNNING
-        state.start[j] = NEVER if one.first_start is None else one.first_start
+        state.start[j] = one.first_start
         state.expected[j] = one.expected_end
         self._log(j, one.start, NEVER, one.places)
 

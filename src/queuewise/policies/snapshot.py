@@ -122,7 +122,7 @@ class RunningJob:
     expected_end: float  # by the estimate
     places: tuple[Place, ...]
     progress: Progress = Progress()  # when this run started
-    first_start: float | None = None  # with all nodes awake
+    first_start: float = field(kw_only=True)  # with all nodes awake
     runs: tuple[RunRecord, ...] = ()  # earlier ones
 
     __pydantic_config__ = STRICT

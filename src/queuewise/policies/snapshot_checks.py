@@ -8,22 +8,26 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from queuewise.cluster.spec import UNLIMITED
 from queuewise.errors import InputError
-from queuewise.sim.core.schedule import DONE, STATUS_NAMES
+from queuewise.sim.core.schedule import DONE, KILLED, STATUS_NAMES
 from queuewise.workload.jobs import WHOLE_GPU, Workload
 
 if TYPE_CHECKING:  # snapshot.py imports this module
-    from queuewise.policies.snapshot import JobId, JobRecord, NodeRecord, Place, Progress, RunningJob, Snapshot, WaitingJob
+    from queuewise.policies.snapshot import EndedJob, JobId, JobRecord, NodeRecord, Place, RunningJob, Snapshot, WaitingJob
 
 LARGEST = 2**31 - 1  # of whole numbers
 MOST_GPUS = 64  # of a node
 STATES = ("up", "down", "drained")
 ENDED = STATUS_NAMES[DONE:]
-DEMAND = ("num_tasks", "min_tasks", "max_tasks", "gpu_milli", "cpu_milli", "mem_mib")
+RAN_TO_AN_END = (STATUS_NAMES[DONE], STATUS_NAMES[KILLED])
+ROUNDING_S = 1e-3  # work and times are sums of numbers up to 1e9 s
 REPAIR = "repair it, or take the snapshot again; docs/snapshots.md lists the fields"
 
 
@@ -34,59 +38,97 @@ def check_snapshot(snapshot: Snapshot, *, where: str = "snapshot") -> None:
         if problem:
             raise InputError(f"{thing} {problem}", where=where, hint=REPAIR)
 
+    now = snapshot.now
     refuse("the snapshot", _problem_of_times(snapshot))
+    users = {place.node: one.job.job_id for one in snapshot.running for place in one.places}
     for position, node in enumerate(snapshot.nodes):
-        refuse(f"node {node.index}", _problem_of_node(node, position))
+        refuse(f"node {node.index}", _problem_of_node(node, position) or _problem_of_use(node, users.get(position), now))
     _check_ids(snapshot, refuse)
+    for ended in snapshot.history.ended:
+        refuse(f"job {ended.job_id}", _problem_of_ended(ended, now))
     gpus = [MOST_GPUS] * len(snapshot.nodes)
     for one in snapshot.jobs:
-        problem = (
-            _problem_of_record(one.job, snapshot.now) or _problem_of_progress(one.progress) or _problem_of_runs(one, snapshot.now, gpus)
-        )
+        problem = _problem_of_record(one.job, now) or _problem_of_runs(one, now, gpus) or _problem_of_progress(one)
         refuse(f"job {one.job.job_id}", problem)
     for waiting in snapshot.queue:
-        refuse(f"waiting job {waiting.job.job_id}", _problem_of_waiting(waiting, snapshot.now, gpus))
+        refuse(f"waiting job {waiting.job.job_id}", _problem_of_waiting(waiting, now, gpus))
     for running in snapshot.running:
-        refuse(f"running job {running.job.job_id}", _problem_of_running(running, snapshot.now, gpus))
+        refuse(f"running job {running.job.job_id}", _problem_of_running(running, now, gpus))
+    _check_committed(snapshot, refuse)
     _check_gpus(snapshot, refuse)
 
 
-def check_fit(snapshot: Snapshot, workload: Workload, rows: Mapping[JobId, int], nodes: Mapping[str, Any]) -> None:
-    """Raise an InputError if the snapshot is not one of these jobs, found by `rows`, and of these empty nodes.
+@dataclass(frozen=True)
+class EmptyNodes:
+    """What the nodes of a replay have. All columns are [N]."""
 
-    `nodes` are columns [N]: `gpus`, `cpu_milli` and `mem_mib` of each.
+    gpus: NDArray[np.int64]
+    cpu_milli: NDArray[np.int64]
+    mem_mib: NDArray[np.int64]
+    speed: NDArray[np.float64]
+
+
+def check_fit(
+    snapshot: Snapshot, workload: Workload, rows: Mapping[JobId, int], facts: Mapping[str, Sequence[Any]], has: EmptyNodes
+) -> None:
+    """Raise an InputError if the snapshot is not one of these jobs, found by `rows`, and of these nodes.
+
+    `facts` are the fields of its unfinished jobs as the workload has them, each in the order of `snapshot.jobs`.
     """
+    hint = "use the workload that the snapshot was taken of"
+    jobs = [one.job for one in snapshot.jobs]
+    for name, values in facts.items():
+        for job, its in zip(jobs, values, strict=True):
+            if getattr(job, name) != its:
+                raise InputError(f"job {job.job_id} has {name} {getattr(job, name)} in the snapshot, but {its} in the workload", hint=hint)
+    for ended in snapshot.history.ended:
+        submit = workload.submit[rows[ended.job_id]] if ended.job_id in rows else -np.inf
+        if submit > snapshot.now or (ended.start is not None and submit > ended.start):
+            what = f"is submitted at {submit:g} s, but has started at {ended.start} and ended by {snapshot.now:g} s"
+            raise InputError(f"job {ended.job_id} {what} in the snapshot", hint=hint)
+    _check_work(snapshot, float(has.speed.max()))
+    _check_free(snapshot, has)
+
+
+def _check_work(snapshot: Snapshot, speed: float) -> None:
+    """No job has done more work than it can have in the time it has worked, by the fastest node and the most tasks."""
     for one in snapshot.jobs:
-        row = rows[one.job.job_id]
-        for name in DEMAND:
-            mine, its = getattr(one.job, name), getattr(workload, name)[row]
-            if mine != its:
-                raise InputError(
-                    f"job {one.job.job_id} has {name} {mine} in the snapshot, but {its} in the workload",
-                    hint="use the workload that the snapshot was taken of",
-                )
-        if workload.submit[row] > snapshot.now:
+        done, worked = sum(one.progress.done_s), one.progress.worked_s
+        if done > worked * max(speed, 1.0) * (one.job.max_tasks / one.job.num_tasks) * (1 + 1e-6) + ROUNDING_S:
             raise InputError(
-                f"job {one.job.job_id} is in the snapshot of {snapshot.now:g} s, but submitted at {workload.submit[row]:g} s",
-                hint="use the workload that the snapshot was taken of",
+                f"job {one.job.job_id} has done {done:g} s of work in the {worked:g} s it has worked, more than any node does", hint=REPAIR
             )
-    used = {name: np.zeros(len(snapshot.nodes)) for name in ("cpu_milli", "mem_mib")}
+
+
+def _check_free(snapshot: Snapshot, has: EmptyNodes) -> None:
+    """What is free on each node is what the running jobs leave of it: nothing where no job may start."""
+    used = {name: [0] * len(snapshot.nodes) for name in ("gpu_milli", "cpu_milli", "mem_mib")}
     for running in snapshot.running:
         for place in running.places:
-            if place.gpus and max(place.gpus) >= nodes["gpus"][place.node]:
+            if place.gpus and max(place.gpus) >= has.gpus[place.node]:
                 raise InputError(
                     f"running job {running.job.job_id} has GPU {max(place.gpus)} of node {place.node}, which the cluster does not have",
                     hint="use the same cluster",
                 )
             for name, amounts in used.items():
                 amounts[place.node] += place.tasks * getattr(running.job, name)
-    for name, amounts in used.items():
-        over = np.flatnonzero(amounts > nodes[name])
-        if len(over):
-            raise InputError(
-                f"the running jobs have {amounts[over[0]]:,.0f} {name} of node {over[0]}, which has {nodes[name][over[0]]:,}",
-                hint="use the same cluster",
-            )
+    capacity = {"gpu_milli": (has.gpus * WHOLE_GPU).tolist(), "cpu_milli": has.cpu_milli.tolist(), "mem_mib": has.mem_mib.tolist()}
+    for node, gpus in zip(snapshot.nodes, has.gpus.tolist(), strict=True):
+        if max((*node.free_gpus, *node.shared_gpus), default=-1) >= gpus:
+            raise InputError(f"node {node.index} has free GPUs beyond the {gpus} of the cluster's node", hint="use the same cluster")
+        gpu_milli = len(node.free_gpus) * WHOLE_GPU + sum(node.shared_gpus.values())
+        for name, amount in (("gpu_milli", gpu_milli), ("cpu_milli", node.free_cpu_milli), ("mem_mib", node.free_mem_mib)):
+            whole, held = capacity[name][node.index], used[name][node.index]
+            if held > whole:
+                raise InputError(
+                    f"the running jobs have {held:,} {name} of node {node.index}, which has {whole:,}", hint="use the same cluster"
+                )
+            left = None if whole == UNLIMITED else whole - held if node.state == "up" else 0
+            if amount != left:
+                raise InputError(
+                    f"node {node.index}, which is {node.state}, has {amount} {name} free, not {left}: running jobs hold {held} of {whole}",
+                    hint="use the same cluster, or take the snapshot again",
+                )
 
 
 def problem_of_places(places: Sequence[Place], gpu_milli: int, node_gpus: Sequence[int]) -> str:
@@ -139,6 +181,17 @@ def _problem_of_node(node: NodeRecord, position: int) -> str:
     return ""
 
 
+def _problem_of_use(node: NodeRecord, job_id: JobId | None, now: float) -> str:
+    """`job_id`: a job that runs on the node, if one does."""
+    since, awake = node.idle_since, node.awake_at
+    if since is not None and since > (now if awake is None else max(now, awake)):
+        return f"is idle since {since:g} s, after the snapshot of {now:g} s"
+    if job_id is not None and (node.state == "down" or node.asleep or since is not None):
+        state = "down" if node.state == "down" else "asleep" if node.asleep else f"idle since {since:g} s"
+        return f"is {state}, but job {job_id} runs there"
+    return ""
+
+
 def _check_ids(snapshot: Snapshot, refuse: Callable[[str, str], None]) -> None:
     ended = snapshot.history.ended
     for job_id, number in Counter((*snapshot.unfinished, *(one.job_id for one in ended))).items():
@@ -146,13 +199,22 @@ def _check_ids(snapshot: Snapshot, refuse: Callable[[str, str], None]) -> None:
             refuse(f"job {job_id}", f"is in the snapshot {number} times: each job waits, runs or has ended")
         if isinstance(job_id, int) and not -(2**63) <= job_id < 2**63:
             refuse(f"job {job_id}", "has an id of more than 64 bits")
-    for one in ended:
-        if one.status not in ENDED:
-            refuse(f"job {one.job_id}", f"has ended as {one.status!r}, not as one of {', '.join(ENDED)}")
-        if one.end is not None and not one.end <= snapshot.now:
-            refuse(f"job {one.job_id}", f"has ended at {one.end:g} s, after the snapshot")
-        if not 0 <= one.stops <= LARGEST:
-            refuse(f"job {one.job_id}", f"was stopped {one.stops} times")
+
+
+def _problem_of_ended(one: EndedJob, now: float) -> str:
+    if one.status not in ENDED:
+        return f"has ended as {one.status!r}, not as one of {', '.join(ENDED)}"
+    if one.end is not None and not one.end <= now:
+        return f"has ended at {one.end:g} s, after the snapshot"
+    if one.start is not None and not one.start <= now:
+        return f"has ended, and started at {one.start:g} s, after the snapshot"
+    if one.end is not None and one.start is None:
+        return f"has ended at {one.end:g} s, but never started"
+    if one.end is not None and one.start is not None and one.start > one.end:
+        return f"has ended at {one.end:g} s, before its start at {one.start:g} s"
+    if one.end is None and one.status in RAN_TO_AN_END:
+        return f"is {one.status}, but has no end"
+    return "" if 0 <= one.stops <= LARGEST else f"was stopped {one.stops} times"
 
 
 def _problem_of_record(job: JobRecord, now: float) -> str:
@@ -169,20 +231,12 @@ def _problem_of_record(job: JobRecord, now: float) -> str:
     return "" if job.submit <= now else f"is submitted at {job.submit:g} s, after the snapshot of {now:g} s"
 
 
-def _problem_of_progress(progress: Progress) -> str:
-    if not (0 <= progress.stops <= LARGEST and 0 <= progress.level <= LARGEST):
-        return f"has stops {progress.stops} and level {progress.level}"
-    left = progress.remaining_estimate_s
-    if not (progress.worked_s >= 0 and progress.attained >= 0 and (left is None or left >= 0)):
-        return f"has worked_s {progress.worked_s}, attained {progress.attained} and remaining_estimate_s {left}"
-    return ""
-
-
 def _problem_of_runs(one: WaitingJob | RunningJob, now: float, gpus: Sequence[int]) -> str:
-    before = -np.inf
+    before = one.job.submit
     for run in one.runs:
         if not before <= run.start <= run.end <= now:
-            return f"has an earlier run from {run.start:g} to {run.end:g} s: runs follow each other and end by {now:g} s"
+            rule = f"runs follow each other, from the submission at {one.job.submit:g} s to {now:g} s"
+            return f"has an earlier run from {run.start:g} to {run.end:g} s: {rule}"
         if run.end > run.start:
             problem = _problem_of_tasks(one.job, run.places, gpus)
         else:  # it may stand for several runs of no length (following.first_pieces)
@@ -193,6 +247,25 @@ def _problem_of_runs(one: WaitingJob | RunningJob, now: float, gpus: Sequence[in
     return ""
 
 
+def _problem_of_progress(one: WaitingJob | RunningJob) -> str:
+    """Every stop ends a run; several runs of no length may be one record."""
+    progress, runs = one.progress, one.runs
+    if not (0 <= progress.stops <= LARGEST and 0 <= progress.level <= LARGEST):
+        return f"has stops {progress.stops} and level {progress.level}"
+    if progress.stops < len(runs) or (progress.stops > len(runs) and all(run.end > run.start for run in runs)):
+        return f"has stops {progress.stops}, but {len(runs)} earlier runs"
+    left = progress.remaining_estimate_s
+    if not (progress.worked_s >= 0 and progress.attained >= 0 and (left is None or left >= 0)):
+        return f"has worked_s {progress.worked_s}, attained {progress.attained} and remaining_estimate_s {left}"
+    length = sum(run.end - run.start for run in runs)
+    if progress.worked_s > length * (1 + 1e-9) + ROUNDING_S:
+        return f"has worked for {progress.worked_s:g} s, but its earlier runs have {length:g} s"
+    done = progress.done_s[0] + progress.done_s[1]
+    if not 0 <= done < np.inf or (done > ROUNDING_S and not progress.worked_s):
+        return f"has done_s {list(progress.done_s)} after {progress.worked_s:g} s of work"
+    return ""
+
+
 def _problem_of_waiting(one: WaitingJob, now: float, gpus: Sequence[int]) -> str:
     for name in ("released_at", "promoted_at", "held_until"):
         time = getattr(one, name)
@@ -200,6 +273,10 @@ def _problem_of_waiting(one: WaitingJob, now: float, gpus: Sequence[int]) -> str
             return f"has {name} {time:g} s, before the snapshot of {now:g} s"
     if one.released_at is not None and one.awaits_others:
         return "awaits others, and is released at a time"
+    if one.committed and (one.awaits_others or one.released_at is not None):
+        return "is committed, but in no queue"
+    if one.first_start is not None and not (one.runs and one.runs[0].start <= one.first_start <= now):
+        return f"has first_start {one.first_start:g} s, which is in or after none of its {len(one.runs)} earlier runs"
     if one.planned_start is None:
         return "has planned places, but no planned start" if one.planned_places else ""
     problem = _problem_of_tasks(one.job, one.planned_places, gpus)
@@ -209,10 +286,15 @@ def _problem_of_waiting(one: WaitingJob, now: float, gpus: Sequence[int]) -> str
 def _problem_of_running(one: RunningJob, now: float, gpus: Sequence[int]) -> str:
     if not one.start <= now:
         return f"starts at {one.start:g} s, after the snapshot of {now:g} s"
+    if one.start < one.job.submit:
+        return f"started at {one.start:g} s, before its submission at {one.job.submit:g} s"
     if one.runs and one.runs[-1].end > one.start:
         return f"started at {one.start:g} s, before an earlier run ended at {one.runs[-1].end:g} s"
     if not (one.start <= one.begin < np.inf and one.start <= one.expected_end < np.inf):
         return f"started at {one.start:g} s, but begins at {one.begin:g} s and is expected to end at {one.expected_end:g} s"
+    first = one.runs[0].start if one.runs else one.start
+    if not first <= one.first_start <= one.begin:  # after now, if its nodes are waking
+        return f"has first_start {one.first_start:g} s, not a time from {first:g} s to its begin at {one.begin:g} s"
     return _problem_of_tasks(one.job, one.places, gpus)
 
 
@@ -223,6 +305,16 @@ def _problem_of_tasks(job: JobRecord, places: Sequence[Place], gpus: Sequence[in
         return f"has places for {total} tasks, not {wanted}"
     problem = problem_of_places(places, job.gpu_milli, gpus)
     return problem and f"has impossible places: {problem}"
+
+
+def _check_committed(snapshot: Snapshot, refuse: Callable[[str, str], None]) -> None:
+    """The machine is held for one job of a queue, and the jobs of a partition have one queue."""
+    held: dict[str | None, JobId] = {}
+    for one in snapshot.queue:
+        if one.committed:
+            other = held.setdefault(one.job.partition, one.job.job_id)
+            if other != one.job.job_id:
+                refuse(f"waiting job {one.job.job_id}", f"is committed, and so is job {other}: the machine is held for one job of a queue")
 
 
 def _check_gpus(snapshot: Snapshot, refuse: Callable[[str, str], None]) -> None:

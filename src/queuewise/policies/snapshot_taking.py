@@ -128,11 +128,11 @@ class SnapshotTaker:
         return RunningJob(
             job=self._job(j),
             start=current.start,
-            begin=float(state.begin[j]) if self._world.policy.can_restart else current.start,
+            begin=float(state.begin[j] if self._world.policy.can_restart else state.start[j]),
             expected_end=float(state.expected[j]),
             places=current.places,
             progress=self._progress(j),
-            first_start=_or_none(state.start[j]),
+            first_start=float(state.start[j]),
             runs=tuple(self._runs[j][:-1]),
         )
 
@@ -177,7 +177,13 @@ class SnapshotTaker:
         kinds = world.outage_kind[:seen][
             (world.outage_node[:seen] == n) & ~np.isin(world.outage_kind[:seen], (REPAIRED, RESERVATION_ENDED))
         ]
-        return "drained" if len(kinds) and kinds[-1] == DRAINED else "down"
+        if not len(kinds):  # closed in the snapshot that this replay started from
+            return "drained" if self._is_used(n) else "down"
+        return "drained" if kinds[-1] == DRAINED else "down"
+
+    def _is_used(self, n: int) -> bool:
+        state = self._state
+        return bool((state.piece_node[: state.count.pieces] == n)[state.piece_end[: state.count.pieces] == np.inf].any())
 
     def _history(self, killed: NDArray[np.bool_], history: bool) -> History:
         state, world = self._state, self._world
@@ -226,8 +232,8 @@ class SnapshotTaker:
         return tuple(Usage(*name, float(state.usage[a]), float(state.usage_time[a])) for a, name in enumerate(self._accounts))
 
 
-def job_records(jobs: Workload, rows: NDArray[np.int64], estimate: NDArray[np.float64]) -> list[JobRecord]:
-    """The records of the jobs at `rows`, whose estimates are given."""
+def job_fields(jobs: Workload, rows: NDArray[np.int64]) -> dict[str, list[Any]]:
+    """The fields of records of the jobs at `rows`, in their order, without the estimate."""
 
     def of(column: str) -> list[Any]:
         values: list[Any] = getattr(jobs, column)[rows].tolist()
@@ -236,12 +242,22 @@ def job_records(jobs: Workload, rows: NDArray[np.int64], estimate: NDArray[np.fl
     def named(column: str, names: tuple[str, ...]) -> list[str | None]:
         return [_name(names, code) for code in of(column)]
 
-    numbers = [of(column) for column in ("num_tasks", "min_tasks", "max_tasks", "gpu_milli", "cpu_milli", "mem_mib", "priority")]
-    times = [[value if isfinite(value) else None for value in of(column)] for column in ("requested", "deadline")]
-    kinds = [jobs.kind_sets[code] for code in of("kind_set")]
-    owners = named("partition", jobs.partitions), named("user", jobs.users), named("group", jobs.groups), named("qos", jobs.qos_names)
-    columns = of("job_id"), of("submit"), estimate.tolist(), *numbers, *times, kinds, *owners
-    return [JobRecord(*values) for values in zip(*columns, strict=True)]
+    numbers = ("job_id", "submit", "num_tasks", "min_tasks", "max_tasks", "gpu_milli", "cpu_milli", "mem_mib", "priority")
+    return {
+        **{name: of(name) for name in numbers},
+        **{name: [value if isfinite(value) else None for value in of(name)] for name in ("requested", "deadline")},
+        "kinds": [jobs.kind_sets[code] for code in of("kind_set")],
+        "partition": named("partition", jobs.partitions),
+        "user": named("user", jobs.users),
+        "account": named("group", jobs.groups),
+        "qos": named("qos", jobs.qos_names),
+    }
+
+
+def job_records(jobs: Workload, rows: NDArray[np.int64], estimate: NDArray[np.float64]) -> list[JobRecord]:
+    """The records of the jobs at `rows`, whose estimates are given."""
+    job_id, submit, *others = job_fields(jobs, rows).values()
+    return [JobRecord(*values) for values in zip(job_id, submit, estimate.tolist(), *others, strict=True)]
 
 
 def _plain(value: Any) -> JobId:

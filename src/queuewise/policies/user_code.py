@@ -33,6 +33,7 @@ from queuewise.sim.core.watch import run_watched
 from queuewise.workload.history import HISTORY
 
 SUFFIX = ".py"
+SHIPPED = {"<rules>.py": Path(__file__).with_name("rule_family.py")}  # files of the package, by names that no path can be taken for
 TIME_LIMIT_S = 20.0  # for one scoring of the queue, and for loading the file; a file may set its own TIME_LIMIT_S
 IF_IT_IS_SLOW = "check for an endless loop; if it is only slow, set TIME_LIMIT_S in the file"
 JOB_PARAMETERS: Mapping[str, type | None] = {
@@ -60,6 +61,10 @@ class UserCode:
     @property
     def name(self) -> str:
         return self.reference.rpartition(":")[2]
+
+    @property
+    def file(self) -> Path:
+        return SHIPPED.get(self.path) or Path(self.path)
 
     @property
     def is_class(self) -> bool:
@@ -153,7 +158,7 @@ def find_user_code(reference: str) -> UserCode:
     file, _, name = reference.rpartition(":")
     if not file.endswith(SUFFIX) or not name.isidentifier():
         raise InputError(f"{reference!r} does not name a function", hint="write FILE.py:NAME, for example mine.py:my_score")
-    path = Path(file).expanduser()
+    path = SHIPPED.get(file) or Path(file).expanduser()
     try:
         source = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

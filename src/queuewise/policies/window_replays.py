@@ -19,14 +19,14 @@ from numpy.typing import NDArray
 
 from queuewise.cluster.conditions import Conditions
 from queuewise.cluster.spec import Cluster
+from queuewise.policies.estimating import declare_part
 from queuewise.policies.known import Jobs
-from queuewise.policies.names import Policy, parse_policy
+from queuewise.policies.names import Policy, parse_policy, plays_apart
 from queuewise.policies.replaying import known_estimates, known_jobs, named_accounts
 from queuewise.policies.resuming import NodeNames, rules_after, start_from
 from queuewise.policies.snapshot import Snapshot
 from queuewise.policies.user_code import explained, is_reference
 from queuewise.policies.user_scores import job_score
-from queuewise.prefixes import has_prefix
 from queuewise.sim.core.compilation import JIT_DISABLED
 from queuewise.sim.core.engine import compiled_replay, limited_runtime, run_kernel, schedule_of
 from queuewise.sim.core.replay_batch import ReplayBatch
@@ -76,7 +76,7 @@ class ReplayOptions:
 
 def can_share_a_call(policy: str) -> bool:
     """Whether replays under the policy can be made in one compiled call. If not, each is a call of `simulate`."""
-    return not JIT_DISABLED and not has_prefix(policy) and not parse_policy(policy).decides_in_python
+    return not JIT_DISABLED and not plays_apart(policy) and not parse_policy(policy).decides_in_python
 
 
 def replay_windows(
@@ -87,8 +87,13 @@ def replay_windows(
     options: ReplayOptions,
     threads: int,
     note: Callable[[Candidate, int, Schedule], None],
+    *,
+    known_as_in_the_log: bool = False,
 ) -> None:
-    """Replay all windows under all candidates, and call `note` with each candidate, the window's number and the schedule."""
+    """Replay all windows under all candidates, and call `note` with each candidate, the window's number and the schedule.
+
+    What predictions know of a job goes by the window alone, or by the whole workload.
+    """
     for policy in sorted({one.policy for one in candidates}):
         parse_policy(policy).compile()
     shares = min(-(-TASKS_PER_THREAD * threads // len(windows)), len(candidates)) if threads > 1 else 1
@@ -97,7 +102,10 @@ def replay_windows(
 
     def work(watch: Watch) -> None:
         for number, share in tasks:
-            jobs = workload.take(windows[number].rows)
+            rows = windows[number].rows
+            jobs = workload.take(rows)
+            if known_as_in_the_log:
+                declare_part(jobs, workload, np.arange(len(workload))[rows])
             for one, schedule in _WindowReplays(jobs, cluster, watch, stop, options.of_window(windows[number])).run(share):
                 note(one, number, schedule)
             if stop[0]:
@@ -182,6 +190,7 @@ def _params_setter(policy: Policy, rules: Rules, jobs: Jobs, dispatch: str) -> C
         if params is not None and not takes_params:
             return policy.rules(jobs, dispatch, params)  # an error
         order, other = rules.order, rules.backfill_order
+        params = policy.params if params is None else params
         if first is not None:
             order = replace(first.make(params), estimate=order.estimate)
         if second is not None and other is not None:

@@ -67,7 +67,7 @@ def intervals(result: Result) -> ChartOrReason:
         return "Intervals need at least two windows."
     series = Series(
         result.score.name,
-        x=[s.policy for s in standings],
+        x=[s.policy + result.mark(s.policy) for s in standings],
         y=[s.mean for s in standings],
         low=[s.ci95[0] for s in standings if s.ci95],
         high=[s.ci95[1] for s in standings if s.ci95],

@@ -65,10 +65,12 @@ def _write_report(run: Path, window: int, figures: bool, exports: Exports) -> Pa
     found = read_validation(run)
     charts = [*(validation_charts(found) if found else []), *(packing_charts(curves) if curves else []), *charts]
     tables = {"validation": validation_table(found)} if found else {}
-    tables |= {"metrics": metric_table(rows)} | ({"scores": score_table(result)} if result else {})
+    marks = {row["policy"]: result.mark(row["policy"]) for row in rows} if result else {}
+    tables |= {"metrics": metric_table(rows, marks)} | ({"scores": score_table(result)} if result else {})
     tables |= waiting_tables(causes) if causes else {}
     sentences = ({"validation": verdict_sentences(found)} if found else {}) | {"waiting": waiting_sentences(causes)}
-    _write_tables(run, tables)
+    sentences |= {"metrics": result.legend, "scores": result.legend} if result else {}
+    _write_tables(run, tables, sentences)
     if figures:
         write_figures(charts, run / "figures")
     _write_exports(run, replays, exports)
@@ -106,12 +108,13 @@ def _load(run: Path, window: int, result: Result | None) -> tuple[list[Measureme
     return replays, {policy: its for policy, its in causes.items() if its is not None}
 
 
-def _write_tables(run: Path, tables: dict[str, TextTable]) -> None:
+def _write_tables(run: Path, tables: dict[str, TextTable], sentences: Mapping[str, Sequence[str]]) -> None:
     create_folder(run / "tables")
     for name, cells in tables.items():
         file = name.replace(" ", "-")
-        write_text(run / "tables" / f"{file}.md", to_markdown(cells))
-        write_text(run / "tables" / f"{file}.tex", to_latex(cells, f"{name.capitalize()} of {run.name}"))
+        below = sentences.get(name, ())
+        write_text(run / "tables" / f"{file}.md", to_markdown(cells, below))
+        write_text(run / "tables" / f"{file}.tex", to_latex(cells, "; ".join([f"{name.capitalize()} of {run.name}", *below])))
 
 
 def _write_exports(run: Path, replays: Sequence[Measurement], exports: Exports) -> None:

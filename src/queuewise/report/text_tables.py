@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from queuewise.evaluation.judging import Result
+from queuewise.evaluation.statistics import Difference
 from queuewise.plain_text import printable
+from queuewise.report.readable import duration, figure
 
 # Heading, key in the flattened metrics, digits. A column is shown if any policy has a value.
 COLUMNS: tuple[tuple[str, str, int], ...] = (
@@ -29,41 +32,65 @@ COLUMNS: tuple[tuple[str, str, int], ...] = (
 )
 UNIT = {"makespan_s": 3600.0}  # shown in hours
 
+TEX = {
+    "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "–": "--", "…": r"\dots{}", "÷": r"$\div$",
+    "†": r"$\dagger$",
+}  # fmt: skip
+
 TextTable = tuple[list[str], list[list[str]]]  # headings, rows
 
 
-def metric_table(rows: Sequence[Mapping[str, Any]]) -> TextTable:
-    """One row per policy, from flattened metrics. Columns without any value are omitted."""
+def metric_table(rows: Sequence[Mapping[str, Any]], marks: Mapping[str, str] = MappingProxyType({})) -> TextTable:
+    """One row per policy, from flattened metrics. Columns without any value are omitted. `marks` follow the names of policies."""
     shown = [column for column in COLUMNS if any(row.get(column[1]) is not None for row in rows)]
-    body = [[str(row["policy"]), *(_number(row.get(key), digits, UNIT.get(key, 1.0)) for _, key, digits in shown)] for row in rows]
+    body = [
+        [
+            str(row["policy"]) + marks.get(row["policy"], ""),
+            *(_number(row.get(key), digits, UNIT.get(key, 1.0)) for _, key, digits in shown),
+        ]
+        for row in rows
+    ]
     return ["policy", *(heading for heading, _, _ in shown)], body
 
 
+def score_digits(result: Result) -> int:
+    return 4 if max(abs(s.mean) for s in result.standings) < 10 else 2
+
+
 def score_table(result: Result) -> TextTable:
-    """Ranks, means, intervals and paired differences."""
-    digits = 4 if max(abs(s.mean) for s in result.standings) < 10 else 2
-    body = []
+    """Ranks, means, intervals and paired differences, with the figures that stand beside every score."""
+    digits = score_digits(result)
+    rows = []
     for s in result.standings:
-        versus = s.vs_best_baseline
-        body.append(
-            [
-                s.policy,
-                str(s.rank),
-                _number(s.mean, digits),
-                _interval(s.ci95, digits),
-                _number(versus.diff if versus else None, digits),
-                _interval(versus.ci95 if versus else None, digits),
-                f"{versus.win_rate:.0%}" if versus else "–",
-            ]
-        )
-    best = result.standings[0].best_baseline
-    return ["policy", "rank", result.score.name, "95 % interval", f"minus {best}", "95 % interval", "wins"], body
+        versus = s.vs_best_baseline if s.best_baseline != s.policy else None
+        difference = ["–", "–", "–"]
+        if versus:
+            change = "same" if versus.same else "–" if versus.relative is None else f"{versus.relative:+.1%}"
+            difference = [change, _relative_interval(versus), f"{versus.win_rate:.0%}"]
+        beside = result.beside[s.policy]
+        waits = [duration(wait) for wait in (beside.wait_s, beside.wait_p99_s, beside.max_wait_s)]
+        use = "–" if beside.utilisation is None else f"{beside.utilisation:.1%}"
+        score = [figure(s.mean, digits), _interval(s.ci95, digits)]
+        rows.append([s.policy + result.mark(s.policy), str(s.rank), *score, *difference, *waits, figure(beside.makespan_by_span, 3), use])
+    against = f"against {result.standings[0].best_baseline}"
+    columns = ["policy", "rank", result.score.name, "95 % interval", against, "95 % interval", "wins"]
+    return [*columns, "mean wait", "p99", "max", "makespan ÷ span", f"{result.resource} used"], rows
 
 
-def to_markdown(cells: TextTable) -> str:
+def _relative_interval(versus: Difference) -> str:
+    """The interval of a difference in percent of the baseline's mean."""
+    if versus.ci95 is None or not versus.relative:
+        return "–"
+    low, high = (bound * versus.relative / versus.diff for bound in versus.ci95)
+    return f"{low:+.1%} … {high:+.1%}"
+
+
+def to_markdown(cells: TextTable, sentences: Sequence[str] = ()) -> str:
     headings, rows = cells
     lines = [headings, ["---", *["---:"] * (len(headings) - 1)], *rows]
-    return "\n".join("| " + " | ".join(map(_markdown, line)) + " |" for line in lines) + "\n"
+    table = "\n".join("| " + " | ".join(map(_markdown, line)) + " |" for line in lines) + "\n"
+    below = [f"\\{line}" if line.startswith("*") else line for line in map(_markdown, sentences)]  # no list
+    return table + "".join(f"\n{sentence}\n" for sentence in below)
 
 
 def to_latex(cells: TextTable, caption: str) -> str:
@@ -106,5 +133,4 @@ def _markdown(text: str) -> str:
 
 
 def _tex(text: str) -> str:
-    special = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "–": "--", "…": r"\dots{}", "÷": r"$\div$"}
-    return "".join(special.get(c, f"\\{c}" if c in "&%$#_{}" else c) for c in printable(text))
+    return "".join(TEX.get(c, f"\\{c}" if c in "&%$#_{}" else c) for c in printable(text))

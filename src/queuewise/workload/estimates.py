@@ -1,7 +1,7 @@
 """Runtime estimates: what a policy may know of a runtime. Four kinds, named by one string each.
 
 `oracle` the true runtime · `requested` what the user asked for · `noisy:σ` the runtime times a lognormal factor of that σ ·
-`predicted` an online predictor that learns from finished jobs only, `predicted:gb` the same with gradient boosting.
+`predicted` learns from finished jobs only: by gradient boosting (`predicted:gb`, the same), or from recent runs (`predicted:recent`).
 Semantics of missing requests: docs/simulator.md, "What a policy knows".
 """
 
@@ -17,7 +17,7 @@ from queuewise.workload.plain_numbers import decimal_number
 
 DEFAULT_REQUEST_S = 86_400.0  # of jobs without a request that no job with one precedes
 KINDS = ("oracle", "requested", "noisy", "predicted")
-PREDICTORS = ("recent", "gb")
+PREDICTORS = ("gb", "recent")  # the first is the default
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +39,7 @@ class EstimateError:
 
 
 def estimate(workload: Workload, how: str, seed: int = 0) -> Estimates:
-    """Estimates for every job. `how`: oracle, requested, noisy:σ, predicted or predicted:gb (these need a recorded wait of every job)."""
+    """Estimates for every job. `how`: oracle, requested, noisy:σ, predicted or predicted:recent (both need recorded waits of all jobs)."""
     kind, argument = check_estimate(how)
     check_known(workload, how)
     if kind == "noisy":
@@ -52,7 +52,7 @@ def estimate(workload: Workload, how: str, seed: int = 0) -> Estimates:
                 f"estimate {how!r} learns when jobs end, and the log does not record the waits of all jobs",
                 hint="use queuewise.policies.estimating.estimate_on, which takes them from a replay on a cluster",
             )
-        return _predicted(workload, predict(workload, argument or "recent", seed))
+        return _predicted(workload, predict(workload, argument or PREDICTORS[0], seed))
     if kind == "oracle":
         return Estimates(workload.runtime, 0, "true runtimes")
     return _requested(workload)
@@ -83,7 +83,7 @@ def check_estimate(how: str) -> tuple[str, str]:
     """The kind and the argument in the name of estimates."""
     kind, _, argument = how.partition(":")
     if kind not in KINDS:
-        raise unknown_name("estimate", how, (*KINDS, "predicted:gb"))
+        raise unknown_name("estimate", how, (*KINDS, "predicted:recent"))
     if kind == "noisy" and decimal_number(argument) in (None, np.inf):
         raise InputError(f"estimate {how!r} needs a number σ ≥ 0 after the colon", hint="for example noisy:0.5")
     if kind == "predicted" and argument not in ("", *PREDICTORS):

@@ -15,6 +15,7 @@ asked for, same user and request, same user and name, and the same with the same
 from __future__ import annotations
 
 from collections.abc import Hashable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from numpy.typing import NDArray
 from queuewise.errors import unknown_name
 from queuewise.workload.estimates import PREDICTORS
 from queuewise.workload.jobs import UNKNOWN, Floats, Workload
+from queuewise.workload.prediction_cache import kept
 from queuewise.workload.runtime_features import runtime_features
 
 # Two runs of a user, as in Tsafrir, Etsion & Feitelson (IEEE TPDS 18(6), 2007), had the least error of 2, 3, 5 and 10 on KTH-SP2 and on the
@@ -45,13 +47,14 @@ BOOSTING = {
 }
 
 
-def predict(workload: Workload, method: str = "recent", seed: int = 0) -> Floats:
+def predict(workload: Workload, method: str = "gb", seed: int = 0) -> Floats:
     """[J] predicted seconds, NaN while no job has finished; never above the job's request."""
     if method not in PREDICTORS:
         raise unknown_name("predictor", method, PREDICTORS)
-    prediction = _predict_recent(workload)
     if method == "gb":
-        prediction = _predict_boosted(workload, prediction, seed)
+        prediction = kept(workload, _about_boosting(seed), lambda: _predict_boosted(workload, _predict_recent(workload), seed))
+    else:
+        prediction = _predict_recent(workload)
     return np.fmin(prediction, np.where(np.isnan(prediction), np.nan, workload.requested))
 
 
@@ -105,6 +108,14 @@ def _levels(user: int, name: int, size: float, requested: float) -> tuple[tuple[
     if name != UNKNOWN:
         levels += [("name", user, name), ("name", user, name, size)]
     return tuple(levels)
+
+
+def _about_boosting(seed: int) -> str:
+    """All that predictions by boosting depend on beside the jobs: the code of this module and of its features, and the library."""
+    import sklearn
+
+    code = "".join(Path(file).read_text(encoding="utf-8") for file in (__file__, str(runtime_features.__code__.co_filename)))
+    return f"gb {seed} {sklearn.__version__} {code}"
 
 
 def _predict_boosted(workload: Workload, recent: Floats, seed: int) -> Floats:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from queuewise.errors import InputError, unknown_name
-from queuewise.workload.jobs import ANY_PARTITION, COLUMNS, UNKNOWN, Workload
+from queuewise.workload.jobs import ANY_PARTITION, COLUMNS, UNKNOWN, Floats, Workload
 from queuewise.workload.speedup import parse_curve
 
 
@@ -80,15 +80,21 @@ def shake(workload: Workload, seconds: float, seed: int, *, boundary: int = 0) -
 
     The first `boundary` jobs stay before the others.
     """
-    submit = workload.submit + np.random.default_rng(seed).uniform(-seconds, seconds, len(workload))
-    if 0 < boundary < len(workload):
-        submit[:boundary] = np.minimum(submit[:boundary], workload.submit[boundary])
-        submit[boundary:] = np.maximum(submit[boundary:], workload.submit[boundary])
-    rows = np.argsort(submit, kind="stable")
+    submit, rows = shaken_order(workload.submit, seconds, seed, boundary=boundary)
     number = np.empty(len(rows), np.int64)
     number[rows] = np.arange(len(rows))
     columns = {column: getattr(workload, column)[rows] for column in COLUMNS}
-    return workload.replace(**columns | {"submit": submit[rows]}, dependencies=workload.dependencies.renumbered(number)), rows
+    return workload.replace(**columns | {"submit": submit}, dependencies=workload.dependencies.renumbered(number)), rows
+
+
+def shaken_order(submit: Floats, seconds: float, seed: int, *, boundary: int = 0) -> tuple[Floats, NDArray[np.int64]]:
+    """The submissions of `shake` in their new order, and which jobs they are of."""
+    shaken = submit + np.random.default_rng(seed).uniform(-seconds, seconds, len(submit))
+    if 0 < boundary < len(submit):
+        shaken[:boundary] = np.minimum(shaken[:boundary], submit[boundary])
+        shaken[boundary:] = np.maximum(shaken[boundary:], submit[boundary])
+    rows = np.argsort(shaken, kind="stable")
+    return shaken[rows], rows
 
 
 def make_elastic(workload: Workload, share: float, least: float, most: float, curve: str, seed: int = 0) -> Workload:
@@ -201,7 +207,7 @@ def split_by_time(workload: Workload, train: float = 0.6, validation: float = 0.
     The first `gap_s` seconds of validation and of test are omitted, so that jobs of one part do not run into the next.
     """
     shares = np.array([train, validation, test])
-    if (shares < 0).any() or train <= 0 or abs(shares.sum() - 1) > 1e-9 or gap_s < 0:
+    if not (shares >= 0).all() or train <= 0 or abs(shares.sum() - 1) > 1e-9 or gap_s < 0:
         raise InputError(
             f"cannot split by {train:g}/{validation:g}/{test:g} with a gap of {gap_s:g} s",
             hint="shares must add up to 1, and the gap must not be negative",

@@ -13,8 +13,9 @@ import pytest
 import queuewise
 from queuewise import cli
 from queuewise.cli import COMMANDS, Command, main
-from queuewise.cli.console import duration, figure, print_table
+from queuewise.cli.console import print_table
 from queuewise.errors import QueuewiseError
+from queuewise.report.readable import duration, figure
 
 HEAVY = ("numba", "polars", "torch", "matplotlib", "plotly", "sklearn", "scipy", "numpy", "pydantic")
 

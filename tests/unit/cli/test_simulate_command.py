@@ -19,6 +19,7 @@ from queuewise.cluster.conditions import Conditions
 from queuewise.errors import unknown_name
 from queuewise.evaluation.cause_walk import CAUSES
 from queuewise.evaluation.wait_causes import WaitCauses
+from queuewise.policies import Policy
 from queuewise.runs import file_name
 from queuewise.sim.core.schedule import DONE, NEVER, REJECTED, Schedule
 from queuewise.workload.jobs import Workload
@@ -31,9 +32,10 @@ SWF = """; MaxProcs: 4
 """
 
 
-def parse_policy(name: str) -> None:
+def parse_policy(name: str) -> Policy:
     if name not in DELAYS:
         raise unknown_name("policy", name, DELAYS)
+    return Policy(name)
 
 
 def patient_engine(workload: Workload, cluster: Cluster, policy: str, **options: Any) -> Schedule:

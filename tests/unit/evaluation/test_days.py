@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from queuewise import load_cluster, simulate
+from queuewise.cli import main
 from queuewise.errors import InputError
+from queuewise.evaluation import experiment
 from queuewise.evaluation.experiment import Cell, Experiment, ReplaySettings, run_experiment
 from queuewise.evaluation.judging import Result, judge
 from queuewise.evaluation.measure import Measurement, bounded_slowdown, last_event
@@ -15,6 +19,7 @@ from queuewise.evaluation.scores import parse_score
 from queuewise.policies.estimating import declare_part, estimate_on
 from queuewise.workload.models import generate
 from queuewise.workload.transform import shake
+from queuewise.workload.writers import write_workload
 
 JOBS = generate("lublin", 1500, seed=3)
 CLUSTER = load_cluster("flat:256")
@@ -79,9 +84,53 @@ def test_jobs_of_a_part_are_known_as_in_the_whole_log() -> None:
         np.testing.assert_array_equal(estimate_on(part, CLUSTER, how).values, estimate_on(JOBS, CLUSTER, how).values[rows])
 
 
-def test_scores_that_are_no_means_over_jobs_are_refused() -> None:
-    with pytest.raises(InputError, match="'util' is not a mean over jobs"):
-        result(["fcfs+easy"], score="util")
+def test_days_have_whole_numbers_of_jobs_however_submissions_are_shaken() -> None:
+    (alone,), (shaken,) = (result(["fcfs+easy"], shakes=shakes).as_json() for shakes in (1, 3))
+    assert shaken["per_window_jobs"] == alone["per_window_jobs"]
+    assert all(isinstance(jobs, int) for jobs in shaken["per_window_jobs"])
+    for cell in _cells(3):
+        assert cell.units is not None
+        assert [jobs for jobs in cell.units["jobs"] if jobs] == alone["per_window_jobs"]
+
+
+def test_slowdown_is_a_mean_over_the_jobs_that_have_one() -> None:
+    some = JOBS.replace(runtime=np.where(np.arange(len(JOBS)) % 7, JOBS.runtime, 0.0))
+    plan = make_plan("days", some, shakes=1)
+    (cell,) = run_experiment(Experiment(some, CLUSTER, plan, ReplaySettings()), ["fcfs+easy"], simulate)
+    (row,) = judge([cell], parse_score("slowdown")).as_json()
+    assert row["mean"] == pytest.approx(cell.scores["slowdown"])
+    assert row["jobs"] == np.count_nonzero(some.runtime[plan.windows[0].counted :])
+
+
+@pytest.mark.parametrize(
+    ("score", "problem"), [("util", "'util' is not a mean over jobs"), ("bsld+slowdown", "adds slowdown, which jobs of 0 s do not have")]
+)
+def test_scores_that_days_cannot_compare_are_refused_before_the_replays(
+    score: str, problem: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(InputError, match=problem):
+        result(["fcfs+easy"], score=score)
+    monkeypatch.setattr(experiment, "run_experiment", None)  # an error if it were called
+    write_workload(JOBS, tmp_path / "log.swf")
+    assert main(["evaluate", "--workload", str(tmp_path / "log.swf"), "--cluster", "flat:256", "--policy", "fcfs", "--score", score]) == 2
+    assert problem in capsys.readouterr().err
+
+
+def test_the_span_is_that_of_the_jobs_that_ran() -> None:
+    """The last job, number 299, comes a year later and fits on no node."""
+    late = JOBS.take(slice(0, 300))
+    columns = {
+        "submit": np.append(late.submit[:-1], late.submit[-2] + 3.15e7),
+        "num_tasks": np.append(late.num_tasks[:-1], 999).astype(np.int32),
+    }
+    columns |= dict.fromkeys(("min_tasks", "max_tasks"), columns["num_tasks"])
+    late = late.replace(**columns)
+    for plan in (make_plan("replay", late), make_plan("days", late, split=(1e-9, 0.0, 1 - 1e-9), shakes=1)):
+        (cell,) = run_experiment(Experiment(late, CLUSTER, plan, ReplaySettings()), ["fcfs+easy"], simulate)
+        assert cell.metrics["rejected"] == 1
+        assert cell.makespan_by_span is not None
+        assert 1 <= cell.makespan_by_span < 1.5
+        assert cell.rejections == ["1 job rejected: all their tasks together need more than the cluster has (id 299)"]
 
 
 def test_a_policy_that_buys_its_score_with_waits_is_marked() -> None:
@@ -93,5 +142,15 @@ def test_a_policy_that_buys_its_score_with_waits_is_marked() -> None:
         return Cell(policy, 0, {}, {}, {"completed": 1, "jobs": 1}, "", units=units)
 
     cells = [cell("fcfs+easy", 1.0, 1.0), cell("idle.py:idle", 0.5, 1.5), cell("good.py:good", 0.6, 0.9)]
+    found = judge(cells, parse_score("bsld"))
+    assert [found.mark(policy) for policy in ("fcfs+easy", "idle.py:idle", "good.py:good")] == ["", " *", ""]
+    assert found.legend == ["* better than fcfs+easy by bsld, but jobs wait clearly longer"]
     marked = {policy: beside.waits_longer for policy, beside in judge(cells, parse_score("bsld")).beside.items()}
     assert marked == {"fcfs+easy": False, "idle.py:idle": True, "good.py:good": False}
+
+
+@pytest.mark.parametrize(("gpu", "cpu", "resource"), [(0.99, 0.4, "GPUs"), (0.01, 0.4, "cores"), (None, 0.4, "cores"), (0.0, None, "GPUs")])
+def test_used_is_what_the_jobs_compete_for(gpu: float | None, cpu: float | None, resource: str) -> None:
+    metrics = {"completed": 1, "jobs": 1, "gpu_utilisation": gpu, "cpu_utilisation": cpu}
+    (row,) = judge([Cell("fcfs", 0, {"bsld": 2.0}, {}, metrics, "")], parse_score("bsld")).as_json()
+    assert (row["resource"], row["utilisation"]) == (resource, gpu if resource == "GPUs" else cpu)

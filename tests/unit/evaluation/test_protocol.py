@@ -55,9 +55,18 @@ def test_the_unit_is_a_day_or_six_hours_or_nothing() -> None:
 
 def test_splits_are_three_shares() -> None:
     assert parse_split("0.5,0.2,0.3") == (0.5, 0.2, 0.3)
-    for text in ("0.5,0.5", "0.5,0.2,0.4", "a,b,c", "1.5,-0.2,-0.3"):
+    assert parse_split("0.3333333,0.3333333,0.3333333") == pytest.approx((1 / 3, 1 / 3, 1 / 3), abs=1e-12)
+    for text in ("0.5,0.5", "0.5,0.2,0.4", "a,b,c", "1.5,-0.2,-0.3", "nan,0.5,0.5", "0.5,0.5,nan", "inf,0.5,0.5"):
         with pytest.raises(InputError, match="three shares that add up to 1"):
             parse_split(text)
+
+
+def test_a_part_without_a_share_is_refused_where_it_counts() -> None:
+    with pytest.raises(InputError, match=r"split '0,0.5,0.5' leaves nothing for train"):
+        parse_split("0,0.5,0.5")
+    assert make_plan("days", JOBS, split=parse_split("0.5,0,0.5"), shakes=1).windows[0].counted > 0
+    with pytest.raises(InputError, match=r"the part report of the log has no jobs with the split 0.5,0.5,0"):
+        make_plan("days", JOBS, split=parse_split("0.5,0.5,0"))
 
 
 def test_a_window_may_be_the_whole_log_but_not_longer() -> None:

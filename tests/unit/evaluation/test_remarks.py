@@ -46,6 +46,16 @@ def test_all_policies_tie() -> None:
     assert remarks.after(jobs(), FLAT, [50.0], [625.11]) == []
 
 
+def test_the_load_is_that_of_what_the_jobs_compete_for() -> None:
+    """Two GPUs on one of two nodes, of which one job in forty takes one: what matters are the cores."""
+    cluster = build("mixed", [NodeGroup(1, gpus=2, kind="V100-16", cpus=8), NodeGroup(1, cpus=8)])
+    workload = jobs(
+        40, gpu_milli=np.array([1000, *[0] * 39], np.int32), num_tasks=np.ones(40, np.int32), cpu_milli=np.full(40, 1000, np.int32)
+    )
+    (remark,) = remarks.after(workload, cluster, [50.0, 50.0], [625.11, 625.43])
+    assert "of the cores)" in remark
+
+
 def test_reasons_of_rejections() -> None:
     groups = [NodeGroup(2, gpus=4, kind="V100-16", cpus=8, partition="red"), NodeGroup(1, cpus=8, partition="blue")]
     cluster = build("mixed", groups)
@@ -80,6 +90,7 @@ def test_evaluate_says_that_no_job_can_run(flags: tuple[str, ...], code: int, tm
     printed = capsys.readouterr()
     assert json.loads(printed.out) == []
     assert "no job that counts can run on flat:8" in printed.err
+    assert "jobs rejected: all their tasks together need more than the cluster has (id " in printed.err
 
 
 @pytest.mark.parametrize(("cores", "flags", "code"), [(8, (), 3), (8, ("--allow-rejected",), 0), (64, (), 0)])
@@ -96,3 +107,47 @@ def test_most_jobs_rejected_ends_with_code_3(
     assert ("40 jobs rejected: all their tasks together need more than the cluster has (id 1, 2, 4, 5, 7, …)" in printed.err) == (
         cores == 8
     )
+
+
+def test_evaluate_gives_the_reasons_of_rejections(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = tmp_path / "log.swf"
+    rows = [f"{j} {j * 6000} 0 100 {16 if j % 9 == 0 else 1} -1 -1 -1 200 -1 1 1 1 1 1 1 -1 -1" for j in range(1, 60)]
+    log.write_text("\n".join(rows) + "\n", encoding="utf-8")
+    arguments = ["--workload", str(log), "--cluster", "flat:8", "--policy", "fcfs", "--shakes", "2"]
+    assert main(["evaluate", *arguments]) == 0
+    line = "6 jobs rejected: all their tasks together need more than the cluster has (id 9, 18, 27, 36, 45, …) (in one of the replays)"
+    assert capsys.readouterr().err.splitlines().count(line) == 1
+
+
+@pytest.mark.parametrize("command", ["simulate", "evaluate"])
+def test_a_bound_that_does_not_apply_is_mentioned(command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = tmp_path / "log.swf"
+    rows = [f"{j} {j * 6000} 0 100 1 -1 -1 -1 200 -1 1 1 1 1 1 1 -1 -1" for j in range(1, 60)]
+    log.write_text("\n".join(rows) + "\n", encoding="utf-8")
+    policies = ["--policy", "fcfs", "--policy", "sjf~5d", "--policy", "wise"]
+    assert main([command, "--workload", str(log), "--cluster", "flat:8", *policies, "--max-wait", "2h"]) == 0
+    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("--max-wait")]
+    assert lines == [
+        "--max-wait 2h does not apply to sjf~5d, which has a bound of its own: 5.0 d",
+        "--max-wait 2h does not apply to wise, which has a bound of its own: 3.0 d",
+    ]
+
+
+def test_warm_windows_of_a_log_with_equal_ids(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = tmp_path / "log.swf"
+    rows = [f"{j % 50} {j * 60} 0 1000 4 -1 -1 -1 2000 -1 1 1 1 1 1 1 -1 -1" for j in range(200)]
+    log.write_text("\n".join(rows) + "\n", encoding="utf-8")
+    arguments = ["--workload", str(log), "--cluster", "flat:64", "--policy", "fcfs", "--windows", "2", "--window-jobs", "60", "--json"]
+    assert main(["evaluate", *arguments]) == 0
+    assert len(json.loads(capsys.readouterr().out)[0]["per_window"]) == 2
+
+
+@pytest.mark.parametrize(("flags", "code"), [((), 3), (("--allow-rejected",), 0)])
+def test_validate_of_a_log_that_hardly_fits_ends_with_code_3(
+    flags: tuple[str, ...], code: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = tmp_path / "log.swf"
+    rows = [f"{j} {j * 60} 0 100 {16 if j % 3 else 1} -1 -1 -1 200 -1 1 1 1 1 1 1 -1 -1" for j in range(1, 60)]
+    log.write_text("\n".join(rows) + "\n", encoding="utf-8")
+    assert main(["validate", str(log), "--cluster", "flat:8", *flags]) == code
+    assert "40 jobs rejected: all their tasks together need more than the cluster has" in capsys.readouterr().err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
 import json
 from datetime import UTC, datetime
@@ -106,6 +107,54 @@ def test_the_same_jobs_in_another_file_are_recognised(log: Path, tmp_path: Path)
         assert seen_of(model, path, "val") == (model,)
 
 
+@pytest.mark.parametrize("options", [[], ["--clean"], ["--load-factor", "3"], ["--jobs", "150"], ["--processors", "requested"]])
+def test_an_edited_copy_is_recognised_whatever_the_options(
+    options: list[str], log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Every third job is missing, and so are two days."""
+    model = write_card(tmp_path / "run", trained_on(log))
+    edited, jobs = tmp_path / "edited.swf", load_workload(log).workload
+    day = jobs.submit // 86_400
+    write_workload(jobs.take((np.arange(len(jobs)) % 3 > 0) & (day != 2) & (day != 3)), edited)
+    assert main(["simulate", "--workload", str(edited), "--cluster", "flat:16", "--policy", model, *options]) == 0
+    assert f"{model} was trained on 2001-09-09 to 2001-09-" in capsys.readouterr().err
+
+
+def test_a_card_without_a_sample_is_recognised_by_its_digests(log: Path, tmp_path: Path) -> None:
+    old = trained_on(log).model_dump(mode="json")
+    del old["sample"]
+    model = write_card(tmp_path / "run", TrainedOn(**old))
+    converted = tmp_path / "converted.csv"
+    write_workload(load_workload(log).workload, converted)
+    assert seen_of(model, log, "val") == seen_of(model, converted, "val") == (model,)
+
+
+def test_a_sample_is_small_and_of_days_that_were_seen(log: Path) -> None:
+    trained = trained_on(log)
+    assert 100 < len(trained.sample) <= 128
+    assert max(submit for submit, _ in trained.sample) <= trained.val[1]
+    assert len(trained.model_dump_json()) < 4000
+
+
+def test_dense_logs_of_the_same_days_are_told_apart(tmp_path: Path) -> None:
+    """Two clusters of one site, a job every four seconds and a third of them of ten seconds or less: chance makes some of them equal."""
+
+    def dense(seed: int) -> Path:
+        rng = np.random.default_rng(seed)
+        runtime = np.where(rng.random(40_000) < 1 / 3, rng.uniform(1, 10, 40_000), rng.lognormal(6, 2, 40_000))
+        path = tmp_path / f"{seed}.swf"
+        jobs = Workload(
+            submit=np.sort(np.round(rng.uniform(0, 160_000, 40_000))), runtime=np.ceil(runtime), num_tasks=np.ones(40_000, np.int32),
+            cpu_milli=np.full(40_000, 1000, np.int32), epoch=1e9, name="dense",
+        )  # fmt: skip
+        write_workload(jobs, path)
+        return path
+
+    model = write_card(tmp_path / "run", trained_on(dense(1)))
+    workload = load_workload(dense(2)).workload
+    assert find_seen([model], workload, str(tmp_path / "2.swf"), None, np.ones(len(workload), dtype=bool)).seen == {}
+
+
 def test_a_load_factor_of_the_training_does_not_move_days(log: Path) -> None:
     from queuewise.reading import Reading
 
@@ -142,6 +191,23 @@ def test_seen_days_are_marked(log: Path, tmp_path: Path, monkeypatch: pytest.Mon
     captured = capsys.readouterr()
     assert f"{model} †" in captured.out
     assert "† was trained or chosen on days that count here" in captured.err
+    assert main(["report", str(tmp_path / "a"), "--no-figures", "--exports", "none"]) == 0
+    page = (tmp_path / "a" / "report.html").read_text(encoding="utf-8")
+    assert page.count(f"<td>{model} †</td>") == 2
+    assert page.count("<li>† was trained or chosen on days that count here</li>") == 2
+    for name in ("scores", "metrics"):
+        assert f"| {model} † |" in (tmp_path / "a" / "tables" / f"{name}.md").read_text(encoding="utf-8")
+        assert rf"{model} $\dagger$ &" in (tmp_path / "a" / "tables" / f"{name}.tex").read_text(encoding="utf-8")
+    with (tmp_path / "a" / "summary.csv").open(encoding="utf-8") as file:
+        assert {row["policy"]: row["seen"] for row in csv.DictReader(file)} == {"fcfs": "False", model: "True"}
+
+
+def test_validate_says_what_a_model_has_seen(log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = write_card(tmp_path / "run", trained_on(log))
+    waits = tmp_path / "waits.swf"
+    write_workload(processors().replace(recorded_wait=np.zeros(400)), waits)
+    assert main(["validate", str(waits), "--cluster", "flat:16", "--policy", model]) == 0
+    assert f"{model} was trained on 2001-09-09 to 2001-09-" in capsys.readouterr().err
 
 
 def test_an_older_card_is_accepted_with_a_remark(log: Path, tmp_path: Path) -> None:

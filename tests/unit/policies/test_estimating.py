@@ -69,7 +69,7 @@ def test_the_reference_replay_is_made_once_and_forgotten_with_its_workload(monke
     original = engine.simulate
     monkeypatch.setattr(engine, "simulate", counted)
     jobs = workload()
-    for how in ("predicted", "predicted", "predicted:gb"):
+    for how in ("predicted", "predicted", "predicted:recent"):
         estimate_on(jobs, CLUSTER, how)
     assert len(replays) == 1
     estimate_on(jobs, load_cluster("2x2:V100-16"), "predicted")

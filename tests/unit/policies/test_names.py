@@ -14,7 +14,7 @@ from queuewise.workload.jobs import Workload
 from strategies import CONFIGS
 
 QUICK = CONFIGS / "quick_loops.txt"
-WISE = Policy("aged", "easy", NO_LIMIT, "sjf", "pack", 0.0, "predicted:gb", "predicted:gb", 259_200.0)
+WISE = Policy("aged", "easy", NO_LIMIT, "sjf", "pack", 0.0, "predicted", "predicted", 259_200.0)
 
 
 @pytest.mark.parametrize(
@@ -31,14 +31,14 @@ WISE = Policy("aged", "easy", NO_LIMIT, "sjf", "pack", 0.0, "predicted:gb", "pre
         ("saf~1.5h@first", Policy("saf", placement="first", max_wait_s=5_400.0)),
         ("tiresias:60~90s", Policy("tiresias", level=60.0, max_wait_s=90.0)),
         (
-            "saf:predicted+easy:sjf:predicted:gb~3d",
-            Policy("saf", "easy", NO_LIMIT, "sjf", "pack", 0.0, "predicted", "predicted:gb", 259_200.0),
+            "saf:predicted+easy:sjf:predicted:recent~3d",
+            Policy("saf", "easy", NO_LIMIT, "sjf", "pack", 0.0, "predicted", "predicted:recent", 259_200.0),
         ),
         ("wise", WISE),
         ("wise~5d@spread", replace(WISE, max_wait_s=432_000.0, placement="spread")),
-        ("wise+conservative", Policy("aged", "conservative", estimates="predicted:gb")),
+        ("wise+conservative", Policy("aged", "conservative", estimates="predicted")),
         ("wise:requested+easy~1h", Policy("aged", "easy", estimates="requested", max_wait_s=3_600.0)),
-        ("fcfs+easy:wise", Policy("fcfs", "easy", backfill_order="aged", backfill_estimates="predicted:gb")),
+        ("fcfs+easy:wise", Policy("fcfs", "easy", backfill_order="aged", backfill_estimates="predicted")),
         ("model:runs/a", Policy("model:runs/a", "", placement="")),
         ("model:~/runs/a~2h", Policy("model:~/runs/a", "", placement="", max_wait_s=7_200.0)),
         ("model:runs/a@spread", Policy("model:runs/a", "", placement="spread")),
@@ -93,6 +93,8 @@ def test_names_are_taken_apart(name: str, policy: Policy) -> None:
         ("sjf~1_0h", "'1_0h' is not a time"),
         ("sjf~１h", "'１h' is not a time"),
         ("sjf~ 1h", "' 1h' is not a time"),
+        ("sjf~1e3s", "'1e3s' is not a time"),
+        ("sjf:noisy:1e-1+easy", "needs a number"),
         ("sjf~1e999h", "'1e999h' is not a time"),
         ("sjf~1e308d", "'1e308d' is not a time"),
         ("las:x", "write las:60 for levels from 60 seconds on"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -108,6 +109,11 @@ def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
         Snapshot.load(tmp_path / "s.json")
 
 
+def twice(queue: Any, **fields: Any) -> Any:
+    """The waiting job and one like it, number 99."""
+    return [queue[0] | fields, queue[0] | fields | {"job": queue[0]["job"] | {"job_id": 99}}]
+
+
 def changed(path: str, value: Any) -> str:
     """The JSON of a snapshot with another value at a path. A value that is a function gets what stands there now."""
     content = json.loads(taken().to_json())
@@ -119,7 +125,14 @@ def changed(path: str, value: Any) -> str:
     return json.dumps(content)
 
 
-RUN = {"start": 1.0, "end": 2.0, "places": [[0, 1, [0, 1]], [1, 1, [0, 1]]]}  # of job 12
+RUN = {"start": 1.0, "end": 2.0, "places": [[0, 1, [0, 1]], [1, 1, [0, 1]]]}  # of job 12, if it is submitted earlier
+
+
+def with_run(**fields: Any) -> Any:
+    """Changes job 12: submitted at 0, it ran from 1 to 2."""
+    progress = {"stops": 1, "worked_s": 1.0, "done_s": [1.0, 0.0]} | fields.pop("progress", {})
+    runs = [RUN | fields.pop("run", {})]
+    return lambda one: one | {"job": one["job"] | {"submit": 0.0}, "runs": runs, "progress": one["progress"] | progress} | fields
 
 
 @pytest.mark.parametrize(
@@ -153,9 +166,31 @@ RUN = {"start": 1.0, "end": 2.0, "places": [[0, 1, [0, 1]], [1, 1, [0, 1]]]}  # 
         ("queue.0.job.estimate", -5.0, "job 12 has estimate -5"),
         ("queue.0.progress.stops", -1, "job 12 has stops -1"),
         ("queue.0.progress.worked_s", -1.0, "job 12 has worked_s -1"),
-        ("queue.0.runs", [{**RUN, "end": 6.0}], "job 12 has an earlier run from 1 to 6 s"),
-        ("queue.0.runs", [RUN, RUN], "job 12 has an earlier run from 1 to 2 s"),
-        ("queue.0.runs", [{**RUN, "places": [[0, 2, [0, 1]]]}], "needs 4 different GPUs"),
+        ("queue.0.progress.stops", 5, "job 12 has stops 5, but 0 earlier runs"),
+        ("queue.0.progress.done_s", [1e308, 1e308], "job 12 has done_s .1e.308, 1e.308. after 0 s of work"),
+        ("queue.0.progress.done_s", [-500.0, 0.0], "job 12 has done_s .-500.0, 0.0."),
+        ("queue.0.progress.done_s", [1e9, 0.0], "job 12 has done_s .1000000000.0, 0.0. after 0 s of work"),
+        ("queue.0", with_run(progress={"stops": 2}), "job 12 has stops 2, but 1 earlier runs"),
+        ("queue.0", with_run(progress={"worked_s": 2.0}), "job 12 has worked for 2 s, but its earlier runs have 1 s"),
+        ("queue.0", with_run(first_start=0.5), "waiting job 12 has first_start 0.5 s"),
+        ("queue.0", with_run(first_start=6.0), "waiting job 12 has first_start 6 s"),
+        ("queue.0", with_run(run={"end": 6.0}), "job 12 has an earlier run from 1 to 6 s"),
+        ("queue.0", with_run(run={"places": [[0, 2, [0, 1]]]}), "needs 4 different GPUs"),
+        ("queue.0.runs", [RUN], "job 12 has an earlier run from 1 to 2 s: runs follow each other, from the submission at 5 s"),
+        ("queue.0.first_start", 5.0, "waiting job 12 has first_start 5 s, which is in or after none of its 0 earlier runs"),
+        ("queue", lambda queue: twice(queue, committed=True), "waiting job 99 is committed, and so is job 12"),
+        ("queue.0", lambda one: one | {"committed": True, "awaits_others": True}, "waiting job 12 is committed, but in no queue"),
+        ("nodes.0.state", "down", "node 0 is down, but job 10 runs there"),
+        ("nodes.0.asleep", True, "node 0 is asleep, but job 10 runs there"),
+        ("nodes.0.idle_since", 3.0, "node 0 is idle since 3 s, but job 10 runs there"),
+        ("nodes.1.idle_since", 6.0, "node 1 is idle since 6 s, after the snapshot"),
+        ("history.ended", [[9, "done", 9.0, None, 0]], "job 9 has ended, and started at 9 s, after the snapshot"),
+        ("history.ended", [[9, "done", 2.0, 1.0, 0]], "job 9 has ended at 1 s, before its start"),
+        ("history.ended", [[9, "done", None, 1.0, 0]], "job 9 has ended at 1 s, but never started"),
+        ("history.ended", [[9, "killed", 1.0, None, 0]], "job 9 is killed, but has no end"),
+        ("running.0.first_start", 6.0, "running job 10 has first_start 6 s, not a time from 0 s to its begin at 0 s"),
+        ("running.0.first_start", -1.0, "running job 10 has first_start -1 s"),
+        ("running.0.job.submit", 2.0, "running job 10 started at 0 s, before its submission at 2 s"),
         ("queue.0.released_at", 1.0, "waiting job 12 has released_at 1 s, before"),
         ("queue.0.held_until", 1.0, "waiting job 12 has held_until 1 s, before"),
         ("queue.0.planned_places", [[0, 2, []]], "has planned places, but no planned start"),
@@ -209,6 +244,54 @@ def test_an_absent_file_is_refused(tmp_path: Path) -> None:
         Snapshot.load(tmp_path / "absent.json")
 
 
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"free_gpus": ()}, "node 1, which is up, has 0 gpu_milli free, not 1000: running jobs hold 1000 of 2000"),
+        ({"free_gpus": (2,)}, "node 1 has free GPUs beyond the 2"),
+        ({"free_cpu_milli": 4000}, "node 1, which is up, has 4000 cpu_milli free, not None"),
+        ({"state": "drained"}, "node 1, which is drained, has 1000 gpu_milli free, not 0"),
+    ],
+)
+def test_what_is_free_is_what_running_jobs_leave(change: Any, message: str) -> None:
+    good = taken()
+    bad = replace(good, nodes=(good.nodes[0], replace(good.nodes[1], **change)))
+    with pytest.raises(InputError, match=message):
+        simulate(jobs(), CLUSTER, "fcfs+easy", start=bad)
+
+
+def test_a_job_that_ended_before_its_submission_is_refused() -> None:
+    late = taken(70.0)
+    ended = (late.history.ended[0], late.history.ended[1]._replace(start=59.0))
+    with pytest.raises(InputError, match="job 13 is submitted at 60 s, but has started at 59"):
+        simulate(jobs(), CLUSTER, "fcfs+easy", start=replace(late, history=replace(late.history, ended=ended)))
+
+
+def test_more_work_than_a_node_does_is_refused() -> None:
+    """On V100s, runtimes are those of the log: five seconds of work take five seconds."""
+    good = taken(policy="srtf")
+    assert sum(good.queue[0].progress.done_s) == good.queue[0].progress.worked_s == 5.0
+    for done, refused in ((5.0, False), (1e9, True)):
+        first = replace(good.queue[0], progress=replace(good.queue[0].progress, done_s=(done, 0.0)))
+        start = Snapshot.from_json(replace(good, queue=(first, *good.queue[1:])).to_json())
+        with pytest.raises(InputError, match=r"job 10 has done 1e.09 s of work in the 5 s") if refused else nullcontext():
+            simulate(jobs(), CLUSTER, "srtf", start=start)
+
+
+def test_a_drained_node_stays_drained_without_the_conditions_that_drained_it() -> None:
+    drained = taken(conditions=Conditions(outages=(Outage(node=0, start=3, end=90, kind="drain"),)))
+    again = Simulation(jobs(), CLUSTER, "fcfs+easy", start=drained).snapshot()
+    assert [node.state for node in Snapshot.from_json(again.to_json()).nodes] == ["drained", "up"]
+
+
+def test_a_job_whose_nodes_are_waking_begins_later_whatever_the_conditions() -> None:
+    """Idle since 0, node 1 falls asleep at 5 and wakes for job 13 from 60 to 61."""
+    waking = taken(60.0, conditions=Conditions(power=Power(sleep_after_s=5, wake_s=1)))
+    again = Snapshot.from_json(Simulation(jobs(), CLUSTER, "fcfs+easy", start=waking).snapshot().to_json())
+    for snapshot in (waking, again):
+        assert [(one.start, one.first_start, one.begin) for one in snapshot.running if one.job.job_id == 13] == [(60.0, 61.0, 61.0)]
+
+
 def test_another_policy_goes_on_with_the_same_jobs() -> None:
     """Under srtf, job 12 takes the place of job 10 at 50, or those of 10 and 11 at 5; under fcfs they go on at 25."""
     assert simulate(jobs(), CLUSTER, "srtf", start=taken()).start.tolist() == [0.0, 0.0, 50.0, 60.0]
@@ -232,7 +315,9 @@ def test_a_window_takes_along_what_waits_and_runs() -> None:
         (jobs().take(slice(1, 4)), CLUSTER, "job 10 of the snapshot is not in the workload; 1 such"),
         (jobs(job_id=np.array([10, 11, 12, 10])), CLUSTER, "several jobs with the same id"),
         (jobs(), load_cluster("3x2:V100-16"), "the snapshot has 2 nodes, the cluster 3"),
-        (jobs(submit=np.array([0.0, 0.0, 55.0, 60.0])), CLUSTER, "job 12 is in the snapshot of 5 s, but submitted at 55 s"),
+        (jobs(submit=np.array([0.0, 0.0, 4.0, 60.0])), CLUSTER, "job 12 has submit 5.0 in the snapshot, but 4.0 in the workload"),
+        (jobs(requested=np.full(4, 99.0)), CLUSTER, "job 12 has requested 30.0 in the snapshot, but 99.0 in the workload"),
+        (jobs(users=("eve", "bob")), CLUSTER, "job 10 has user ann in the snapshot, but eve in the workload"),
         (jobs(num_tasks=np.array([1, 1, 1, 1], np.int32)), CLUSTER, "job 12 has num_tasks 2 in the snapshot, but 1 in the workload"),
         (jobs(), load_cluster("2x1:V100-16"), "running job 10 has GPU 1 of node 0, which the cluster does not have"),
         (jobs(submit=np.array([0.0, 0.0, 5.0, 5.0])), CLUSTER, "job 13 was submitted before the snapshot and is not in it"),

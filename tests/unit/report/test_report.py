@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from queuewise.cli import main
 from queuewise.cluster.spec import NodeGroup, build
 from queuewise.errors import InputError
 from queuewise.evaluation.experiment import Experiment, ReplaySettings, run_experiment
@@ -188,6 +189,30 @@ def test_the_report_is_one_file_with_everything_beside_it(run: Path) -> None:
     assert not (run / "line-600" / "trace.json.gz").exists()
     assert (run / "line" / "batsim_jobs.csv").exists()
     assert not list(run.rglob("*.part"))
+
+
+def test_scores_stand_beside_the_same_figures_as_on_the_terminal(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = json.loads((run / "summary.json").read_text())
+    heading, _, first, *_ = (run / "tables" / "scores.md").read_text(encoding="utf-8").splitlines()
+    assert heading.endswith("| mean wait | p99 | max | makespan ÷ span | GPUs used |")
+    assert main(["compare", str(run)]) == 0
+    printed = capsys.readouterr().out
+    for cell in first.strip("| ").split(" | "):
+        assert cell in printed
+    assert f"{rows[0]['makespan_by_span']:,.3f} | {rows[0]['utilisation']:.1%} |" in first
+
+
+def test_the_longest_wait_is_that_of_all_windows(run: Path) -> None:
+    with (run / "metrics.jsonl").open(encoding="utf-8") as file:
+        cells = [json.loads(line) for line in file]
+    with (run / "summary.csv").open(encoding="utf-8") as file:
+        rows = {row["policy"]: row for row in csv.DictReader(file)}
+    table = (run / "tables" / "metrics.md").read_text(encoding="utf-8")
+    for policy, row in rows.items():
+        longest = max(cell["wait_s.max"] for cell in cells if cell["policy"] == policy)
+        assert float(row["wait_s.max"]) == longest
+        assert f"| {longest:,.0f} |" in table
+        assert float(row["makespan_by_span"]) >= 1
 
 
 def test_a_window_that_is_not_there(run: Path) -> None:

@@ -109,7 +109,7 @@ def test_runtime_is_known_after_wait_and_run() -> None:
     assert known_at(workload).tolist() == [12.0, np.inf]
 
 
-@pytest.mark.parametrize("how", ["predicted", "predicted:gb"])
+@pytest.mark.parametrize("how", ["predicted:recent", "predicted"])
 def test_predictions_are_refused_where_nobody_knows_when_jobs_ended(how: str) -> None:
     with pytest.raises(InputError, match="does not record the waits") as refusal:
         estimate(jobs([5.0, 5.0], recorded_wait=np.array([7.0, np.nan])), how)
@@ -179,7 +179,7 @@ def test_the_future_teaches_nothing(method: str) -> None:
     assert not np.array_equal(predict(learned, method)[300:], before[300:])
 
 
-@pytest.mark.parametrize("how", ["predicted", "predicted:gb"])
+@pytest.mark.parametrize("how", ["predicted:recent", "predicted"])
 def test_prediction_beats_requests_where_jobs_repeat(how: str) -> None:
     workload = people(1500, 2)
     asked, predicted = (estimate_error(workload, estimate(workload, kind)) for kind in ("requested", how))

@@ -1,0 +1,106 @@
+"""`queuewise learn`: a policy that is better on days nobody has seen, or the answer that none is."""
+
+from __future__ import annotations
+
+import json as json_text
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import tyro
+
+from queuewise.reading import Reading
+
+if TYPE_CHECKING:
+    from queuewise.evaluation.seen_days import TrainedOn
+    from queuewise.search.learning import Learned
+    from queuewise.workload.jobs import Workload
+
+
+@dataclass(frozen=True)
+class Learn:
+    """Find a policy from a log: compare all heuristics on its past days, search for a better rule, and judge both on later days."""
+
+    log: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="LOG")]
+    """A log (the format is detected)."""
+    cluster: Annotated[str | None, tyro.conf.arg(metavar="NAME|FILE")] = None
+    """A preset (see queuewise clusters), flat:N, NxM:kind or a .toml file. Default: that of the log (docs/clusters.md)."""
+    reading: Reading = field(default_factory=Reading)
+    estimates: Annotated[str | None, tyro.conf.arg(metavar="NAME")] = None
+    """What policies know about runtimes (as for queuewise simulate). Default: requested if the log has requests."""
+    budget: Annotated[str, tyro.conf.arg(metavar="TIME")] = "10m"
+    """Wall time of the whole command: a number with s, m, h or d."""
+    objective: Annotated[str, tyro.conf.arg(metavar="SUM")] = "bsld + wait"
+    """What is minimised: a sum of bsld and wait, each with a weight, as in "bsld + 0.5*wait"."""
+    split: Annotated[str | None, tyro.conf.arg(metavar="TRAIN,VAL,REPORT")] = None
+    """Shares of the log's time span, 0.45,0.2,0.35 by default."""
+    jobs: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
+    """Use the first N jobs of the log."""
+    seed: Annotated[int, tyro.conf.arg(metavar="S")] = 0
+    """Seed of the search."""
+    out: Annotated[str | None, tyro.conf.arg(metavar="RUN")] = None
+    """Folder of the run, runs/learn-LOG by default. A search that was interrupted continues."""
+    export: Annotated[Path | None, tyro.conf.arg(metavar="FILE.py|FILE.lua")] = None
+    """Also write the rule that was found as a function that people can read."""
+    json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """End with one line of JSON."""
+
+    def run(self) -> None:
+        from queuewise.cli.console import announce_compilation, note
+        from queuewise.errors import InputError
+        from queuewise.evaluation.experiment import ReplaySettings
+        from queuewise.evaluation.protocol import DEFAULT_SPLIT, parse_split
+        from queuewise.policies.names import parse_bound
+        from queuewise.policies.rule_export import export_rule
+        from queuewise.runs import write_text
+        from queuewise.search.learning import Learning, LearnSettings
+        from queuewise.search.objective import parse_objective
+        from queuewise.workload.estimates import check_estimate, check_known, default_estimates
+
+        if self.seed < 0:
+            raise InputError(f"--seed {self.seed} is negative", hint="use 0 or more")
+        budget_s, objective = parse_bound(self.budget, "--budget"), parse_objective(self.objective)
+        split = DEFAULT_SPLIT if self.split is None else parse_split(self.split)
+        if self.estimates is not None:
+            check_estimate(self.estimates)
+        loaded, cluster = self.reading.load_with_cluster(self.log, self.cluster, self.jobs, self.seed, note)
+        estimates = self.estimates or default_estimates(loaded.workload)
+        check_known(loaded.workload, estimates)
+        announce_compilation()
+        if self.export is not None and self.export.suffix not in (".py", ".lua"):
+            raise InputError(f"--export {self.export} is neither a .py nor a .lua file", hint="choose one of these endings")
+        out = Path(self.out or f"runs/learn-{loaded.workload.name}")
+        out.mkdir(parents=True, exist_ok=True)
+        trained_on = () if loaded.workload.generated else (self._trained_on(loaded.workload, split),)
+        settings = LearnSettings(budget_s, ReplaySettings(estimates=estimates, split=split), objective, self.seed, trained_on)
+        found = Learning(loaded.workload, cluster, settings, out, note).run()
+        _print(found)
+        if self.export is not None:
+            write_text(self.export, export_rule(found.rule, self.export))
+            note(f"written to {self.export}")
+        if self.json:
+            print(json_text.dumps(found.as_json(), allow_nan=False))
+
+    def _trained_on(self, workload: Workload, split: tuple[float, float, float]) -> TrainedOn:
+        from queuewise.evaluation.seen_days import identify_log, record_training
+
+        return record_training(workload, identify_log(workload, self.log, self.reading.load_factor), split)
+
+
+def _print(found: Learned) -> None:
+    from queuewise.cli.console import print_table
+    from queuewise.report.readable import duration
+
+    rows = []
+    for policy in found.test.cells:
+        cells = [
+            policy,
+            f"{found.test.mean(policy, 'bsld'):.2f}",
+            duration(found.test.mean(policy, "wait")),
+            duration(found.test.max_wait(policy)),
+        ]
+        diff, ci95 = found.test.percent(policy, found.baseline, "bsld")
+        against = "" if policy == found.baseline else f"{diff:+.0f} %" + (f" ({ci95[0]:+.0f} … {ci95[1]:+.0f})" if ci95 else "")
+        rows.append([*cells, against])
+    print_table(["on the report days", "mean bsld", "mean wait", "max wait", f"bsld against {found.baseline}"], rows)
+    print(found.sentence)

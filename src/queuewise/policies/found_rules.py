@@ -1,0 +1,127 @@
+"""Rules that a search has found: data in `rule.toml`, played by the compiled functions of `rule_family`.
+
+A rule is an order with numbers of its own, the estimates it sorts by, a backfill and a bound on waiting. Its name as a policy is
+`model:RUN`, like that of a trained network.
+"""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from queuewise.errors import InputError, unknown_name
+
+FILE = "rule.toml"
+FORMAT = 1
+SCORE, PATIENT = "<rules>.py:score", "<rules>.py:patient"  # of rule_family
+ORDER_NUMBERS = (
+    "log_runtime", "log_width", "log_runtime_squared", "log_width_squared", "log_runtime_log_width", "share", "share_log_runtime",
+    "age", "log_age_hours",
+)  # fmt: skip
+HOLD_NUMBERS = ("hold", "hold_log_runtime", "hold_age")
+NUMBERS = (*ORDER_NUMBERS, *HOLD_NUMBERS)  # the PARAMS of the family, in order
+HINT = "queuewise learn writes such files; docs/learning.md describes them"
+
+
+@dataclass(frozen=True)
+class FoundRule:
+    """`numbers` in the order of NUMBERS. `scheduling` is what follows the order in a policy's name, such as `+easy:sjf:predicted~3d`."""
+
+    numbers: tuple[float, ...]
+    order_estimates: str = ""  # that the order goes by; empty: those of the replay
+    scheduling: str = "+easy"
+    estimates: str = ""  # of the replays it was found on
+
+    @property
+    def holds(self) -> bool:
+        """Whether it ever holds a job back."""
+        return any(self.numbers[len(ORDER_NUMBERS) : -1])
+
+    @property
+    def policy(self) -> str:
+        """The name of the policy that plays it, if these numbers are given as its params."""
+        estimates = f":{self.order_estimates}" if self.order_estimates else ""
+        return f"{PATIENT if self.holds else SCORE}{estimates}{self.scheduling}"
+
+    @property
+    def formula(self) -> str:
+        """The score as a reader would write it; the least goes first."""
+        n = dict(zip(NUMBERS, self.numbers, strict=True))
+        terms = {
+            "r": n["log_runtime"], "w": n["log_width"], "r²": n["log_runtime_squared"], "w²": n["log_width_squared"],
+            "r·w": n["log_runtime_log_width"], "s": n["share"], "s·r": n["share_log_runtime"],
+        }  # fmt: skip
+        text = " ".join(f"{value:+.3g}·{term}" for term, value in terms.items() if value) or "0"
+        age = f" − {n['age']:.3g}·log(1 + wait ÷ {math.exp(n['log_age_hours']):.3g} h)" if n["age"] else ""
+        return f"{text.removeprefix('+')}{age}"
+
+    def describe(self) -> str:
+        """One line about it."""
+        by = f" by {self.order_estimates}" if self.order_estimates else ""
+        return f"a rule found with {self.estimates} estimates: {self.formula}{by}, {self.scheduling}"
+
+    def without(self, name: str) -> FoundRule:
+        """The same rule with one of its numbers set to 0."""
+        return replace(self, numbers=tuple(0.0 if own == name else value for own, value in zip(NUMBERS, self.numbers, strict=True)))
+
+
+def rule_file(run: str | Path) -> Path | None:
+    """The file of the rule that a reference to a run names, if it names one."""
+    home = Path(run).expanduser()
+    if home.name == FILE and home.is_file():
+        return home
+    return home / FILE if (home / FILE).is_file() else None
+
+
+def read_rule(path: Path) -> FoundRule:
+    """Read and check a rule."""
+    data = rule_data(path)
+    texts = {name: data.get(name, "") for name in ("order_estimates", "scheduling", "estimates")}
+    for name, text in texts.items():
+        if not isinstance(text, str):
+            raise _refusal(path, f"{name} is {text!r}, not a text")
+    return FoundRule(_numbers(path, data.get("numbers")), **texts)
+
+
+def rule_data(path: Path) -> dict[str, Any]:
+    """What the file of a rule holds, beside the rule also where it was found."""
+    try:
+        data = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise _refusal(path, f"cannot be read: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise _refusal(path, f"is not valid TOML: {error}") from None
+    if data.get("format") != FORMAT:
+        raise _refusal(path, f"has format {data.get('format')!r}; this version reads {FORMAT}")
+    return data
+
+
+def _refusal(path: Path, problem: str) -> InputError:
+    return InputError(problem, where=str(path), hint=HINT)
+
+
+def _numbers(path: Path, table: Any) -> tuple[float, ...]:
+    if not isinstance(table, Mapping):
+        raise _refusal(path, "has no table [numbers]")
+    for name, value in table.items():
+        if name not in NUMBERS:
+            raise _refusal(path, str(unknown_name("number", name, NUMBERS)))
+        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+            raise _refusal(path, f"{name} is {value!r}, not a finite number")
+    if table.get("age", 0.0) < 0 or table.get("hold_age", 0.0) < 0:
+        raise _refusal(path, "lets jobs fall back as they age: age and hold_age are not below 0")
+    return tuple(float(table.get(name, 0.0)) for name in NUMBERS)
+
+
+def rule_text(rule: FoundRule, about: Mapping[str, str]) -> str:
+    """The contents of `rule.toml`; `about` are comments."""
+    lines = [f"# {name}: {text}" for name, text in about.items()]
+    lines += [f"# score: {rule.formula}   (r = log(runtime ÷ 1 h), w = log(width), s = width ÷ machine; the least goes first)"]
+    lines += ["", f"format = {FORMAT}"]
+    lines += [f'{name} = "{value}"' for name, value in asdict(rule).items() if isinstance(value, str)]
+    lines += ["", "[numbers]", *(f"{name} = {value!r}" for name, value in zip(NUMBERS, rule.numbers, strict=True) if value)]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,123 @@
+"""The search itself: CMA-ES over the numbers of a rule, on fresh stretches of the training days in every generation.
+
+All candidates of a generation and the reference are replayed on the same stretches. A candidate is judged by the logarithms of its bounded
+slowdown and mean wait relative to the reference, half of it stretch by stretch and half over all of them, so that neither quiet stretches
+nor a single heavy one decide alone (`cost_of`). Every generation is appended to a journal. A search that is started again with the same
+journal tells the optimiser what it was told before, and continues where it ended.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from queuewise.errors import InputError
+from queuewise.policies.found_rules import NUMBERS, ORDER_NUMBERS, FoundRule
+from queuewise.search.stretches import Figures, Stretches
+from queuewise.workload.jobs import Floats
+
+STEPS = {  # how far the search first goes from where it begins
+    "log_runtime": 0.3, "log_width": 0.3, "log_runtime_squared": 0.05, "log_width_squared": 0.05, "log_runtime_log_width": 0.05,
+    "share": 1.0, "share_log_runtime": 0.3, "age": 0.3, "log_age_hours": 1.0, "hold": 0.2, "hold_log_runtime": 0.1, "hold_age": 0.5,
+}  # fmt: skip
+NEVER_NEGATIVE = ("log_runtime", "age", "hold_age")
+LEAST_WAIT_S = 600.0  # added to mean waits, so that stretches on which hardly anybody waits say little
+FIRST_SPREAD = 0.5  # of the candidates, in STEPS
+PULL = 0.003  # what a step away from the beginning costs, squared
+LONGEST = 0.1  # weight of the logarithm of the longest wait, where it is longer than the reference's
+
+
+@dataclass(frozen=True)
+class SearchSettings:
+    objective: Mapping[str, float]  # figure: weight
+    hold: bool = False  # whether rules may hold jobs back
+    population: int = 16
+    stretches: int = 8  # of a generation
+    stretch_jobs: int = 1500
+    seed: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class Generation:
+    number: int
+    cost: float  # of the best candidate
+    rule: FoundRule  # the mean of the distribution
+
+
+def cost_of(figures: Figures, objective: Mapping[str, float]) -> Floats:
+    """[K − 1] costs of the candidates; the last of the K is the reference. Below 0 is better than the reference."""
+    total = np.zeros(len(figures.bsld) - 1)
+    for name, weight in objective.items():
+        values = getattr(figures, name) + (LEAST_WAIT_S if name != "bsld" else 0.0)
+        by_stretch = np.log(values[:-1] / values[-1]).mean(axis=1)
+        of_all = np.log(values[:-1].mean(axis=1) / values[-1].mean())
+        total += weight * (by_stretch + of_all) / 2
+    longest = figures.max_wait.max(axis=1) + 3600.0
+    total += LONGEST * np.maximum(np.log(longest[:-1] / longest[-1]), 0.0)
+    return total
+
+
+class Journal:
+    """Costs of generations, a line each, in a file. The first line says what search it is of."""
+
+    def __init__(self, path: Path, about: Mapping[str, Any]) -> None:
+        self._path = path
+        lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+        self.told: list[list[float]] = []
+        if lines and json.loads(lines[0]) != about:
+            raise InputError("is the journal of another search", where=str(path), hint="choose another --out, or delete the folder")
+        for line in lines[1:]:
+            try:
+                self.told.append(json.loads(line))
+            except json.JSONDecodeError:  # the line that was being written when the search was ended
+                break
+        text = "".join(json.dumps(line) + "\n" for line in (about, *self.told))
+        path.write_text(text, encoding="utf-8")
+
+    def add(self, costs: Sequence[float]) -> None:
+        with self._path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps([float(cost) for cost in costs]) + "\n")
+
+
+def search(
+    stretches: Stretches,
+    beginning: FoundRule,
+    reference: FoundRule | str,
+    settings: SearchSettings,
+    journal: Journal,
+    until: Callable[[], bool],
+) -> Iterator[Generation]:
+    """Generations until `until` says that it is enough, at least one."""
+    import cma  # type: ignore[import-untyped]
+
+    names = NUMBERS if settings.hold else ORDER_NUMBERS
+    steps = np.array([STEPS[name] for name in names])
+    origin = np.array(beginning.numbers[: len(names)])
+    lower = [-start / step if name in NEVER_NEGATIVE else None for name, start, step in zip(names, origin, steps, strict=True)]
+    options = {"popsize": settings.population, "seed": settings.seed + 1, "verbose": -9, "bounds": [lower, None]}
+    strategy = cma.CMAEvolutionStrategy(np.zeros(len(names)), FIRST_SPREAD, options)
+    rng = np.random.default_rng(settings.seed)
+
+    def rule_at(point: Floats) -> FoundRule:
+        numbers = origin + steps * point
+        return replace(beginning, numbers=(*map(float, numbers), *(0.0 for _ in NUMBERS[len(names) :])))
+
+    number = 0
+    while number == 0 or not until():
+        points = strategy.ask()
+        firsts = stretches.draw(rng, settings.stretches, settings.stretch_jobs)
+        if number < len(journal.told):
+            costs = journal.told[number]
+        else:
+            figures = stretches.replay([*map(rule_at, points), reference], firsts, settings.stretch_jobs)
+            pull = PULL * np.square(points).sum(axis=1)
+            costs = (cost_of(figures, settings.objective) + pull).tolist()
+            journal.add(costs)
+        strategy.tell(points, costs)
+        number += 1
+        yield Generation(number, min(costs), rule_at(strategy.result.xfavorite))

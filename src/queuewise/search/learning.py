@@ -1,0 +1,266 @@
+"""`queuewise learn`: find the best heuristic of a log's past, search for a rule that is better, and say which policy to use.
+
+1. Screening: every heuristic is replayed once over the training and validation days.
+2. Search (`evolution`) on stretches of the training days, from `wise`.
+3. Gate: the rule is recommended only if it is better on the validation days, by an interval, in bounded slowdown and in waits taken
+   together. Otherwise `wise` is, or the heuristic that is better than it on the training days and on the validation days.
+4. The report days are looked at once, by the policies that were chosen before.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from queuewise.cluster.spec import Cluster
+from queuewise.config import to_toml
+from queuewise.errors import InputError
+from queuewise.evaluation.experiment import ReplaySettings
+from queuewise.evaluation.measure import Measurement, bounded_slowdown, last_event, wait
+from queuewise.evaluation.protocol import BLOCKS, block_jobs
+from queuewise.evaluation.seen_days import CARD_KEY, TrainedOn
+from queuewise.policies import simulate
+from queuewise.policies.estimating import declare_part, estimate_on
+from queuewise.policies.found_rules import FILE, FoundRule, rule_text
+from queuewise.policies.names import WISE, WISE_ORDER
+from queuewise.policies.window_replays import ReplayOptions
+from queuewise.runs import write_text
+from queuewise.search.beginnings import beginnings, best_beginning
+from queuewise.search.block_verdicts import Verdicts, judge
+from queuewise.search.evolution import Generation, Journal, SearchSettings, search
+from queuewise.search.heuristics import heuristics
+from queuewise.search.stretches import Stretches
+from queuewise.sim.core.schedule import Schedule
+from queuewise.workload.jobs import Workload
+
+JOURNAL = "search.jsonl"
+SHAKES = 8
+# Shares of the budget. What is left is for the report days.
+SCREENING, SEARCHING, GATE = 0.25, 0.45, 0.1
+FEWEST_JOBS = 200  # of each part of the log
+
+
+@dataclass(frozen=True)
+class LearnSettings:
+    budget_s: float
+    replay: ReplaySettings  # with the estimates of the log
+    objective: dict[str, float] = field(default_factory=lambda: {"bsld": 1.0, "wait": 1.0})
+    seed: int = 0
+    trained_on: tuple[TrainedOn, ...] = ()  # the days that a rule will have seen, for its file
+
+
+@dataclass(frozen=True)
+class Screened:
+    """Means of a heuristic over the days of two blocks, in one replay."""
+
+    policy: str
+    bsld: tuple[float, float]  # train, val
+    wait: tuple[float, float]
+    seconds: float
+
+    def cost(self, block: int, objective: dict[str, float]) -> float:
+        values = {"bsld": self.bsld[block], "wait": self.wait[block] + 60.0}
+        return sum(weight * math.log(values[name]) for name, weight in objective.items())
+
+
+@dataclass(frozen=True, eq=False)
+class Learned:
+    verdict: str  # better or keep
+    recommended: str
+    baseline: str
+    rule: FoundRule
+    validation: Verdicts
+    test: Verdicts
+    hindsight: str
+    screened: list[Screened]
+    generations: int
+    seconds: float
+
+    def as_json(self) -> dict[str, Any]:
+        diff, ci95 = self.validation.percent(self.candidate, self.baseline, "bsld")
+        series = self.test.series(self.baseline, "bsld")
+        return {
+            "verdict": self.verdict,
+            "recommended": self.recommended,
+            "baseline": self.baseline,
+            "validation": {"diff_percent": diff, "ci95": ci95},
+            "test": {
+                "bsld": self._figures("bsld"),
+                "wait_s": self._figures("wait"),
+                "max_wait_s": {
+                    "recommended": self.test.max_wait(self.recommended),
+                    "baseline": self.test.max_wait(self.baseline),
+                    "hindsight": self.test.max_wait(self.hindsight),
+                    "hindsight_policy": self.hindsight,
+                },
+                "days": len(series.jobs),
+                "jobs": round(float(series.jobs.sum())),
+            },
+            "seconds": self.seconds,
+        }
+
+    @property
+    def sentence(self) -> str:
+        """The verdict for people."""
+        if self.verdict == "keep":
+            return f"keep: the rule that was found is not surely better on the validation days; use {self.recommended}"
+        diff, ci95 = self.test.percent(self.recommended, self.baseline, "bsld")
+        interval = f" ({ci95[0]:+.0f} … {ci95[1]:+.0f})" if ci95 else ""
+        return f"better: use {self.recommended}; on the report days its bounded slowdown is {diff:+.0f} %{interval} against {self.baseline}"
+
+    @cached_property
+    def candidate(self) -> str:
+        return next(name for name in self.validation.cells if name.startswith("model:"))
+
+    def _figures(self, score: str) -> dict[str, Any]:
+        diff, ci95 = self.test.percent(self.recommended, self.baseline, score)
+        return {
+            "recommended": self.test.mean(self.recommended, score),
+            "baseline": self.test.mean(self.baseline, score),
+            "hindsight": self.test.mean(self.hindsight, score),
+            "hindsight_policy": self.hindsight,
+            "diff_percent": diff,
+            "ci95": ci95,
+        }
+
+
+def _of_jobs(schedule: Schedule, jobs: slice) -> Measurement:
+    return Measurement(schedule, jobs, float(schedule.workload.submit[jobs.start]), last_event(schedule))
+
+
+class Learning:
+    """One run of `learn`. `say` is given a sentence for people at every step."""
+
+    def __init__(self, workload: Workload, cluster: Cluster, settings: LearnSettings, out: Path, say: Callable[[str], None]) -> None:
+        self._workload, self._cluster, self._settings, self._out, self._say = workload, cluster, settings, out, say
+        self._blocks = block_jobs(workload, settings.replay.split)
+        self._began = time.monotonic()
+        for block in BLOCKS:
+            if len(self._blocks[block]) < FEWEST_JOBS:
+                raise InputError(
+                    f"the {block} days of {workload.name} have {len(self._blocks[block])} jobs; {FEWEST_JOBS} are needed to learn from",
+                    hint="use a longer log; wise needs no training",
+                )
+
+    @property
+    def _spent(self) -> float:
+        return time.monotonic() - self._began
+
+    def run(self) -> Learned:
+        budget = self._settings.budget_s
+        estimate_on(self._workload, self._cluster, WISE_ORDER[1], self._settings.replay.seed)
+        self._say(f"runtimes predicted, {self._spent:.0f} s")
+        screened = self._screen(budget * SCREENING)
+        baseline = self._best(screened, 0).policy
+        rule, generations = self._search(baseline, self._spent + budget * SEARCHING)
+        learned = f"model:{self._out}"
+        validation = self._judge([learned, WISE, baseline, self._best(screened, 1).policy], "val")
+        passes = self._is_better(validation, learned, baseline) and self._is_better(validation, learned, WISE)
+        recommended = learned if passes else self._fallback(screened, baseline)
+        self._say(f"recommended by the validation days: {recommended}")
+        hindsight = self._hindsight([one.policy for one in screened])
+        test = self._judge([recommended, baseline, WISE, "fcfs+easy", hindsight, learned], "report")
+        return Learned(
+            "better" if passes else "keep", recommended, baseline, rule, validation, test, hindsight, screened, generations, self._spent
+        )
+
+    # --- screening
+
+    def _screen(self, until: float) -> list[Screened]:
+        names = heuristics(self._settings.replay.estimates or "")
+        found: list[Screened] = []
+        for name in names:
+            if found and self._spent + found[-1].seconds > until and len(found) >= 3:
+                self._say(f"{len(found)} of {len(names)} heuristics fit into the budget")
+                break
+            found.append(self._replay_once(name))
+        best = self._best(found, 0)
+        self._say(f"best heuristic of the training days: {best.policy}, bsld {best.bsld[0]:.1f} ({len(found)} tried, {self._spent:.0f} s)")
+        return found
+
+    def _replay_once(self, name: str) -> Screened:
+        began = time.monotonic()
+        bounds = self._blocks["train"].stop, self._blocks["val"].stop
+        schedule = simulate(self._part(bounds[1]), self._cluster, name, **self._simulate_options)
+        parts = [_of_jobs(schedule, slice(0, bounds[0])), _of_jobs(schedule, slice(*bounds))]
+        bsld = tuple(float(bounded_slowdown(part).mean()) for part in parts)
+        waits = tuple(float(wait(part).mean()) for part in parts)
+        return Screened(name, bsld, waits, time.monotonic() - began)  # type: ignore[arg-type]
+
+    def _part(self, stop: int) -> Workload:
+        rows = np.arange(stop)
+        return declare_part(self._workload.take(rows), self._workload, rows)
+
+    @property
+    def _simulate_options(self) -> dict[str, Any]:
+        replay = self._settings.replay
+        return {"estimates": replay.estimates, "seed": replay.seed, "kill_at_limit": replay.kill_at_limit, "conditions": replay.conditions}
+
+    def _best(self, screened: Sequence[Screened], block: int) -> Screened:
+        return min(screened, key=lambda one: one.cost(block, self._settings.objective))
+
+    def _fallback(self, screened: Sequence[Screened], baseline: str) -> str:
+        """`wise`, or the heuristic that is better than it on the training days and on the validation days."""
+        by_name = {one.policy: one for one in screened}
+        better = [
+            by_name[baseline].cost(block, self._settings.objective) < by_name[WISE].cost(block, self._settings.objective)
+            for block in (0, 1)
+        ]
+        return baseline if all(better) else WISE
+
+    # --- search
+
+    def _search(self, reference: str, until: float) -> tuple[FoundRule, int]:
+        replay, jobs = self._settings.replay, self._blocks["train"]
+        options = ReplayOptions("reorder", replay.estimates or "", replay.seed, replay.kill_at_limit, replay.conditions)
+        stretches = Stretches(self._workload, self._cluster, jobs, reference=WISE, options=options)
+        how = SearchSettings(
+            self._settings.objective, hold=replay.estimates == "oracle", seed=self._settings.seed, stretch_jobs=min(2000, len(jobs) // 8)
+        )
+        about = {"workload": self._workload.name, "jobs": len(self._workload), "cluster": self._cluster.name, "reference": reference,
+                 "settings": how.__dict__ | {"estimates": replay.estimates}}  # fmt: skip
+        journal = Journal(self._out / JOURNAL, about)
+        beginning = best_beginning(stretches, beginnings(replay.estimates or ""), reference, how)
+        self._say(f"the search begins with {beginning.formula}, {beginning.scheduling}")
+        last = None
+        for last in search(stretches, beginning, reference, how, journal, lambda: self._spent > until):
+            if last.number % 10 == 0:
+                self._say(f"generation {last.number}: cost {last.cost:+.3f}, {last.rule.formula}")
+        assert isinstance(last, Generation)
+        seen = to_toml({CARD_KEY: [one.model_dump() for one in self._settings.trained_on]}) if self._settings.trained_on else ""
+        text = rule_text(last.rule, {"found on": f"{self._workload.name}, {self._cluster.name}"})
+        write_text(self._out / FILE, f"{text}\n{seen}")
+        self._say(f"found in {last.number} generations ({self._spent:.0f} s): {last.rule.formula}")
+        return last.rule, last.number
+
+    # --- judging
+
+    def _judge(self, policies: Sequence[str], block: str) -> Verdicts:
+        return judge(
+            self._workload, self._cluster, policies, self._settings.replay, block, shakes=SHAKES,
+            folder=self._out / "report-days" if block == "report" else None,
+        )  # fmt: skip
+
+    def _is_better(self, found: Verdicts, policy: str, other: str) -> bool:
+        """Better in one of bounded slowdown and wait by an interval below 0, and not worse in the other."""
+        if policy == other:
+            return False
+        bsld, waits = (found.difference(policy, other, score) for score in ("bsld", "wait"))
+        return bsld.better() and (waits.diff <= 0 or not waits.clear)
+
+    def _hindsight(self, policies: Sequence[str]) -> str:
+        """The heuristic with the least bounded slowdown on the report days, in one replay each."""
+        report = self._blocks["report"]
+
+        def score(name: str) -> float:
+            schedule = simulate(self._workload, self._cluster, name, **self._simulate_options)
+            return float(bounded_slowdown(_of_jobs(schedule, slice(report.start, report.stop))).mean())
+
+        return min(policies, key=score)

@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+import shutil
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from queuewise.cluster.cluster_loader import load_cluster
+from queuewise.errors import InputError
+from queuewise.policies import parse_policy, simulate
+from queuewise.policies.found_rules import NUMBERS, FoundRule, read_rule, rule_text
+from queuewise.policies.rule_export import export_rule
+from queuewise.policies.rule_family import PARAMS
+from queuewise.workload.models import generate
+
+MACHINE = load_cluster("flat:64")
+JOBS = generate("lublin", 300, 3)
+AGED = FoundRule(tuple(PARAMS), scheduling="+easy:sjf~3d", estimates="oracle")
+ZERO = (0.0,) * len(NUMBERS)
+
+
+def write(folder: Path, rule: FoundRule) -> str:
+    (folder / "rule.toml").write_text(rule_text(rule, {"found on": "a log"}), encoding="utf-8")
+    return f"model:{folder}"
+
+
+def test_written_and_read_again(tmp_path: Path) -> None:
+    rule = FoundRule(tuple(0.1 * number for number in range(len(NUMBERS))), "predicted", "+easy~5d", "requested")
+    write(tmp_path, rule)
+    assert read_rule(tmp_path / "rule.toml") == rule
+
+
+def test_the_numbers_of_the_family_make_the_order_of_wise(tmp_path: Path) -> None:
+    found = simulate(JOBS, MACHINE, write(tmp_path, AGED), estimates="oracle")
+    named = simulate(JOBS, MACHINE, "aged+easy:sjf~3d", estimates="oracle")
+    assert np.array_equal(found.start, named.start)
+    assert (found.start > JOBS.submit).mean() > 0.1  # somebody waits
+
+
+def test_other_numbers_make_other_orders(tmp_path: Path) -> None:
+    shortest = replace(AGED, numbers=(1.0, *ZERO[1:]), scheduling="+easy")
+    found = simulate(JOBS, MACHINE, write(tmp_path, shortest), estimates="oracle")
+    assert np.array_equal(found.start, simulate(JOBS, MACHINE, "sjf+easy", estimates="oracle").start)
+
+
+def test_a_patient_rule_starts_jobs_only_where_enough_is_free(tmp_path: Path) -> None:
+    """What is free counts as it is before the starts of an instant."""
+    reserve = 0.5
+    numbers = dict(zip(NUMBERS, ZERO, strict=True)) | {"hold": reserve}
+    schedule = simulate(JOBS, MACHINE, write(tmp_path, replace(AGED, numbers=tuple(numbers.values()), scheduling="+easy")))
+    checked = 0
+    for size, start in zip(JOBS.size, schedule.start, strict=True):
+        free = 64 - JOBS.size[(schedule.start < start) & (schedule.end > start)].sum()
+        if free < 64:  # nothing is held while nothing runs
+            assert free - size >= reserve * (64 - size)
+            checked += 1
+    assert checked > 100
+
+
+def test_its_name_may_have_another_backfill_and_bound(tmp_path: Path) -> None:
+    name = write(tmp_path, AGED)
+    own = parse_policy(name)
+    assert (own.backfill, own.backfill_order, own.max_wait_s) == ("easy", "sjf", 259_200.0)
+    other = parse_policy(f"{name}+conservative~1d@spread")
+    assert (other.backfill, other.backfill_order, other.max_wait_s, other.placement) == ("conservative", "", 86_400.0, "spread")
+    assert other.params == own.params == AGED.numbers
+
+
+def test_a_formula_names_the_terms_that_count() -> None:
+    assert AGED.formula == "1·r +1·w − 1·log(1 + wait ÷ 1 h)"
+    assert AGED.without("age").formula == "1·r +1·w"
+    assert FoundRule(ZERO).formula == "0"
+
+
+ALL = FoundRule((0.9, 0.7, 0.02, -0.03, 0.05, 1.5, -0.4, 0.8, 0.3, 0.05, 0.02, 0.5), scheduling="+easy:sjf~1d", estimates="oracle")
+
+
+@pytest.mark.parametrize("rule", [ALL, AGED, replace(ALL, numbers=(*ALL.numbers[:9], 0.0, 0.0, 0.0))])
+def test_exported_to_python_it_plays_the_same(tmp_path: Path, rule: FoundRule) -> None:
+    file = tmp_path / "rule.py"
+    file.write_text(export_rule(rule, file), encoding="utf-8")
+    found = simulate(JOBS, MACHINE, write(tmp_path, rule), estimates="oracle")
+    assert np.array_equal(found.start, simulate(JOBS, MACHINE, f"{file}:score{rule.scheduling}", estimates="oracle").start)
+
+
+@pytest.mark.skipif(shutil.which("lua") is None and shutil.which("lua5.3") is None, reason="there is no lua")
+def test_exported_to_lua_it_has_the_same_order(tmp_path: Path) -> None:
+    file = tmp_path / "rule.lua"
+    calls = "\n".join(f"print(queuewise_priority({run}, {width}, 64))" for run, width in ((10, 1), (3600, 1), (3600, 32)))
+    file.write_text(export_rule(replace(AGED, numbers=(1.0, 1.0, *ZERO[2:])), file) + calls, encoding="utf-8")
+    lua = shutil.which("lua") or shutil.which("lua5.3") or ""
+    answers = subprocess.run([lua, str(file)], capture_output=True, text=True, check=True).stdout.split()
+    assert [int(float(answer)) for answer in answers] == [5886, 0, -3466]
+
+
+def test_other_files_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"neither a \.py nor a \.lua"):
+        export_rule(AGED, tmp_path / "rule.js")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "has format None"),
+        ("format = 2", "has format 2"),
+        ("format = [", "is not valid TOML"),
+        ("format = 1", "no table [numbers]"),
+        ("format = 1\nscheduling = 3\n[numbers]", "scheduling is 3"),
+        ("format = 1\n[numbers]\nlength = 1", "unknown number 'length'"),
+        ("format = 1\n[numbers]\nage = nan", "age is nan"),
+        ("format = 1\n[numbers]\nage = -1.0", "fall back as they age"),
+        ('format = 1\nscheduling = "+slow"\n[numbers]', "unknown backfill 'slow'"),
+    ],
+)
+def test_what_is_refused(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "rule.toml").write_text(text, encoding="utf-8")
+    with pytest.raises(InputError, match=r"rule\.toml") as caught:
+        parse_policy(f"model:{tmp_path}")
+    assert message in str(caught.value)

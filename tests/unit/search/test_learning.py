@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from queuewise.cli import main
+from queuewise.cluster import load_cluster
+from queuewise.errors import InputError
+from queuewise.evaluation.experiment import ReplaySettings
+from queuewise.policies import simulate
+from queuewise.search.learning import Learning, LearnSettings
+from queuewise.workload.jobs import Workload
+from queuewise.workload.models import generate
+from queuewise.workload.writers import write_workload
+
+LOG = generate("lublin", 2400, 2)
+
+
+def settings(**others: object) -> LearnSettings:
+    return LearnSettings(**({"budget_s": 4.0, "replay": ReplaySettings(estimates="oracle")} | others))  # type: ignore[arg-type]
+
+
+def test_where_nothing_can_be_gained_the_verdict_is_keep(tmp_path: Path) -> None:
+    """All jobs are equal, so every policy gives the same waits."""
+    rng = np.random.default_rng(0)
+    submit = np.sort(rng.uniform(0, 30 * 86_400.0, 2000))
+    jobs = Workload(
+        submit=submit, runtime=np.full(2000, 4_000.0), num_tasks=np.ones(2000, np.int32), cpu_milli=np.full(2000, 1000, np.int32)
+    )
+    cluster = load_cluster("flat:4")
+    found = Learning(jobs, cluster, settings(), tmp_path, lambda text: None).run()
+    waits = simulate(jobs, cluster, "fcfs", estimates="oracle").start - jobs.submit
+    assert waits.mean() > 1_000.0
+    assert found.verdict == "keep"
+    assert not found.recommended.startswith("model:")
+    assert found.as_json()["test"]["bsld"]["diff_percent"] == pytest.approx(0.0)
+
+
+def test_the_command_ends_with_one_line_of_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log, out = tmp_path / "log.swf", tmp_path / "run"
+    write_workload(LOG, log)
+    command = ["learn", str(log), "--cluster", "flat:256", "--estimates", "oracle", "--budget", "4s", "--seed", "1", "--out", str(out)]
+    assert not main([*command, "--export", str(tmp_path / "rule.py"), "--json"])
+    found = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert set(found) == {"verdict", "recommended", "baseline", "validation", "test", "seconds"}
+    assert found["verdict"] in ("better", "keep")
+    assert set(found["test"]) == {"bsld", "wait_s", "max_wait_s", "days", "jobs"}
+    assert set(found["test"]["bsld"]) == {"recommended", "baseline", "hindsight", "hindsight_policy", "diff_percent", "ci95"}
+    assert not main(["simulate", "--workload", "lublin", "--jobs", "50", "--cluster", "flat:256", "--policy", f"model:{out}", "--json"])
+    assert main(["evaluate", "--workload", str(log), "--cluster", "flat:256", "--policy", f"model:{out}", "--split", "0.2,0.2,0.6"]) == 2
+    assert "was trained on" in capsys.readouterr().err
+    assert "def score" in (tmp_path / "rule.py").read_text()
+    assert (out / "report-days").is_dir()
+
+
+def test_a_log_that_is_too_short_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="200 are needed"):
+        Learning(LOG.take(slice(0, 900)), load_cluster("flat:256"), settings(), tmp_path, lambda text: None)

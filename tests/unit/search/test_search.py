@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+import json
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from queuewise.cluster.cluster_loader import load_cluster
+from queuewise.cluster.conditions import PERFECT
+from queuewise.errors import InputError
+from queuewise.policies import simulate
+from queuewise.policies.found_rules import NUMBERS, FoundRule
+from queuewise.policies.window_replays import ReplayOptions
+from queuewise.search.beginnings import beginnings, best_beginning
+from queuewise.search.evolution import Journal, SearchSettings, cost_of, search
+from queuewise.search.heuristics import heuristics
+from queuewise.search.objective import parse_objective
+from queuewise.search.stretches import Figures, Stretches
+from queuewise.workload.models import generate
+
+MACHINE = load_cluster("flat:256")
+JOBS = generate("lublin", 600, 5)
+SETTINGS = SearchSettings({"bsld": 1.0, "wait": 1.0}, population=4, stretches=2, stretch_jobs=60)
+FIFO = FoundRule((0.0,) * len(NUMBERS), scheduling="+easy", estimates="oracle")
+
+
+def stretches(jobs: range = range(400)) -> Stretches:
+    return Stretches(JOBS, MACHINE, jobs, reference="fcfs+easy", options=ReplayOptions("reorder", "oracle", 0, False, PERFECT))
+
+
+def test_a_stretch_goes_on_as_the_reference_would() -> None:
+    """The reference on a stretch to the end of its range is the reference on the whole range."""
+    whole = simulate(JOBS.take(slice(0, 400)), MACHINE, "fcfs+easy", estimates="oracle")
+    first = 250
+    figures = stretches().replay(["fcfs+easy"], [first], 400)
+    now = JOBS.submit[first]
+    counts = (np.arange(400) >= first) | (whole.start >= now)  # those that wait at its beginning, too
+    waits = (whole.start - JOBS.submit[:400])[counts]
+    assert figures.wait[0, 0] == pytest.approx(waits.mean())
+    assert figures.max_wait[0, 0] == pytest.approx(waits.max())
+
+
+def test_stretches_are_drawn_inside_the_range() -> None:
+    drawn = stretches(range(100, 400)).draw(np.random.default_rng(0), 50, 60)
+    assert min(drawn) >= 100
+    assert max(drawn) + 60 <= 400
+    assert drawn == sorted(drawn)
+
+
+def test_cost_is_nothing_for_the_reference_and_below_it_for_better_ones() -> None:
+    ones = np.ones((3, 4))
+    figures = Figures(bsld=ones * [[2.0], [4.0], [4.0]], wait=ones * 300.0, max_wait=ones * 1e4)
+    assert cost_of(figures, {"bsld": 1.0, "wait": 1.0}) == pytest.approx([np.log(0.5), 0.0])
+
+
+def test_an_interrupted_search_continues_to_the_same_rule(tmp_path: Path) -> None:
+    def run(path: Path, generations: int) -> list[FoundRule]:
+        journal = Journal(path, {"a": 1})
+        found = search(stretches(), FIFO, "fcfs+easy", SETTINGS, journal, lambda: False)
+        return [generation.rule for generation in islice(found, generations)]
+
+    through = run(tmp_path / "through", 3)
+    run(tmp_path / "cut", 1)
+    with (tmp_path / "cut").open("a") as file:
+        file.write("[0.1, 0.")  # killed while it was writing
+    assert run(tmp_path / "cut", 3) == through
+    assert len((tmp_path / "cut").read_text().splitlines()) == 4
+
+
+def test_the_journal_of_another_search_is_refused(tmp_path: Path) -> None:
+    Journal(tmp_path / "journal", {"a": 1})
+    with pytest.raises(InputError, match="another search"):
+        Journal(tmp_path / "journal", {"a": 2})
+
+
+def test_search_finds_that_short_jobs_should_go_first(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "journal", {})
+    settings = SearchSettings({"bsld": 1.0}, population=8, stretches=2, stretch_jobs=150)
+    *_, last = islice(search(stretches(), FIFO, "fcfs+easy", settings, journal, lambda: False), 6)
+    first, final = json.loads((tmp_path / "journal").read_text().splitlines()[1]), last
+    assert final.cost < min(0.0, max(first))
+    assert final.rule.numbers[NUMBERS.index("log_runtime")] > 0
+    assert final.rule.numbers[NUMBERS.index("age")] >= 0
+
+
+def test_the_search_begins_where_it_is_best() -> None:
+    rules = beginnings("oracle")
+    assert all(rule.order_estimates == "" for rule in rules)
+    chosen = best_beginning(stretches(), [FIFO, *rules], "fcfs+easy", SETTINGS)
+    assert chosen != FIFO
+    assert any(rule.order_estimates == "predicted" for rule in beginnings("requested"))
+
+
+def test_heuristics_cover_orders_backfills_bounds_and_predictions() -> None:
+    names = heuristics("requested")
+    assert names[0] == "wise"
+    assert len(set(names)) == len(names) > 200
+    assert {"saf+conservative~3d", "saf:predicted+easy", "wfp3+greedy", "fcfs+easy"} <= set(names)
+    assert not any("predicted" in name for name in heuristics("oracle"))
+
+
+@pytest.mark.parametrize("text", ["", "bsld +", "bsld + bsld", "energy", "0*bsld", "-1*wait", "nan*wait"])
+def test_objectives_that_are_none(text: str) -> None:
+    with pytest.raises(InputError, match="objective"):
+        parse_objective(text)
+
+
+def test_objectives() -> None:
+    assert parse_objective("bsld + 0.5*wait") == {"bsld": 1.0, "wait": 0.5}
