@@ -49,16 +49,16 @@ def check_policies(policies: Sequence[str], max_wait: str | None = None, model_s
     from queuewise.policies.found_rules import read_rule
     from queuewise.policies.model_file import check_pinned, find_model
     from queuewise.policies.names import found_rule, plays_apart
-    from queuewise.prefixes import policies_of
+    from queuewise.prefixes import has_prefix, policies_of
     from queuewise.report.readable import duration
 
-    if model_sha256 and not any(parse_policy(policy).model for policy in policies):
+    if model_sha256 and not any(map(has_prefix, policies)):
         raise InputError("--model-sha256 is given, but no policy is a model", hint="add --policy model:RUN, or leave it out")
     for policy in dict.fromkeys(policies):
         if max_wait is not None and (own := parse_policy(policy).max_wait_s) < math.inf:
             note(f"--max-wait {max_wait} does not apply to {policy}, which has a bound of its own: {duration(own)}")
-        if model_sha256 and (model := parse_policy(policy).model):
-            check_pinned(found_rule(policy) or find_model(model), model_sha256)
+        if model_sha256 and has_prefix(policy):
+            check_pinned(found_rule(policy) or find_model(parse_policy(policy).model), model_sha256)
         if plays_apart(policy):
             note(f"{policy}: {policies_of(policy).describe(policy)}")
             continue
