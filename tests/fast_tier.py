@@ -52,6 +52,8 @@ LEFT_OUT = (
     "tests/unit/agents/test_training.py",  # 50 s: whole runs
     "tests/unit/cli/test_bench_command.py",  # 11 s
     "tests/unit/cli/test_command_line.py::test_help_of_every_command_works_and_imports_nothing_heavy",
+    "tests/unit/cli/test_failing_writes.py",
+    "tests/unit/cli/test_interrupts.py",  # processes, and a training
     "tests/unit/cli/test_new_policy_command.py::test_what_it_writes_passes_its_own_test",
     "tests/unit/cli/test_printed_commands.py",  # 20 s
     "tests/unit/envs/test_autoreset.py",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,6 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from safetensors.numpy import load_file, save_file
 
 from agents_setup import small_settings
 from queuewise.agents.checkpoint import make_card, write_model
@@ -19,6 +22,7 @@ from queuewise.agents.task_shape import TaskShape
 from queuewise.agents.train_settings import TrainSettings
 from queuewise.evaluation.seen_days import CARD_KEY
 from queuewise.policies.learned import TrainedNetwork
+from queuewise.policies.model_file import DIGEST, KEY, digests, read_card
 from queuewise.policies.networks import NETWORKS, problems_of
 
 PROBLEM_OF = {"mlp": "job", "kernel": "job", "attn": "job", "hosts": "host", "joint": "joint"}
@@ -47,6 +51,20 @@ def make_model(home: Path, net: str, *, seed: int = 5, decision: str = "likely",
     card = make_card(scenario.settings, shape, seed, frames=1024, score=scenario.settings.score, progress={}, decision=decision, **seen)
     write_model(home / "best.safetensors", made, card)  # type: ignore[arg-type]
     return made, scenario
+
+
+Arrays = dict[str, Any]
+Card = dict[str, Any]
+
+
+def rewrite_model(path: Path, change: Callable[[Arrays, Card], object], *, digest: bool = True) -> None:
+    """Write the file again with other contents, and with the digests that belong to them, or none as earlier versions."""
+    arrays, card = dict(load_file(path)), read_card(path)
+    change(arrays, card)
+    card.pop(DIGEST, None)
+    if digest:
+        card[DIGEST] = digests(arrays, card)
+    save_file(arrays, path, {KEY: json.dumps(card)})
 
 
 def random_model(shape: TaskShape, settings: TrainSettings, seed: int, outputs: int = 1) -> Made:

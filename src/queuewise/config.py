@@ -64,6 +64,8 @@ def line_of(text: str, location: Sequence[int | str]) -> int:
 
 def _read(path: Path) -> str:
     try:
+        if path.exists() and not path.is_file():  # a pipe could be waited for in vain
+            raise InputError("is a folder" if path.is_dir() else "is not a regular file", where=str(path), hint="use a file")
         return path.read_bytes().decode("utf-8")
     except FileNotFoundError:
         raise InputError("no such file", where=str(path), hint="check the path") from None

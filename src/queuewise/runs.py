@@ -6,10 +6,14 @@ written last: a folder that contains it is finished and is not written to again.
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import hashlib
 import os
+import re
+import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from queuewise.errors import InputError
@@ -17,6 +21,7 @@ from queuewise.errors import InputError
 LAST_FILE = "summary.json"
 LONGEST_NAME = 200  # bytes of a folder name; file systems allow 255
 HASH_DIGITS = 12
+NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def start_run(path: str | Path) -> Path:
@@ -24,27 +29,92 @@ def start_run(path: str | Path) -> Path:
     folder = Path(path)
     if (folder / LAST_FILE).exists():
         raise InputError("already contains a finished run", where=str(folder), hint="choose another folder or remove this one")
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"cannot be created: {error.strerror}", where=str(folder), hint="choose another folder") from None
+    create_folder(folder)
     return folder
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """A temporary path that is renamed to `path` when the block ends, and removed if it raises."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
+def locked(folder: Path) -> Iterator[None]:
+    """Let no other process write to the run folder in this block; a second writer is refused.
+
+    The lock is one of the operating system, on the folder itself, and ends with the process, however that ends. File systems that
+    cannot lock folders are used without it. What a killed writer left unfinished is removed.
+    """
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        yield temporary
-        os.replace(temporary, path)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            hint = "wait for it to end, or choose another folder"
+            raise InputError("another process is writing to this folder", where=str(folder), hint=hint) from None
+        except OSError:
+            pass
+        else:
+            for unfinished in folder.rglob(".*.part"):
+                unfinished.unlink(missing_ok=True)
+        yield
     finally:
-        temporary.unlink(missing_ok=True)
+        os.close(descriptor)
+
+
+@contextmanager
+def writing_run(path: str | Path) -> Iterator[Path]:
+    """The folder of a new run, which no other process writes to in this block."""
+    folder = start_run(path)
+    with locked(folder):
+        yield start_run(folder)  # another process may have finished it since
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A temporary path that is renamed to `path` when the block ends, and removed if it raises.
+
+    The file gets the permissions that the umask gives to new files, whoever writes it. A full disk and the like raise an InputError.
+    """
+    if path.exists() and not path.is_file():
+        raise InputError("is a folder" if path.is_dir() else "is not a regular file", where=str(path), hint="choose another name")
+    path = path.resolve()  # a link stays a link, /dev/stdout above all
+    temporary = path.with_name(f".{path.name[:LONGEST_NAME]}.{os.getpid()}.part")
+    try:
+        temporary.touch()
+        mode = stat.S_IMODE(temporary.stat().st_mode)
+        yield temporary
+        temporary.chmod(mode)
+        os.replace(temporary, path)
+    except Exception as error:
+        number = _system_error(error, temporary)
+        if number is None:
+            raise
+        hint = "free some space, or choose another folder" if number in NO_SPACE else "check the folder and its permissions"
+        raise InputError(f"cannot be written: {os.strerror(number)}", where=str(path), hint=hint) from None
+    finally:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+
+
+def _system_error(error: Exception, temporary: Path) -> int | None:
+    """The number of the error with which the operating system refused to write the file; None for any other error.
+
+    Libraries that are not written in Python pass the number of the system's error on in their own way.
+    """
+    if isinstance(error, OSError) and error.errno is not None:
+        return error.errno if error.filename in (None, str(temporary)) else None
+    number = re.search(r"\(os error (\d+)\)|Os \{ code: (\d+)", str(error))
+    return int(number[1] or number[2]) if number else None
 
 
 def write_text(path: Path, text: str) -> None:
+    """Write UTF-8. What is no text, as in names of files that are not UTF-8, becomes `?`."""
     with replacing(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+        temporary.write_text(text, encoding="utf-8", errors="replace")
+
+
+def create_folder(folder: Path) -> None:
+    """Create a folder, and the folders above it, if necessary."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"cannot be created: {error.strerror}", where=str(folder), hint="choose another folder") from None
 
 
 def file_name(policy: str) -> str:

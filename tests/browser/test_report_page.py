@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from hostile import LINK, hostile_report
 from queuewise.evaluation.measure import measure
 from queuewise.report.charts import make_charts
 from queuewise.report.html import render
@@ -135,6 +136,41 @@ def test_a_chart_zooms(small: Opened) -> None:
     small.page.mouse.move(box["x"] + 0.6 * box["width"], box["y"] + 120, steps=4)
     small.page.mouse.up()
     small.page.wait_for_function("(before) => document.querySelector('#queue .plot').layout.xaxis.range[1] < before[1]", arg=before)
+
+
+def test_hostile_names_stay_names(browser: Any, tmp_path: Path) -> None:
+    """Nothing runs, loads or links; every figure is drawn, and the names are shown as they are."""
+    opened = Opened(browser, hostile_report(tmp_path) / "report.html")
+    page = opened.page
+    assert opened.problems == []
+    assert [url for url in opened.requests if url != opened.address and not url.startswith(("data:", "blob:"))] == []
+    assert page.title().startswith("@@data@@ on @@data@@<img")
+    assert page.locator("a[href], img, iframe, form, [onerror]").count() == 0
+    assert page.locator("a").evaluate_all("(links) => links.filter((link) => link.getAttribute('xlink:href')).length") == 0
+    figures = page.locator("#charts figure")
+    assert figures.count() > 8
+    assert all(figures.nth(index).locator(".main-svg").count() > 0 for index in range(figures.count()))
+    assert any(LINK in name for name in page.locator("#wait-cdf .legendtext").all_text_contents())
+    assert any(LINK in label for label in page.locator("#gantt .ytick text").all_text_contents())
+    opened.zoom(0.3)
+    page.evaluate("Plotly.Fx.hover(document.querySelector('#gantt .plot'), [{ curveNumber: 0, pointNumber: 0 }])")
+    page.wait_for_selector("#gantt .hoverlayer .hovertext")
+    assert "GPU" in page.locator("#gantt .hoverlayer").text_content()
+    assert page.locator("#gantt .hoverlayer a").count() == 0
+    assert page.title().startswith("@@data@@ on")
+    assert opened.problems == []
+
+
+def test_a_script_that_is_not_the_pages_own_does_not_run(browser: Any, tmp_path: Path) -> None:
+    """What the policy of the page is for, should a name become markup in spite of everything."""
+    path = page_of(tmp_path, 200, 1, ["line"])
+    text = path.read_text(encoding="utf-8")
+    planted = "<script>document.title='stolen'</script><img src=x onerror=\"document.title='stolen'\"><base href='https://example.org/'>"
+    path.write_text(text.replace("<main>", f"<main>{planted}"), encoding="utf-8")
+    opened = Opened(browser, path)
+    assert opened.page.title() == "busy-days on 1-nodes"
+    assert opened.page.evaluate("document.baseURI") == opened.address
+    assert len([problem for problem in opened.problems if "Content Security Policy" in problem]) == 4
 
 
 def test_a_hundred_thousand_jobs_stay_responsive(browser: Any, tmp_path: Path) -> None:

@@ -28,12 +28,10 @@ from queuewise.agents.values import action_scores
 from queuewise.config import validate
 from queuewise.errors import InputError
 from queuewise.policies.learned import layers_of
-from queuewise.policies.model_file import BEST, CHECKPOINTS, KEY, SUFFIX, damaged, read_card
+from queuewise.policies.model_file import BEST, CHECKPOINTS, DIGEST, FORMAT, KEY, SUFFIX, check_arrays, damaged, digests, read_card
 from queuewise.policies.networks import list_layers
 from queuewise.policies.networks.layers import Layers
-from queuewise.runs import replacing, write_text
-
-FORMAT = 1
+from queuewise.runs import create_folder, replacing, write_text
 
 
 def make_card(settings: TrainSettings, shape: TaskShape, seed: int, **facts: Any) -> dict[str, Any]:
@@ -66,17 +64,30 @@ def _revision() -> str | None:
 
 
 def write_file(path: Path, tensors: dict[str, Tensor], card: dict[str, Any]) -> None:
+    """Write tensors and a card that has its digests."""
     with replacing(path) as temporary:
         save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, temporary, {KEY: json.dumps(card)})
+
+
+def with_digests(card: dict[str, Any], tensors: dict[str, Tensor]) -> dict[str, Any]:
+    """The card as JSON gives it back, with the digests of itself and of the tensors."""
+    plain = json.loads(json.dumps(card))
+    return {**plain, DIGEST: digests(_arrays(tensors), plain)}
+
+
+def _arrays(tensors: dict[str, Tensor]) -> dict[str, Any]:
+    return {name: tensor.detach().numpy() for name, tensor in tensors.items()}
 
 
 def read_file(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Return tensors and card; raise an InputError that says what is wrong with the file."""
     card = read_card(path)
     try:
-        return load_file(path), card
-    except SafetensorError as error:
+        tensors = load_file(path)
+    except (SafetensorError, OSError, KeyError) as error:
         raise damaged(path, error) from None
+    check_arrays(_arrays(tensors), card, path, ("model", "state"))
+    return tensors, card
 
 
 def check_card(card: dict[str, Any], settings: TrainSettings, shape: TaskShape, *, where: str, same_size: bool) -> None:
@@ -105,7 +116,7 @@ class CheckpointFolder:
     def __init__(self, home: Path, keep: int) -> None:
         self.home, self._keep = home, keep
         self._checkpoints = home / "checkpoints"
-        self._checkpoints.mkdir(parents=True, exist_ok=True)
+        create_folder(self._checkpoints)
 
     @property
     def best(self) -> Path:
@@ -115,7 +126,11 @@ class CheckpointFolder:
         return max(self._checkpoints.glob(CHECKPOINTS), default=None)
 
     def write(self, state: LearnerState, card: dict[str, Any], iteration: int) -> None:
-        write_file(self._checkpoints / f"iteration-{iteration:08d}{SUFFIX}", state.tensors, card | {"facts": state.facts})
+        write_file(
+            self._checkpoints / f"iteration-{iteration:08d}{SUFFIX}",
+            state.tensors,
+            with_digests(card | {"facts": state.facts}, state.tensors),
+        )
         for old in sorted(self._checkpoints.glob(CHECKPOINTS))[: -self._keep]:
             old.unlink()
 
@@ -126,7 +141,9 @@ class CheckpointFolder:
 def write_model(path: Path, learner: Learner, card: dict[str, Any]) -> None:
     """Write the model, and beside it the card as JSON for people to read; programs read the card inside."""
     tensors = {f"network.{name}": tensor.detach() for name, tensor in learner.network.state_dict().items()}
-    write_file(path, tensors | learner.scaling.tensors(), card)
+    tensors |= learner.scaling.tensors()
+    card = with_digests(card, tensors)
+    write_file(path, tensors, card)
     write_text(path.with_suffix(".json"), json.dumps(card, indent=2) + "\n")
 
 
@@ -163,5 +180,13 @@ def load_model(path: Path, shape: TaskShape) -> TrainedModel:
     settings = validate(TrainSettings, card["settings"], source=str(path))
     check_card(card, settings, shape, where=str(path), same_size=settings.net == "mlp")
     network = Network(shape, layers_of(card, tensors, shape.problem, shape.layout, where=str(path)))
-    load_module(network, tensors, "network")
+    load_weights(network, tensors, path)
     return TrainedModel(network.eval(), read_scaling(tensors), card)
+
+
+def load_weights(network: Network, tensors: dict[str, Tensor], path: Path) -> None:
+    """Load `network.*`; weights of other names or shapes are refused."""
+    try:
+        load_module(network, tensors, "network")
+    except RuntimeError as error:
+        raise damaged(path, str(error).splitlines()[-1].strip()) from None

@@ -14,6 +14,7 @@ import numpy as np
 
 from queuewise.agents.recording import read_rows, read_run_config
 from queuewise.errors import InputError, optional_imports
+from queuewise.plain_text import figure_label, figure_text
 from queuewise.runs import replacing
 from queuewise.sim.core.tables import F64
 
@@ -66,20 +67,19 @@ def draw_curves(runs: Sequence[Path], metric: str, path: Path) -> list[Curve]:
     figure = Figure(figsize=(8.0, 4.5), layout="constrained")
     axes = figure.add_subplot()
     for curve in curves:
-        (line,) = axes.plot(
-            curve.frames, curve.mean, label=f"{curve.run} ({len(curve.values)} seeds)" if len(curve.values) > 1 else str(curve.run)
-        )
+        label = f"{curve.run} ({len(curve.values)} seeds)" if len(curve.values) > 1 else str(curve.run)
+        (line,) = axes.plot(curve.frames, curve.mean, label=figure_label(label))
         axes.fill_between(curve.frames, curve.values.min(axis=0), curve.values.max(axis=0), color=line.get_color(), alpha=0.2, linewidth=0)
     values = np.concatenate([curve.values.ravel() for curve in curves])
     if metric == VAL:
         baselines = _baselines(runs[0])
         for number, (name, value) in enumerate(sorted(baselines.items(), key=lambda item: item[1])):
             style = DASHES[number % len(DASHES)]
-            axes.axhline(value, linestyle=style, linewidth=1.0, color="grey", label=f"{name} {value:.4g}")
+            axes.axhline(value, linestyle=style, linewidth=1.0, color="grey", label=figure_label(f"{name} {value:.4g}"))
         values = np.append(values, list(baselines.values()))
     if values.min() > 0 and values.max() > WIDE * values.min():  # so that one bad baseline does not flatten the rest
         axes.set_yscale("log")
-    axes.set(xlabel="frames", ylabel=f"{read_run_config(runs[0])[0]['score']} on VAL" if metric == VAL else metric)
+    axes.set(xlabel="frames", ylabel=f"{read_run_config(runs[0])[0]['score']} on VAL" if metric == VAL else figure_text(metric))
     axes.legend(fontsize="small")
     with replacing(path) as temporary:
         figure.savefig(temporary, format=path.suffix.removeprefix(".") or "png")
@@ -88,6 +88,6 @@ def draw_curves(runs: Sequence[Path], metric: str, path: Path) -> list[Curve]:
 
 def _baselines(run: Path) -> dict[str, float]:
     settings, seeds = read_run_config(run)
-    names = {f"val/{name}" for name in settings["baselines"]}
-    row = next(row for row in read_rows(run / f"seed-{seeds[0]}") if names & set(row))
-    return {name.removeprefix("val/"): float(row[name]) for name in sorted(names & set(row))}
+    names = {f"val/{name}" for name in settings.get("baselines", ())}
+    row = next((row for row in read_rows(run / f"seed-{seeds[0]}") if names & set(row)), {})
+    return {name.removeprefix("val/"): float(row[name]) for name in sorted(names & set(row)) if row[name] is not None}

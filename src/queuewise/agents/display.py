@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from queuewise.agents.train_settings import TrainSettings
+from queuewise.plain_text import printable
 
 BARS = "▁▂▃▄▅▆▇█"
 SPARKS = 24  # evaluations shown, the last ones
@@ -58,7 +59,7 @@ class Display:
         return f"{self._settings.score} {val['agent']:,.4g} ({listed})"
 
     def note(self, text: str) -> None:
-        self._console.print(text, soft_wrap=True)
+        self._console.print(printable(text), soft_wrap=True)
 
 
 def sparkline(values: list[float]) -> str:

@@ -31,7 +31,7 @@ from queuewise.envs.stepping import RUNS_ON
 from queuewise.errors import InputError
 from queuewise.policies.interface import ReplayRequest
 from queuewise.policies.learned import TrainedNetwork
-from queuewise.policies.model_file import find_model, read_card, read_model
+from queuewise.policies.model_file import DIGEST, find_model, read_card, read_model
 from queuewise.policies.names import AS_TRAINED, Policy, parse_policy
 from queuewise.policies.snapshot import Snapshot
 from queuewise.policies.snapshot_decider import SnapshotDecider
@@ -49,13 +49,14 @@ def describe(policy: str) -> str:
     """One line about the model: its network, problem, algorithm and training workload."""
     parsed = parse_policy(policy)
     path = find_model(parsed.model)
-    card = read_card(path)
+    _, card = read_model(path)
     settings, shape = settings_of(card, path)
     _check_problem(policy, parsed, shape.problem)
+    unchecked = "" if DIGEST in card else "; the file is of an earlier version and has no digest, so damage may go unnoticed"
     estimates = settings.task.estimates or "its workload's"
     return (
         f"{settings.net} for the {shape.problem} problem, trained by {card['algo']} for {card['frames']:,} frames "
-        f"on {settings.workload} with {estimates} estimates ({path})"
+        f"on {settings.workload} with {estimates} estimates ({path}){unchecked}"
     )
 
 

@@ -13,8 +13,11 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-from queuewise.config import parse_toml
+from pydantic import ConfigDict, Field
+
+from queuewise.config import Config, parse_toml, validate
 from queuewise.errors import InputError, optional_imports
+from queuewise.plain_text import printable
 from queuewise.runs import replacing, write_text
 
 JSONL, CSV = "metrics.jsonl", "metrics.csv"
@@ -129,8 +132,31 @@ class Recorder:
 def read_rows(home: Path) -> list[dict[str, Any]]:
     """Read `metrics.jsonl`; an incomplete last line (the run was killed) is left out."""
     path = home / JSONL
-    lines = path.read_text(encoding="utf-8").splitlines(keepends=True) if path.exists() else []
-    return [json.loads(line) for line in lines if line.endswith("\n")]
+    lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
+    rows = []
+    for number, line in enumerate(lines, 1):
+        if line.endswith(b"\n"):
+            try:
+                row = json.loads(line)
+            except ValueError as error:
+                raise _damaged_line(path, number, str(error)) from None
+            validate(MetricFields, row, source=f"{path}:{number}")
+            rows.append(row)
+    return rows
+
+
+class MetricFields(Config):
+    """A line of `metrics.jsonl`. Further fields are numbers or null."""
+
+    model_config = ConfigDict(extra="allow", strict=True)
+    __pydantic_extra__: dict[str, float | None]
+    iteration: int
+    frames: int
+
+
+def _damaged_line(path: Path, number: int, why: str) -> InputError:
+    hint = "remove the line; training writes the lines after the last checkpoint again"
+    return InputError(f"is damaged: {printable(why)}", where=f"{path}:{number}", hint=hint)
 
 
 def _figures(row: Row) -> list[tuple[str, float]]:
@@ -156,7 +182,18 @@ def read_run_config(run: Path) -> tuple[dict[str, Any], list[int]]:
     data = parse_toml(run / CONFIG)
     if data.get("command") != "train":
         raise InputError("was not written by queuewise train", where=str(run), hint="give the folder of a training run")
-    return data["settings"], data["seeds"]
+    fields = validate(TrainConfigFields, data, source=str(run / CONFIG))
+    return data["settings"], fields.seeds
+
+
+class TrainConfigFields(Config):
+    """`config.toml` of `train`; the settings are checked where they are used."""
+
+    model_config = ConfigDict(extra="allow", strict=True)
+    settings: dict[str, Any]
+    seeds: list[int] = Field(min_length=1)
+    contents: dict[str, str] = Field(default_factory=dict)
+    trained_on: list[dict[str, Any]] = Field(default_factory=list)
 
 
 def check_contents(run: Path, contents: Mapping[str, str]) -> None:

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import ConfigDict, Field, field_validator
 
+from queuewise.config import Config, validate
 from queuewise.envs.features import GLOBAL, NUM_GLOBAL, ObservationLayout
 from queuewise.errors import InputError
 
@@ -59,12 +61,34 @@ class TaskShape:
         }
 
 
+class TaskFields(Config):
+    """What `as_json` writes."""
+
+    model_config = ConfigDict(strict=True)
+    version: int
+    problem: Literal["job", "host", "joint"]
+    window: int = Field(ge=1)
+    hosts: int = Field(ge=0)
+    units: int = Field(ge=0)
+    stops: int = Field(0, ge=0)
+    moves: bool = False
+    view: str = "tokens"
+    features: dict[Literal["global", "jobs", "hosts", "running"], list[str]]
+
+    @field_validator("features")
+    @classmethod
+    def _has_all(cls, features: dict[str, list[str]]) -> dict[str, list[str]]:
+        if missing := {"global", "jobs", "hosts"} - set(features):
+            raise ValueError(f"lacks {', '.join(sorted(missing))}")
+        return features
+
+
 def read_shape(data: dict[str, Any], *, where: str) -> TaskShape:
     """The shape that `as_json` wrote; a task with other features than in this version is refused."""
-    scores = tuple(name.removeprefix("score_") for name in data["features"]["jobs"] if name.startswith("score_"))
-    sizes = (data["window"], data["hosts"], data["units"])
-    layout = ObservationLayout(*sizes, scores, data.get("view", "tokens"), data.get("stops", 0), data.get("moves", False))
-    shape = TaskShape(data["problem"], layout)
+    task = validate(TaskFields, data, source=f"{where} (card: task)")
+    scores = tuple(name.removeprefix("score_") for name in task.features["jobs"] if name.startswith("score_"))
+    layout = ObservationLayout(task.window, task.hosts, task.units, scores, task.view, task.stops, task.moves)
+    shape = TaskShape(task.problem, layout)
     present = shape.as_json()
     for key in ("version", "features"):
         if data[key] != present[key]:

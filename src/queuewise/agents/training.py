@@ -16,8 +16,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from queuewise.agents.checkpoint import CheckpointFolder, check_card, load_model, make_card, read_file, read_state
-from queuewise.agents.learner import DivergedError, Learner, load_module, make_learner
+from queuewise.agents.checkpoint import CheckpointFolder, check_card, load_model, load_weights, make_card, read_file, read_state
+from queuewise.agents.learner import DivergedError, Learner, make_learner
 from queuewise.agents.observation_scaling import read_scaling
 from queuewise.agents.recording import CONFIG, Recorder, check_contents
 from queuewise.agents.scenario import Scenario, load_scenario
@@ -32,7 +32,7 @@ from queuewise.evaluation.replay_files import to_json, write_cluster
 from queuewise.evaluation.scores import Score, parse_score
 from queuewise.evaluation.seen_days import CARD_KEY, read_training
 from queuewise.policies.model_file import SUFFIX
-from queuewise.runs import LAST_FILE, replacing, start_run, write_text
+from queuewise.runs import LAST_FILE, locked, replacing, start_run, write_text
 
 
 class ProgressListener(Protocol):
@@ -92,6 +92,13 @@ def train(
     if not resume and (run / CONFIG).exists():
         raise InputError("already holds a run", where=str(run), hint="add --resume to continue it, or choose another --out")
     start_run(run)
+    with locked(run):
+        return _train(settings, seeds, run, listener, resume, init_from)
+
+
+def _train(
+    settings: TrainSettings, seeds: Sequence[int], run: Path, listener: ProgressListener, resume: bool, init_from: Path | None
+) -> TrainOutcome:
     scenario = load_scenario(settings, listener.note)
     contents = {"workload": digest_workload(scenario.workload), "cluster": digest_cluster(scenario.cluster)}
     if not scenario.from_model:
@@ -275,7 +282,7 @@ def warm_start(learner: Learner, source: Path, settings: TrainSettings, shape: T
     path = _weights(source)
     tensors, card = read_file(path)
     check_card(card, settings, shape, where=str(path), same_size=settings.net == "mlp")
-    load_module(learner.network, tensors, "network")
+    load_weights(learner.network, tensors, path)
     learner.rescale(read_scaling(tensors))
 
 

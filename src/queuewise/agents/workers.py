@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import ctypes
 import math
 import mmap
 import multiprocessing
@@ -34,6 +35,7 @@ from queuewise.errors import InputError
 
 WORTH_DIVIDING = 2048  # frames: fewer are processed in one piece
 LEAST_PIECE = 256  # frames: smaller pieces waste time; only the last one may be smaller
+_PR_SET_PDEATHSIG = 1  # of prctl(2)
 POLL_S = 1.0  # between checks whether the learner is still there
 
 
@@ -147,12 +149,31 @@ class WorkerPool:
             process.begin(task, arguments)
         try:
             first = getattr(self._learner, task)(self.workers[0], *arguments)
-        finally:
-            others = [process.result() for process in self._processes]
+        except Exception:
+            self.wait()
+            raise
+        except BaseException:  # Ctrl-C: nobody needs what the others are doing
+            self.kill()
+            raise
+        others = self.wait()
         for failure in others:
             if isinstance(failure, BaseException):
                 raise failure
         return [first, *others]
+
+    def wait(self) -> list[Any]:
+        """The results of the other processes."""
+        try:
+            return [process.result() for process in self._processes]
+        except BaseException:
+            self.kill()
+            raise
+
+    def kill(self) -> None:
+        """End the other processes at once."""
+        for process in self._processes:
+            process.kill()
+        self._processes.clear()
 
     def add_gradients(self) -> None:
         """Replace the gradients of the first worker by the mean of all."""
@@ -196,6 +217,11 @@ class _WorkerProcess:
                 "a worker process has died", hint="check that there is enough memory; --resume continues from the last checkpoint"
             )
 
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.join()
+        self._pipe.close()
+
     def end(self) -> None:
         with contextlib.suppress(BrokenPipeError):  # it has already ended
             self._pipe.send(None)
@@ -211,6 +237,8 @@ def _stop(processes: list[_WorkerProcess]) -> None:
 
 def _serve(learner: object, worker: Worker, pipe: Any, parent: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the learner decides what an interrupt means
+    signal.set_wakeup_fd(-1)
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # however the learner ends, this process does not outlive it
     torch.set_num_threads(1)
     while True:
         while not pipe.poll(POLL_S):

@@ -10,14 +10,20 @@ Exit codes: 0 success, 1 an internal error, 2 invalid arguments or input, 3 most
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
+from io import TextIOWrapper
 from typing import Any
 
+from queuewise.cli.console import note
+from queuewise.cli.interrupts import INTERRUPTED, ending_soon
 from queuewise.errors import InputError, QueuewiseError, unknown_name
+from queuewise.plain_text import printable
 
 
 @dataclass(frozen=True)
@@ -48,15 +54,34 @@ COMMANDS: dict[str, Command] = {
     "bench": Command("bench:Bench", "measure the speed of the engine on this machine"),
 }
 
-INTERRUPTED = 130
 LONGEST_MESSAGE = 2000  # characters of an error or a hint
+_RIGHTS, _SPACE = "check the permissions of the file and of the folders above it", "free some space, or choose another folder"
+SYSTEM_ERRORS = {  # what is wrong with the machine or with a path, not with this program -> hint
+    errno.EACCES: _RIGHTS,
+    errno.EPERM: _RIGHTS,
+    errno.EROFS: "choose a folder that can be written",
+    errno.ENOSPC: _SPACE,
+    errno.EDQUOT: _SPACE,
+    errno.EFBIG: _SPACE,
+    errno.EIO: "check the disk",
+    errno.EMFILE: "raise the limit of open files (ulimit -n)",
+    errno.ENFILE: "close other programs",
+    errno.ENAMETOOLONG: "use a shorter name",
+    errno.ENOTDIR: "check the path",
+    errno.ELOOP: "check the links in the path",
+}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return the exit code. An error that the user can fix is shown without a traceback."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal that cannot show a character shows a question mark
     try:
-        return _dispatch(arguments)
+        code = _dispatch(arguments, alone=argv is None)
+        sys.stdout.flush()  # while an error can still be reported
+        return code
     except QueuewiseError as error:
         return _report(error)
     except KeyboardInterrupt:
@@ -66,11 +91,23 @@ def main(argv: Sequence[str] | None = None) -> int:
         hint = "use fewer jobs (--jobs), fewer policies at once, or a machine with more memory"
         return _report(InputError(f"out of memory{f': {error}' if str(error) else ''}", hint=hint))
     except BrokenPipeError:  # stdout was closed early, as in `queuewise policies | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _close_stdout()
         return 0
+    except OSError as error:
+        if error.errno not in SYSTEM_ERRORS:
+            raise
+        if error.errno == errno.ENOSPC:
+            _close_stdout()
+        return _report(InputError(os.strerror(error.errno).lower(), where=str(error.filename or ""), hint=SYSTEM_ERRORS[error.errno]))
 
 
-def _dispatch(arguments: list[str]) -> int:
+def _close_stdout() -> None:
+    """Python flushes stdout when it ends, and would report an error again."""
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _dispatch(arguments: list[str], *, alone: bool) -> int:
     if not arguments:
         print(_help(), file=sys.stderr)
         return 2
@@ -85,7 +122,9 @@ def _dispatch(arguments: list[str]) -> int:
         return 0
     if name not in COMMANDS:
         raise unknown_name("command", name, COMMANDS)
-    return _parse(name, rest).run() or 0
+    command = _parse(name, rest)
+    with ending_soon(getattr(command, "GRACE_S", None), alone=alone):
+        return command.run() or 0
 
 
 def _parse(name: str, arguments: Sequence[str]) -> Any:
@@ -113,13 +152,13 @@ def _help() -> str:
 
 
 def _report(error: QueuewiseError) -> int:
-    print(_one_line(f"error: {f'{error.where}: ' if error.where else ''}{error.message}"), file=sys.stderr)
+    note(_one_line(f"error: {f'{error.where}: ' if error.where else ''}{error.message}"))
     if error.hint:
-        print(_one_line(f"hint: {error.hint}"), file=sys.stderr)
+        note(_one_line(f"hint: {error.hint}"))
     return error.exit_code
 
 
 def _one_line(text: str) -> str:
-    """What files and names contain may break lines or control the terminal."""
-    shown = "".join(c if c.isprintable() else " " if c.isspace() else "?" for c in text)
+    """What files and names contain may break lines or be of any length."""
+    shown = printable("".join(" " if c.isspace() else c for c in text))
     return shown if len(shown) <= LONGEST_MESSAGE else f"{shown[:LONGEST_MESSAGE]} …"

@@ -7,6 +7,9 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
+from queuewise.errors import InputError
+from queuewise.plain_text import printable
+
 WIDTH_WITHOUT_TERMINAL = 160
 WIDEST_NAME = 48  # of a policy in a table
 COMPILE_S = {"engine": 40, "environments": 45}  # on one core of the development machine
@@ -14,7 +17,7 @@ COMPILE_S = {"engine": 40, "environments": 45}  # on one core of the development
 
 def note(text: str) -> None:
     """Print a message for the user, separate from the data."""
-    print(text, file=sys.stderr, flush=True)
+    print("\n".join(map(printable, text.split("\n"))), file=sys.stderr, flush=True)
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, left: int = 1, title: str = "") -> None:
@@ -23,7 +26,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, left: 
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(box=SIMPLE_HEAD, title=title or None, title_justify="left", pad_edge=False)
+    table = Table(box=SIMPLE_HEAD, title=printable(title) or None, title_justify="left", pad_edge=False)
     rows = list(rows)
     short = all(len(row[0]) <= WIDEST_NAME for row in rows)
     for index, column in enumerate(columns):
@@ -31,25 +34,31 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, left: 
         justify: Literal["left", "right"] = "left" if index < left else "right"
         table.add_column(column, justify=justify, overflow="fold", no_wrap=index == 0 and short, width=width)
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*map(printable, row))
     console = Console(width=None if sys.stdout.isatty() else WIDTH_WITHOUT_TERMINAL, markup=False, highlight=False)
     console.print(table)
 
 
-def check_policies(policies: Sequence[str], max_wait: str | None = None) -> None:
+def check_policies(policies: Sequence[str], max_wait: str | None = None, model_sha256: Sequence[str] = ()) -> None:
     """Report an invalid policy name before any work starts, and compile the user's own functions.
 
-    `max_wait` is the bound on waits for policies that have none: say which ones have.
+    If `model_sha256` is given, the file of every model must have one of these checksums. `max_wait` is the bound on waits for policies
+    that have none: say which ones have.
     """
     from queuewise.policies import parse_policy
     from queuewise.policies.found_rules import read_rule
+    from queuewise.policies.model_file import check_pinned, find_model
     from queuewise.policies.names import found_rule, plays_apart
-    from queuewise.prefixes import policies_of
+    from queuewise.prefixes import has_prefix, policies_of
     from queuewise.report.readable import duration
 
+    if model_sha256 and not any(map(has_prefix, policies)):
+        raise InputError("--model-sha256 is given, but no policy is a model", hint="add --policy model:RUN, or leave it out")
     for policy in dict.fromkeys(policies):
         if max_wait is not None and (own := parse_policy(policy).max_wait_s) < math.inf:
             note(f"--max-wait {max_wait} does not apply to {policy}, which has a bound of its own: {duration(own)}")
+        if model_sha256 and has_prefix(policy):
+            check_pinned(found_rule(policy) or find_model(parse_policy(policy).model), model_sha256)
         if plays_apart(policy):
             note(f"{policy}: {policies_of(policy).describe(policy)}")
             continue

@@ -25,17 +25,21 @@ class Diagnose:
     """Number of episodes."""
     seed: Annotated[int, tyro.conf.arg(metavar="S")] = 0
     """Seed for the episodes and the sampled actions."""
+    model_sha256: Annotated[tuple[str, ...], tyro.conf.arg(metavar="HEX")] = ()
+    """Refuse a model whose file has another SHA-256 than these, as sha256sum prints it."""
     json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Print JSON: an object with value, advantage, actions, masks, units, gradient, training and verdict."""
 
     def run(self) -> None:
         from queuewise.cli.console import announce_compilation
         from queuewise.errors import InputError, optional_imports
-        from queuewise.policies.model_file import find_model
+        from queuewise.policies.model_file import check_pinned, find_model
 
         if self.episodes < 1 or self.seed < 0:
             raise InputError("--episodes must be at least 1, and --seed at least 0", hint="for example --episodes 8 --seed 0")
         path = find_model(self.run_folder)
+        if self.model_sha256:
+            check_pinned(path, self.model_sha256)
         with optional_imports():
             from queuewise.agents.diagnosis import diagnose
         announce_compilation(playing=True)

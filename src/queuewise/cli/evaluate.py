@@ -92,6 +92,8 @@ class Evaluate:
     """Also write report.html, figures and tables into the run folder."""
     allow_rejected: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """End with exit code 0 even if more than half of the jobs can never run on the cluster (otherwise 3)."""
+    model_sha256: Annotated[tuple[str, ...], tyro.conf.arg(metavar="HEX")] = ()
+    """Refuse models whose file has another SHA-256 than these, as sha256sum prints it."""
     json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Print JSON: a list with one object per policy."""
 
@@ -176,7 +178,7 @@ class Evaluate:
 
         if not self.policy:
             raise InputError("no policy given", hint="add --policy fcfs; repeat --policy to compare several")
-        check_policies(self.policy, self.max_wait)
+        check_policies(self.policy, self.max_wait, self.model_sha256)
         if self.seed < 0:
             raise InputError(f"--seed {self.seed} is negative", hint="use 0 or more")
         if self.threads is not None and self.threads < 1:

@@ -21,6 +21,8 @@ class Export:
     """A run folder or model written by queuewise train, or the run folder of queuewise learn."""
     out: Annotated[Path, tyro.conf.arg(metavar="FILE")]
     """File to write: policy.onnx, or of a rule, rule.py or rule.lua."""
+    model_sha256: Annotated[tuple[str, ...], tyro.conf.arg(metavar="HEX")] = ()
+    """Refuse a model whose file has another SHA-256 than these, as sha256sum prints it."""
     json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Print JSON: file, model, network, problem, observation_size, num_actions, opset, bytes."""
 
@@ -28,7 +30,7 @@ class Export:
         from queuewise.cli.console import note
         from queuewise.errors import InputError
         from queuewise.policies.found_rules import read_rule, rule_file
-        from queuewise.policies.model_file import find_model
+        from queuewise.policies.model_file import check_pinned, find_model
         from queuewise.policies.rule_export import export_rule
         from queuewise.runs import write_text
 
@@ -36,6 +38,8 @@ class Export:
             raise InputError("no such folder", where=str(self.out.parent), hint="create it or choose another --out")
         rule = rule_file(self.run_folder)
         if rule is not None:
+            if self.model_sha256:
+                check_pinned(rule, self.model_sha256)
             found = read_rule(rule)
             write_text(self.out, export_rule(found, self.out))
             print(json_text.dumps({"file": str(self.out), "formula": found.formula}) if self.json else found.formula)
@@ -43,7 +47,10 @@ class Export:
             return
         from queuewise.agents.onnx_export import export_model
 
-        facts = export_model(find_model(self.run_folder), self.out)
+        model = find_model(self.run_folder)
+        if self.model_sha256:
+            check_pinned(model, self.model_sha256)
+        facts = export_model(model, self.out)
         if self.json:
             print(json_text.dumps(facts))
         else:

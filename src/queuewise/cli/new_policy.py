@@ -22,7 +22,7 @@ class NewPolicy:
         from queuewise.cli.console import note
         from queuewise.errors import InputError
         from queuewise.policies.starter import make_starter
-        from queuewise.runs import write_text
+        from queuewise.runs import create_folder, write_text
 
         starter = make_starter(self.name)
         folder = Path(self.folder)
@@ -30,12 +30,9 @@ class NewPolicy:
         for path in (policy, test):
             if path.exists():
                 raise InputError("already exists", where=str(path), hint="choose another name or another --folder")
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            write_text(policy, starter.policy)
-            write_text(test, starter.test)
-        except OSError as error:
-            raise InputError(f"cannot be written: {error.strerror}", where=str(folder), hint="choose another --folder") from None
+        create_folder(folder)
+        write_text(policy, starter.policy)
+        write_text(test, starter.test)
         print(policy)
         print(test)
         note(f"try it: queuewise simulate --workload bench --jobs 20000 --cluster 16x8:V100-16 --policy {policy}:{self.name} --policy sjf")

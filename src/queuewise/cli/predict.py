@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
+from queuewise.plain_text import printable
 from queuewise.reading import Reading
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ def _print(found: PredictionQuality) -> None:
         return [name, figure(one.jobs), f"{one.within_2x:.0%}", figure(one.median_ratio, 2)]
 
     columns = ["jobs", "within 2×", "median of estimate ÷ runtime"]
-    print(f"{found.log}: {next(iter(found.estimates.values())).jobs:,} jobs of the last {found.days} days")
+    print(f"{printable(found.log)}: {next(iter(found.estimates.values())).jobs:,} jobs of the last {found.days} days")
     rows = [[*row(name, one), figure(one.r2_log, 2)] for name, one in found.estimates.items()]
     print_table(["estimates", *columns, "R² of log runtime"], rows)
     print(f"{found.coverage_80:.0%} of the jobs are between the quantiles of 10 % and 90 %")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 
 from queuewise.cli.inputs import read_conditions
+from queuewise.plain_text import printable
 from queuewise.reading import Reading
 
 if TYPE_CHECKING:
@@ -51,6 +52,8 @@ class Simulate:
     """Write a run folder: config.toml, summary.json, summary.csv, and jobs.parquet for each policy."""
     allow_rejected: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """End with exit code 0 even if more than half of the jobs can never run on the cluster (otherwise 3)."""
+    model_sha256: Annotated[tuple[str, ...], tyro.conf.arg(metavar="HEX")] = ()
+    """Refuse models whose file has another SHA-256 than these, as sha256sum prints it."""
     json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Print JSON: a list with one object per policy."""
 
@@ -94,7 +97,7 @@ class Simulate:
             raise InputError(f"--jobs {self.jobs} is too few", hint="use 1 or more")
         if self.seed < 0:
             raise InputError(f"--seed {self.seed} is negative", hint="use 0 or more")
-        check_policies(self.policy, self.max_wait)
+        check_policies(self.policy, self.max_wait, self.model_sha256)
         if self.out:
             start_run(self.out)  # report a problem with the folder before the replay
 
@@ -121,16 +124,16 @@ class Simulate:
         from queuewise.config import to_toml
         from queuewise.evaluation.replay_files import write_cluster, write_replay
         from queuewise.evaluation.results import flatten, to_csv
-        from queuewise.runs import LAST_FILE, file_name, start_run, write_text
+        from queuewise.runs import LAST_FILE, file_name, write_text, writing_run
 
-        folder = start_run(self.out or "")
         options = asdict(self)
-        write_text(folder / "config.toml", to_toml({"command": "simulate", **options, **options.pop("reading")}))
-        write_cluster(folder, schedules[0].cluster)
-        for schedule, its in zip(schedules, causes, strict=True):
-            write_replay(folder / file_name(schedule.policy), schedule, its)
-        write_text(folder / "summary.csv", to_csv([flatten(summary) for summary in summaries]))
-        write_text(folder / LAST_FILE, json_text.dumps(summaries, indent=2, allow_nan=False))
+        with writing_run(self.out or "") as folder:
+            write_text(folder / "config.toml", to_toml({"command": "simulate", **options, **options.pop("reading")}))
+            write_cluster(folder, schedules[0].cluster)
+            for schedule, its in zip(schedules, causes, strict=True):
+                write_replay(folder / file_name(schedule.policy), schedule, its)
+            write_text(folder / "summary.csv", to_csv([flatten(summary) for summary in summaries]))
+            write_text(folder / LAST_FILE, json_text.dumps(summaries, indent=2, allow_nan=False))
         note(f"written to {folder}")
 
 
@@ -195,4 +198,4 @@ def _print_causes(schedules: list[Schedule], causes: list[WaitCauses]) -> None:
     for schedule, its in zip(schedules, causes, strict=True):
         if its.shares():
             under = f" under {schedule.policy}" if len(schedules) > 1 else ""
-            print(f"waiting{under}: {in_words(its.shares())}")
+            print(f"waiting{printable(under)}: {in_words(its.shares())}")

@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import tyro
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class Train:
     """Train a policy. The best model on VAL is kept and compared with heuristics on REPORT, with confidence intervals."""
+
+    GRACE_S: ClassVar = 2.0  # after Ctrl-C: checkpoints and metrics are on disk
 
     settings: Annotated[TrainSettings, tyro.conf.arg(name="")]
     preset: Annotated[str | None, tyro.conf.arg(metavar="NAME")] = None
@@ -69,8 +71,12 @@ class Train:
             settings = settings.model_copy(update={"conditions": read_conditions(self.conditions)})
         run = self.resume or self.out or _new_folder(settings)
         announce_compilation(playing=True)
-        with Display(settings) as display:
-            outcome = train(settings, self._seeds(), run, display, resume=self.resume is not None, init_from=self.init_from)
+        try:
+            with Display(settings) as display:
+                outcome = train(settings, self._seeds(), run, display, resume=self.resume is not None, init_from=self.init_from)
+        except KeyboardInterrupt:
+            note(f"checkpoints are kept; continue with queuewise train --resume {run}")
+            raise
         note(f"written to {run}")
         if self.json:
             print(json_text.dumps(outcome.as_json(), allow_nan=False))

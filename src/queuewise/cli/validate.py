@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from queuewise.cli.inputs import read_conditions, report_reading
+from queuewise.plain_text import printable
 from queuewise.reading import Reading
 
 if TYPE_CHECKING:
@@ -41,6 +42,8 @@ class Validate:
     """Plot waits and utilisation to this file."""
     out: Annotated[str | None, tyro.conf.arg(metavar="DIR")] = None
     """Write a run folder with validation.json and the replay. queuewise report DIR adds report.html."""
+    model_sha256: Annotated[tuple[str, ...], tyro.conf.arg(metavar="HEX")] = ()
+    """Refuse models whose file has another SHA-256 than these, as sha256sum prints it."""
     allow_rejected: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """End with exit code 0 even if more than half of the jobs can never run on the cluster (otherwise 3)."""
     json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
@@ -99,8 +102,7 @@ class Validate:
 
         if self.seed < 0:
             raise InputError(f"--seed {self.seed} is negative", hint="use 0 or more")
-        if self.policy is not None:
-            check_policies([self.policy])
+        check_policies([self.policy] if self.policy is not None else [], model_sha256=self.model_sha256)
         if self.out:
             start_run(self.out)  # report a problem with the folder before the replay
 
@@ -109,15 +111,15 @@ class Validate:
         from queuewise.config import to_toml
         from queuewise.evaluation.metrics import summarise
         from queuewise.evaluation.replay_files import VALIDATION_FILE, to_json, write_cluster, write_replay
-        from queuewise.runs import LAST_FILE, file_name, start_run, write_text
+        from queuewise.runs import LAST_FILE, file_name, write_text, writing_run
 
-        folder, schedule = start_run(self.out or ""), found.replay.schedule
-        options = asdict(self)
-        write_text(folder / "config.toml", to_toml({"command": "validate", **options, **options.pop("reading")}))
-        write_cluster(folder, schedule.cluster)
-        write_replay(folder / file_name(schedule.policy), schedule)
-        write_text(folder / VALIDATION_FILE, to_json(found.details()))
-        write_text(folder / LAST_FILE, to_json([summarise(schedule)]))
+        options, schedule = asdict(self), found.replay.schedule
+        with writing_run(self.out or "") as folder:
+            write_text(folder / "config.toml", to_toml({"command": "validate", **options, **options.pop("reading")}))
+            write_cluster(folder, schedule.cluster)
+            write_replay(folder / file_name(schedule.policy), schedule)
+            write_text(folder / VALIDATION_FILE, to_json(found.details()))
+            write_text(folder / LAST_FILE, to_json([summarise(schedule)]))
         note(f"written to {folder}")
 
 
@@ -129,7 +131,7 @@ def _print(found: Validation) -> None:
         return [name, *(duration(value) for value in (waits.mean, waits.p50, waits.p90, waits.p99))]
 
     title = f"{found.log}: {found.jobs:,} jobs on {found.cluster} under {found.policy}, estimates {found.estimates}"
-    print(title)
+    print(printable(title))
     print_table(["", "mean wait", "p50", "p90", "p99"], [row("recorded", found.recorded), row("replayed", found.replayed)])
     for key, parts in found.by.items():
         if key == "time" or len(parts) < 2:
@@ -151,4 +153,4 @@ def _print(found: Validation) -> None:
     print(f"rank correlation {correlation}, mean difference of the {found.resource} in use {found.utilisation_error:.1%}")
     print(f"verdict: {found.verdict}")
     for sentence in found.why:
-        print(f"- {sentence}")
+        print(f"- {printable(sentence)}")

@@ -19,7 +19,7 @@ import numpy as np
 
 from queuewise.cluster.conditions import PERFECT, Conditions
 from queuewise.cluster.spec import Cluster
-from queuewise.config import parse_toml, to_toml
+from queuewise.config import parse_toml, to_toml, validate
 from queuewise.errors import InputError
 from queuewise.evaluation.bounds import lower_bounds
 from queuewise.evaluation.identity import RULE, digest, digest_cluster, digest_policy, digest_workload
@@ -28,13 +28,14 @@ from queuewise.evaluation.metrics import all_metrics
 from queuewise.evaluation.packing import arrive_and_stay, packing_curve
 from queuewise.evaluation.protocol import DEFAULT_SPLIT, SHAKE_S, WARM_POLICY, Plan, Window
 from queuewise.evaluation.remarks import rejections
-from queuewise.evaluation.replay_files import CONFIG_FILE, is_replay, read_facts, write_cluster, write_replay
+from queuewise.evaluation.replay_files import CONFIG_FILE, REPLAY_FILE, is_replay, read_facts, write_cluster, write_replay
 from queuewise.evaluation.scores import score_values
+from queuewise.evaluation.stored_fields import CellFields
 from queuewise.evaluation.units import unit_sums
 from queuewise.policies.estimating import declare_part
 from queuewise.policies.simulation import Simulation
 from queuewise.policies.snapshot import Snapshot
-from queuewise.runs import file_name, write_text
+from queuewise.runs import create_folder, file_name, locked, write_text
 from queuewise.sim.core.schedule import REJECTED, Schedule
 from queuewise.workload.jobs import Floats, Workload
 from queuewise.workload.transform import shake, shaken_order
@@ -166,6 +167,22 @@ def run_experiment(
 
     The cells of policies in `seen` are marked: these have seen days that count.
     """
+    if folder is None:
+        return _run_cells(experiment, policies, simulator, None, on_cell, threads, seen)
+    create_folder(folder)
+    with locked(folder):
+        return _run_cells(experiment, policies, simulator, folder, on_cell, threads, seen)
+
+
+def _run_cells(
+    experiment: Experiment,
+    policies: Sequence[str],
+    simulator: Simulator,
+    folder: Path | None,
+    on_cell: Callable[[Cell], None],
+    threads: int | None,
+    seen: Sequence[str],
+) -> list[Cell]:
     experiment.starts  # noqa: B018 (made once, before there are threads)
     identity = {policy: digest_policy(policy) for policy in policies} if folder is not None else {}
     todo = [(policy, index) for policy in dict.fromkeys(policies) for index in range(len(experiment.plan.windows))]
@@ -260,29 +277,27 @@ def measure_cell(experiment: Experiment, policy: str, index: int, schedule: Sche
 def read_cell(home: Path) -> Cell:
     """A finished cell from its folder."""
     facts = read_facts(home)
-    try:
-        return Cell(**{one.name: facts[one.name] for one in fields(Cell) if one.default is MISSING or one.name in facts})
-    except KeyError as error:
+    missing = [one.name for one in fields(Cell) if one.default is MISSING and one.name not in facts]
+    if missing:
         raise InputError(
-            f"replay.json has no {error}", where=str(home), hint="this folder was not written by evaluate; choose another --out"
-        ) from None
+            f"replay.json has no {missing[0]!r}", where=str(home), hint="this folder was not written by evaluate; choose another --out"
+        )
+    validate(CellFields, facts, source=str(home / REPLAY_FILE))
+    return Cell(**{one.name: facts[one.name] for one in fields(Cell) if one.name in facts})
 
 
 def open_folder(folder: Path, experiment: Experiment) -> None:
-    """Create the folder, or check that it belongs to the same experiment."""
+    """Describe the experiment in the folder, or check that it belongs to the same one."""
     fingerprint = experiment.fingerprint()
     config = folder / CONFIG_FILE
     if config.exists():
-        stored = parse_toml(config).get("conditions", {})
+        stored = parse_toml(config).get("conditions")
+        stored = stored if isinstance(stored, dict) else {}
         differing = ["conditions" if key == WORLD else key for key, value in fingerprint.items() if stored.get(key) != value]
         if differing:
             raise InputError(
                 f"contains a run with other settings: {', '.join(differing)} differ", where=str(folder), hint="choose another --out folder"
             )
         return
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"cannot be created: {error.strerror}", where=str(folder), hint="choose another --out folder") from None
     write_cluster(folder, experiment.cluster)
     write_text(config, to_toml({"command": "evaluate", "conditions": fingerprint}))

@@ -109,6 +109,8 @@ def schedule_from(jobs: pl.DataFrame, pieces: pl.DataFrame, cluster: Cluster, fa
         return table[column].fill_null(missing).to_numpy()
 
     def ints(table: pl.DataFrame, column: str) -> Ints:
+        if table[column].null_count():
+            raise ValueError(f"{column!r}, which has no value in some rows,")
         return table[column].to_numpy().astype(np.int32, copy=False)
 
     user, users = _codes(jobs["user"])

@@ -17,7 +17,7 @@ import numpy as np
 
 from queuewise.cluster.gpus import GpuKind
 from queuewise.cluster.spec import Cluster, Partition, VirtualCluster
-from queuewise.config import parse_toml
+from queuewise.config import parse_toml, validate
 from queuewise.errors import InputError
 from queuewise.evaluation.jobs_table import (
     CAUSE_COLUMNS,
@@ -28,8 +28,10 @@ from queuewise.evaluation.jobs_table import (
     schedule_facts,
     schedule_from,
 )
+from queuewise.evaluation.stored_fields import ReplayFields, RunConfigFields, SummaryRow, ValidationFields
 from queuewise.evaluation.wait_causes import WaitCauses
-from queuewise.runs import LAST_FILE, replacing, write_text
+from queuewise.plain_text import printable
+from queuewise.runs import LAST_FILE, create_folder, replacing, write_text
 from queuewise.sim.core.schedule import Schedule
 
 if TYPE_CHECKING:
@@ -43,7 +45,7 @@ VALIDATION_FILE = "validation.json"  # written by `validate` alone
 
 def write_replay(folder: Path, schedule: Schedule, causes: WaitCauses | None = None, **figures: Any) -> None:
     """Write a schedule, the causes of waits and the metrics computed from it."""
-    folder.mkdir(parents=True, exist_ok=True)
+    create_folder(folder)
     for name, table in (("jobs.parquet", jobs_table(schedule, causes)), ("pieces.parquet", pieces_table(schedule))):
         with replacing(folder / name) as temporary:
             table.write_parquet(temporary)
@@ -59,6 +61,7 @@ def read_facts(folder: Path) -> dict[str, Any]:
     facts = read_json(folder / REPLAY_FILE)
     if not isinstance(facts, dict) or "policy" not in facts:
         raise _corrupt(folder / REPLAY_FILE, "it does not describe a replay")
+    validate(ReplayFields, facts, source=str(folder / REPLAY_FILE))
     return facts
 
 
@@ -70,9 +73,16 @@ def read_schedule(run: Path, replay: Path) -> Schedule:
     jobs = _read_table(replay / "jobs.parquet", lambda column: column not in DERIVED_COLUMNS)
     pieces = _read_table(replay / "pieces.parquet")
     try:
-        return schedule_from(jobs, pieces, cluster, facts)
-    except (KeyError, pl.exceptions.PolarsError) as error:
-        raise _corrupt(replay, f"column or fact {error} is missing or has another type") from None
+        schedule = schedule_from(jobs, pieces, cluster, facts)
+    except InputError as error:  # jobs that contradict themselves
+        raise _corrupt(replay / "jobs.parquet", error.message) from None
+    except (KeyError, IndexError, TypeError, ValueError, OverflowError, pl.exceptions.PolarsError) as error:
+        why = f"column or fact {printable(str(error))} is missing or has another type"
+        raise _corrupt(replay, why) from None
+    for name, column, end in (("job", schedule.piece_job, len(jobs)), ("node", schedule.piece_node, cluster.num_nodes)):
+        if len(column) and not (column.min() >= 0 and column.max() < end):
+            raise _corrupt(replay / "pieces.parquet", f"column {name!r} has numbers outside of 0 to {end - 1}")
+    return schedule
 
 
 def read_causes(replay: Path, schedule: Schedule) -> WaitCauses | None:
@@ -89,7 +99,7 @@ def _read_table(path: Path, wanted: Callable[[str], bool] = lambda column: True)
     except FileNotFoundError:
         raise InputError("is missing", where=str(path), hint="the run folder is incomplete; run the command again") from None
     except (pl.exceptions.PolarsError, OSError) as error:
-        raise _corrupt(path, str(error).splitlines()[0]) from None
+        raise _corrupt(path, printable((str(error).splitlines() or ["unreadable"])[0])) from None
 
 
 def find_replays(run: Path) -> Iterator[Path]:
@@ -108,12 +118,36 @@ def check_run(run: Path) -> dict[str, Any]:
         )
     if not (run / LAST_FILE).exists():
         raise InputError(f"is an unfinished run: {LAST_FILE} is missing", where=str(run), hint="run the same command again to resume it")
-    return parse_toml(run / CONFIG_FILE)
+    config = parse_toml(run / CONFIG_FILE)
+    validate(RunConfigFields, config, source=str(run / CONFIG_FILE))
+    return config
 
 
-def read_summary(run: Path) -> Any:
+def conditions_of(run: Path) -> dict[str, Any] | None:
+    """What a finished evaluation was measured under; None for runs of other commands, in which `conditions` is the name of a file."""
+    found = check_run(run).get("conditions")
+    return found if isinstance(found, dict) else None
+
+
+def read_summary(run: Path) -> list[dict[str, Any]]:
+    """One row per policy."""
     check_run(run)
-    return read_json(run / LAST_FILE)
+    rows = read_json(run / LAST_FILE)
+    if not isinstance(rows, list):
+        raise _corrupt(run / LAST_FILE, "it is not a list with a row per policy")
+    for number, row in enumerate(rows):
+        validate(SummaryRow, row, source=f"{run / LAST_FILE} (row {number})")
+    return rows
+
+
+def read_validation(run: Path) -> dict[str, Any] | None:
+    """The content of `validation.json`, which `validate` alone writes."""
+    path = run / VALIDATION_FILE
+    if not path.exists():
+        return None
+    found = read_json(path)
+    validate(ValidationFields, found, source=str(path))
+    return dict(found)
 
 
 def write_cluster(run: Path, cluster: Cluster) -> None:
@@ -136,9 +170,29 @@ def read_cluster(run: Path) -> Cluster:
         plain["kinds"] = tuple(GpuKind(**kind) for kind in plain["kinds"])
         plain["partitions"] = tuple(Partition(**partition) for partition in plain["partitions"])
         plain["virtual_clusters"] = tuple(VirtualCluster(**tenant) for tenant in plain["virtual_clusters"])
-        return Cluster(**{**plain, "node_names": tuple(plain["node_names"])})
-    except (KeyError, TypeError, ValueError) as error:
-        raise _corrupt(path, f"it does not describe a cluster ({error})") from None
+        cluster = Cluster(**{**plain, "node_names": tuple(plain["node_names"])})
+        _check_nodes(cluster)
+        return cluster
+    except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
+        raise _corrupt(path, f"it does not describe a cluster ({printable(str(error))})") from None
+
+
+def _check_nodes(cluster: Cluster) -> None:
+    """Raise a ValueError unless all columns fit each other."""
+    num_nodes = len(cluster.node_names)
+    for field in dataclasses.fields(cluster):
+        value = getattr(cluster, field.name)
+        if isinstance(value, np.ndarray):
+            expected = {"speed": (len(cluster.kinds),), "node_partitions": (num_nodes, len(cluster.partitions))}.get(
+                field.name, (num_nodes,)
+            )
+            if value.shape != expected:
+                raise ValueError(f"{field.name} has shape {value.shape} instead of {expected}")
+    names = [cluster.name, cluster.notes, *cluster.node_names, *(kind.name for kind in cluster.kinds)]
+    if not num_nodes or not all(isinstance(name, str) for name in names):
+        raise ValueError("it has no nodes, or names that are no text")
+    if not (cluster.node_kind < len(cluster.kinds)).all() or (cluster.node_gpus < 0).any():
+        raise ValueError("node_kind or node_gpus has numbers out of range")
 
 
 def to_json(data: Any) -> str:
@@ -150,8 +204,10 @@ def read_json(path: Path) -> Any:
         return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise InputError("is missing", where=str(path), hint="the run folder is incomplete; run the command again") from None
-    except (OSError, ValueError) as error:
-        raise _corrupt(path, str(error)) from None
+    except PermissionError:
+        raise InputError("cannot be read: permission denied", where=str(path), hint="check the permissions of the file") from None
+    except (OSError, ValueError, RecursionError) as error:
+        raise _corrupt(path, printable(str(error))) from None
 
 
 def _corrupt(path: Path, why: str) -> InputError:

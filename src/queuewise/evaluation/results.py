@@ -14,8 +14,9 @@ import numpy as np
 from queuewise.errors import InputError
 from queuewise.evaluation.experiment import Cell, read_cell
 from queuewise.evaluation.judging import Result
-from queuewise.evaluation.replay_files import check_run, find_replays, to_json
-from queuewise.runs import LAST_FILE, write_text
+from queuewise.evaluation.replay_files import check_run, conditions_of, find_replays, to_json
+from queuewise.plain_text import table_cell
+from queuewise.runs import LAST_FILE, locked, write_text
 
 SAME = ("workload_digest", "cluster_digest", "protocol", "windows", "warmup", "cooldown")  # must be equal for runs to be comparable
 MAY_DIFFER = ("dispatch", "estimates", "kill_at_limit", "max_wait", "seed")  # settings under study, which become part of the policy's label
@@ -24,10 +25,11 @@ MAY_DIFFER = ("dispatch", "estimates", "kill_at_limit", "max_wait", "seed")  # s
 def write_results(folder: Path, cells: Sequence[Cell], result: Result) -> None:
     """Write metrics.jsonl (one line per cell), summary.csv (one row per policy) and, last, summary.json."""
     lines = [json.dumps({"policy": c.policy, "window": c.window, **flatten(c.metrics)}, allow_nan=False) for c in cells]
-    write_text(folder / "metrics.jsonl", "\n".join(lines) + "\n")
     rows = [row | _beside_columns(result, row["policy"]) for row in mean_metrics(cells)]
-    write_text(folder / "summary.csv", to_csv(rows))
-    write_text(folder / LAST_FILE, to_json(result.as_json()))
+    with locked(folder):
+        write_text(folder / "metrics.jsonl", "\n".join(lines) + "\n")
+        write_text(folder / "summary.csv", to_csv(rows))
+        write_text(folder / LAST_FILE, to_json(result.as_json()))
 
 
 def _beside_columns(result: Result, policy: str) -> dict[str, Any]:
@@ -40,7 +42,7 @@ def mean_metrics(cells: Sequence[Cell]) -> list[dict[str, Any]]:
     rows = []
     for policy in dict.fromkeys(cell.policy for cell in cells):
         mine = [flatten(cell.metrics) for cell in cells if cell.policy == policy]
-        columns = {name: [figures[name] for figures in mine] for name in mine[0]}
+        columns: dict[str, list[Any]] = {name: [figures.get(name) for figures in mine] for name in mine[0]}
         rows.append({"policy": policy, **{name: None if None in values else _joined(name, values) for name, values in columns.items()}})
     return rows
 
@@ -61,16 +63,15 @@ def to_csv(rows: Sequence[Mapping[str, Any]]) -> str:
     text = io.StringIO()
     writer = csv.DictWriter(text, fieldnames=list(rows[0]), lineterminator="\n")
     writer.writeheader()
-    writer.writerows(rows)
+    writer.writerows({name: table_cell(value) if isinstance(value, str) else value for name, value in row.items()} for row in rows)
     return text.getvalue()
 
 
 def read_cells(run: Path) -> list[Cell]:
     """All cells of a finished evaluation."""
-    config = check_run(run)
-    if "conditions" not in config:
+    if conditions_of(run) is None:
         raise InputError(
-            f"was written by {config.get('command', 'another command')}, not by evaluate",
+            f"was written by {check_run(run).get('command', 'another command')}, not by evaluate",
             where=str(run),
             hint="use queuewise evaluate --protocol replay",
         )
@@ -82,7 +83,7 @@ def join_runs(runs: Sequence[Path]) -> list[Cell]:
 
     A policy that occurs in several runs is labelled with what differs between them: dispatch, estimates, seed, or the folder.
     """
-    conditions = {run: check_run(run).get("conditions", {}) for run in runs}
+    conditions = {run: conditions_of(run) or {} for run in runs}
     cells = {run: read_cells(run) for run in runs}
     first = runs[0]
     for run in runs[1:]:

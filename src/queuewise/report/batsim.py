@@ -12,11 +12,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from queuewise.evaluation.measure import measure, service
+from queuewise.plain_text import table_cell
 from queuewise.runs import replacing
 from queuewise.sim.core.schedule import DONE, KILLED, Schedule
 
 if TYPE_CHECKING:
     import polars as pl
+
+    from queuewise.workload.jobs import Workload
 
 FINAL_STATES = {
     "pending": "NOT_SUBMITTED",
@@ -28,6 +31,13 @@ FINAL_STATES = {
     "cancelled": "COMPLETED_KILLED",
     "failed": "COMPLETED_FAILED",
 }
+
+
+def _ids(workload: Workload) -> pl.Series:
+    import polars as pl
+
+    ids = workload.job_id
+    return pl.Series(ids if ids.dtype.kind in "iu" else [table_cell(str(job)) for job in ids.tolist()]).cast(pl.String)
 
 
 def write_batsim_jobs(schedule: Schedule, path: Path) -> None:
@@ -44,8 +54,8 @@ def write_batsim_jobs(schedule: Schedule, path: Path) -> None:
     states = pl.Series(list(FINAL_STATES.values())).gather(schedule.status.astype(np.int64))
     table = pl.DataFrame(
         {
-            "job_id": pl.Series(workload.job_id).cast(pl.String),
-            "workload_name": pl.repeat(workload.name, len(workload), eager=True),
+            "job_id": _ids(workload),
+            "workload_name": pl.repeat(table_cell(workload.name), len(workload), eager=True),
             "profile": pl.repeat("delay", len(workload), eager=True),
             "submission_time": workload.submit,
             "requested_number_of_resources": np.ceil(workload.size).astype(np.int64),

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from queuewise.errors import InputError, optional_imports
+from queuewise.plain_text import figure_label, figure_text
 from queuewise.report.charts import Chart
-from queuewise.runs import replacing
+from queuewise.runs import create_folder, replacing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -50,7 +51,7 @@ def write_figures(charts: Iterable[Chart], folder: Path, formats: Iterable[str] 
     """Write one file per chart and format."""
     with optional_imports():
         import matplotlib as mpl
-    folder.mkdir(parents=True, exist_ok=True)
+    create_folder(folder)
     written = []
     with mpl.rc_context(STYLE):
         for chart in charts:
@@ -92,7 +93,7 @@ def draw_panels(charts: Sequence[Chart], title: str, path: str | os.PathLike[str
         for axes in panels[len(charts) :]:
             axes.set_visible(False)
         panels[0].legend(frameon=False, fontsize=8, loc="lower right")
-        figure.suptitle(title, x=0.01, ha="left", fontweight="bold")
+        figure.suptitle(figure_text(title), x=0.01, ha="left", fontweight="bold")
         with replacing(target) as temporary:
             figure.savefig(temporary, format=extension, dpi=110, metadata=WITHOUT_DATE.get(extension))
 
@@ -100,9 +101,9 @@ def draw_panels(charts: Sequence[Chart], title: str, path: str | os.PathLike[str
 def draw_on(axes: Axes, chart: Chart) -> None:
     """The chart without its legend, on axes of a figure."""
     {"line": _lines, "points": _points, "bars": _bars, "intervals": _intervals, "heatmap": _heatmap}[chart.kind](axes, chart)
-    axes.set_title(chart.title, loc="left", fontsize=10, fontweight="bold")
-    axes.set_xlabel(chart.x_label)
-    axes.set_ylabel(chart.y_label)
+    axes.set_title(figure_text(chart.title), loc="left", fontsize=10, fontweight="bold")
+    axes.set_xlabel(figure_text(chart.x_label))
+    axes.set_ylabel(figure_text(chart.y_label))
     if chart.log_x:
         axes.set_xscale("log")
     if chart.log_y:
@@ -117,7 +118,7 @@ def _look(index: int) -> dict[str, Any]:
 
 def _lines(axes: Axes, chart: Chart) -> None:
     for index, series in enumerate(chart.series):
-        axes.plot(np.asarray(series.x, dtype=np.float64), series.y, label=series.name, linewidth=1.3, **_look(index))
+        axes.plot(np.asarray(series.x, dtype=np.float64), series.y, label=figure_label(series.name), linewidth=1.3, **_look(index))
     if not chart.log_y:
         axes.set_ylim(bottom=0)
 
@@ -125,7 +126,8 @@ def _lines(axes: Axes, chart: Chart) -> None:
 def _points(axes: Axes, chart: Chart) -> None:
     for index, series in enumerate(chart.series):
         x = np.asarray(series.x, dtype=np.float64)
-        axes.plot(x, series.y, "o", label=series.name, color=COLOURS[index % len(COLOURS)], markersize=3.5, alpha=0.6, markeredgewidth=0)
+        label, colour = figure_label(series.name), COLOURS[index % len(COLOURS)]
+        axes.plot(x, series.y, "o", label=label, color=colour, markersize=3.5, alpha=0.6, markeredgewidth=0)
 
 
 def _bars(axes: Axes, chart: Chart) -> None:
@@ -134,9 +136,9 @@ def _bars(axes: Axes, chart: Chart) -> None:
     for index, series in enumerate(chart.series):
         x = np.array([place[str(name)] for name in series.x]) - 0.4 + (index + 0.5) * width
         hatch = None if index < len(COLOURS) else "////"
-        axes.bar(x, series.y, width, label=series.name, color=COLOURS[index % len(COLOURS)], hatch=hatch)
+        axes.bar(x, series.y, width, label=figure_label(series.name), color=COLOURS[index % len(COLOURS)], hatch=hatch)
     crowded = max(map(len, chart.columns)) * len(chart.columns) > 50
-    axes.set_xticks(range(len(chart.columns)), chart.columns, rotation=35 if crowded else 0)
+    axes.set_xticks(range(len(chart.columns)), list(map(figure_label, chart.columns)), rotation=35 if crowded else 0)
     for label in axes.get_xticklabels():
         label.set_horizontalalignment("right" if crowded else "center")
     axes.grid(visible=False, axis="x")
@@ -148,15 +150,15 @@ def _intervals(axes: Axes, chart: Chart) -> None:
     middle = np.asarray(series.y)
     spread = np.abs(np.array([series.low, series.high], dtype=np.float64) - middle)
     axes.errorbar(middle, y, xerr=spread, fmt="o", color=COLOURS[0], markersize=4, capsize=3, linewidth=1.2)
-    axes.set_yticks(y, [str(name) for name in series.x])
+    axes.set_yticks(y, [figure_label(str(name)) for name in series.x])
     axes.set_ylim(-0.6, len(y) - 0.4)
 
 
 def _heatmap(axes: Axes, chart: Chart) -> None:
     values = np.array([[np.nan if v is None else v for v in row] for row in chart.z], dtype=np.float64)
     image = axes.imshow(values, aspect="auto", cmap="viridis", interpolation="nearest")
-    axes.set_yticks(range(len(chart.rows)), chart.rows)
-    axes.set_xticks(range(0, len(chart.columns), 3), list(chart.columns)[::3])
+    axes.set_yticks(range(len(chart.rows)), list(map(figure_label, chart.rows)))
+    axes.set_xticks(range(0, len(chart.columns), 3), list(map(figure_label, chart.columns))[::3])
     axes.grid(visible=False)
     bar = axes.figure.colorbar(image, ax=axes)
-    bar.set_label(chart.z_label)
+    bar.set_label(figure_text(chart.z_label))

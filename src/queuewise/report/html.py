@@ -6,28 +6,26 @@
 from __future__ import annotations
 
 import html
-import json
 import math
 from collections.abc import Mapping, Sequence
-from importlib import resources
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
 
-from queuewise.errors import InputError, optional_imports
+from queuewise.errors import InputError
 from queuewise.evaluation.experiment import Cell
 from queuewise.evaluation.judging import Result, judge
 from queuewise.evaluation.measure import Measurement, measure
 from queuewise.evaluation.metrics import all_metrics
 from queuewise.evaluation.replay_files import (
-    VALIDATION_FILE,
     check_run,
+    conditions_of,
     find_replays,
     read_causes,
     read_facts,
-    read_json,
     read_schedule,
     read_summary,
+    read_validation,
 )
 from queuewise.evaluation.results import flatten, mean_metrics, read_cells
 from queuewise.evaluation.scores import parse_score
@@ -38,10 +36,11 @@ from queuewise.report.chrome_trace import write_trace
 from queuewise.report.figures import COLOURS, write_figures
 from queuewise.report.gantt import gantt_data
 from queuewise.report.lanes import count_bars
+from queuewise.report.page import fill_page, plotly_text
 from queuewise.report.text_tables import TextTable, metric_table, score_table, to_latex, to_markdown
 from queuewise.report.validation_charts import validation_charts, validation_table, verdict_sentences
 from queuewise.report.waiting_tables import waiting_sentences, waiting_tables
-from queuewise.runs import file_name, write_text
+from queuewise.runs import create_folder, file_name, locked, write_text
 
 MAX_BARS = 400_000  # in all Gantt charts of a page: about 20 MB
 MAX_FIRST_BARS = 1_500_000  # the best policy may use more than that
@@ -52,13 +51,18 @@ Exports = Literal["best", "all", "none"]  # policies for which to write a trace 
 
 def write_report(run: Path, *, window: int = 0, figures: bool = True, exports: Exports = "best") -> Path:
     """Write report.html, `figures/`, `tables/`, and exports into the folders of the policies. Returns the path of the page."""
-    config = check_run(run)
-    result, rows, curves = _evaluation(run) if "conditions" in config else (None, None, {})
+    check_run(run)
+    with locked(run):
+        return _write_report(run, window, figures, exports)
+
+
+def _write_report(run: Path, window: int, figures: bool, exports: Exports) -> Path:
+    result, rows, curves = _evaluation(run) if conditions_of(run) is not None else (None, None, {})
     replays, causes = _load(run, window, result)
     if rows is None:
         rows = [{"policy": m.schedule.policy, **flatten(all_metrics(m))} for m in replays]
     charts, reasons = make_charts(replays, result)
-    found = read_json(run / VALIDATION_FILE) if (run / VALIDATION_FILE).exists() else None
+    found = read_validation(run)
     charts = [*(validation_charts(found) if found else []), *(packing_charts(curves) if curves else []), *charts]
     tables = {"validation": validation_table(found)} if found else {}
     marks = {row["policy"]: result.mark(row["policy"]) for row in rows} if result else {}
@@ -78,7 +82,7 @@ def write_report(run: Path, *, window: int = 0, figures: bool = True, exports: E
 def _evaluation(run: Path) -> tuple[Result, list[dict[str, Any]], dict[str, Any]]:
     cells = read_cells(run)
     summary = read_summary(run)
-    if not cells or not summary:
+    if not cells or not summary or not summary[0].get("score"):
         raise InputError("contains no replay", where=str(run), hint="run evaluate again")
     result = judge(cells, parse_score(summary[0]["score"]))
     order = [s.policy for s in result.standings]
@@ -91,7 +95,7 @@ def _evaluation(run: Path) -> tuple[Result, list[dict[str, Any]], dict[str, Any]
 
 def _load(run: Path, window: int, result: Result | None) -> tuple[list[Measurement], dict[str, WaitCauses]]:
     """The replays of one window, best policy first if there is a ranking, and the causes of waits by policy, if they were written."""
-    config = check_run(run).get("conditions", {})
+    config = conditions_of(run) or {}
     chosen = [(replay, facts) for replay in find_replays(run) if (facts := read_facts(replay)).get("window", 0) == window]
     if not chosen:
         raise InputError(f"has no window {window}", where=str(run), hint="windows are counted from 0")
@@ -105,7 +109,7 @@ def _load(run: Path, window: int, result: Result | None) -> tuple[list[Measureme
 
 
 def _write_tables(run: Path, tables: dict[str, TextTable], sentences: Mapping[str, Sequence[str]]) -> None:
-    (run / "tables").mkdir(exist_ok=True)
+    create_folder(run / "tables")
     for name, cells in tables.items():
         file = name.replace(" ", "-")
         below = sentences.get(name, ())
@@ -116,7 +120,7 @@ def _write_tables(run: Path, tables: dict[str, TextTable], sentences: Mapping[st
 def _write_exports(run: Path, replays: Sequence[Measurement], exports: Exports) -> None:
     for m in {"best": replays[:1], "all": replays, "none": ()}[exports]:
         home = run / file_name(m.schedule.policy)
-        home.mkdir(exist_ok=True)  # a run of an earlier version may have it under another name
+        create_folder(home)  # a run of an earlier version may have it under another name
         write_batsim_jobs(m.schedule, home / "batsim_jobs.csv")
         write_trace(m.schedule, home / "trace.json.gz")
 
@@ -137,25 +141,18 @@ def render(
         f"({first.cluster.num_nodes:,} nodes, {first.cluster.num_gpus:,} GPUs) under {len(replays)} "
         f"{'policies' if len(replays) > 1 else 'policy'}; dispatch {first.dispatch}, estimates {first.estimates}."
     )
-    parts = {
+    texts = {
         "title": html.escape(f"{first.workload.name} on {first.cluster.name}"),
         "facts": html.escape(facts),
         "tables": "".join(_table_html(name, cells, sentences.get(name, ())) for name, cells in tables.items()),
         "charts": "".join(
-            f'<figure id="{chart.key}"><h2>{html.escape(chart.title)}</h2><div class="plot"></div>'
+            f'<figure id="{html.escape(chart.key)}"><h2>{html.escape(chart.title)}</h2><div class="plot"></div>'
             f"<figcaption>{html.escape(chart.caption)}</figcaption></figure>"
             for chart in charts
         ),
         "notes": "".join(f"<li>{html.escape(reason)}</li>" for reason in [*reasons, *left_out]),
-        "data": json.dumps(data, allow_nan=False).replace("</", "<\\/"),
-        "style": _asset("page.css"),
-        "code": _asset("page.js"),
-        "plotly": _plotly_js(),
     }
-    page = _asset("page.html")
-    for name, text in parts.items():
-        page = page.replace(f"@@{name}@@", text)
-    return page
+    return fill_page(texts, data)
 
 
 def _gantts(replays: Sequence[Measurement]) -> tuple[list[dict[str, Any]], list[str]]:
@@ -178,19 +175,20 @@ def plotly_figure(chart: Chart) -> dict[str, Any]:
     """A chart as data and layout for plotly."""
     axis = {"automargin": True, "gridcolor": "#e4e7eb", "zeroline": False}
     layout: dict[str, Any] = {
-        "xaxis": {**axis, "title": {"text": chart.x_label}, "type": "log" if chart.log_x else "-"},
-        "yaxis": {**axis, "title": {"text": chart.y_label}, "type": "log" if chart.log_y else "-"},
+        "xaxis": {**axis, "title": {"text": plotly_text(chart.x_label)}, "type": "log" if chart.log_x else "-"},
+        "yaxis": {**axis, "title": {"text": plotly_text(chart.y_label)}, "type": "log" if chart.log_y else "-"},
         "showlegend": len(chart.series) > 1,
     }
     if chart.kind == "heatmap":
         layout["xaxis"] |= {"type": "category", "dtick": 3}
         layout["yaxis"] |= {"type": "category", "autorange": "reversed"}
-        colorbar = {"title": {"text": chart.z_label, "side": "right"}}
+        colorbar = {"title": {"text": plotly_text(chart.z_label), "side": "right"}}
         z = [list(row) for row in chart.z]
-        data = [{"type": "heatmap", "z": z, "x": list(chart.columns), "y": list(chart.rows), "colorscale": "Viridis", "colorbar": colorbar}]
+        x, y = _labels(chart.columns), _labels(chart.rows)
+        data = [{"type": "heatmap", "z": z, "x": x, "y": y, "colorscale": "Viridis", "colorbar": colorbar}]
         return {"key": chart.key, "data": data, "layout": layout}
     if chart.kind == "bars":
-        layout |= {"barmode": "group", "xaxis": layout["xaxis"] | {"type": "category", "categoryarray": list(chart.columns)}}
+        layout |= {"barmode": "group", "xaxis": layout["xaxis"] | {"type": "category", "categoryarray": _labels(chart.columns)}}
         if chart.log_y:  # slowdowns start at 1 = 10⁰: bars from any other value would mislead
             layout["yaxis"]["range"] = [0, math.log10(max(max(series.y) for series in chart.series)) * 1.05]
     elif chart.kind == "intervals":
@@ -203,7 +201,7 @@ def plotly_figure(chart: Chart) -> dict[str, Any]:
 def _trace(chart: Chart, index: int) -> dict[str, Any]:
     series = chart.series[index]
     colour, dash = COLOURS[index % len(COLOURS)], DASHES[index // len(COLOURS) % len(DASHES)]
-    trace: dict[str, Any] = {"name": series.name, "x": list(series.x), "y": list(series.y)}
+    trace: dict[str, Any] = {"name": plotly_text(series.name), "x": _labels(series.x), "y": list(series.y)}
     if chart.kind == "bars":
         pattern = {"shape": "" if dash == "solid" else "/"}
         return {**trace, "type": "bar", "marker": {"color": colour, "pattern": pattern}}
@@ -220,6 +218,10 @@ def _trace(chart: Chart, index: int) -> dict[str, Any]:
     return {**trace, "type": "scatter", "mode": "lines", "line": {"color": colour, "dash": dash, "width": 1.8}}
 
 
+def _labels(values: Sequence[float | str]) -> list[float | str]:
+    return [plotly_text(value) if isinstance(value, str) else value for value in values]
+
+
 def _table_html(name: str, cells: TextTable, sentences: Sequence[str]) -> str:
     headings, rows = cells
     head = "".join(f"<th>{html.escape(heading)}</th>" for heading in headings)
@@ -227,15 +229,5 @@ def _table_html(name: str, cells: TextTable, sentences: Sequence[str]) -> str:
     table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
     listed = "".join(f"<li>{html.escape(sentence)}</li>" for sentence in sentences)
     below = f"<ul>{listed}</ul>" if listed else ""
-    key, title = name.replace(" ", "-"), html.escape(name.capitalize())
+    key, title = html.escape(f"table-{name}".replace(" ", "-")), html.escape(name.capitalize())
     return f'<section id="{key}"><h2>{title}</h2><div class="wide">{table}</div>{below}</section>'
-
-
-def _asset(name: str) -> str:
-    return resources.files("queuewise.report").joinpath(name).read_text(encoding="utf-8")
-
-
-def _plotly_js() -> str:
-    with optional_imports():
-        from plotly.offline import get_plotlyjs
-    return str(get_plotlyjs()).replace("</script", "<\\/script")

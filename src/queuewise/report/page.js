@@ -1,7 +1,7 @@
 "use strict";
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
-  const config = { displaylogo: false, responsive: true, modeBarButtonsToRemove: ["lasso2d", "select2d"] };
+  const config = { displaylogo: false, responsive: true, typesetMath: false, modeBarButtonsToRemove: ["lasso2d", "select2d"] };
   const font = { family: 'system-ui, "Segoe UI", "DejaVu Sans", sans-serif', size: 12, color: "#1f2933" };
 
   for (const chart of data.charts) {
@@ -36,6 +36,11 @@
       };
     }
     return packed.opened;
+  }
+
+  // plotly reads labels as HTML with links
+  function plain(text) {
+    return text.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
   }
 
   function unitOf(span) {
@@ -93,8 +98,8 @@
       type: "bar", orientation: "h", width: found.map((i) => bars.lanes[i] - 0.14), opacity: 0.85, showlegend: false,
       base: found.map((i) => bars.start[i] / unit.seconds), x: found.map((i) => (bars.end[i] - bars.start[i]) / unit.seconds), y: found.map((i) => bars.lane[i] + (bars.lanes[i] - 1) / 2),
       marker: { color: found.map((i) => PALETTE[bars.job[i] % PALETTE.length]), line: { width: 0.5, color: "#fff" } },
-      hovertext: found.map((i) => `job ${packed.jobs.id[bars.job[i]]}<br>size ${bars.size[bars.job[i]]}<br>first started after ${Math.round(bars.firstWait[bars.job[i]])} s` +
-        `<br>here ${Math.round(bars.end[i] - bars.start[i])} s<br>${packed.lanes[bars.lane[i]]}`),
+      hovertext: found.map((i) => `job ${plain(packed.jobs.id[bars.job[i]])}<br>size ${bars.size[bars.job[i]]}<br>first started after ${Math.round(bars.firstWait[bars.job[i]])} s` +
+        `<br>here ${Math.round(bars.end[i] - bars.start[i])} s<br>${plain(packed.lanes[bars.lane[i]])}`),
       hoverinfo: "text", textposition: "none",
     }];
   }
@@ -103,7 +108,7 @@
     const step = Math.max(1, Math.ceil((view.l1 - view.l0) / 24));
     const tickvals = [];
     for (let lane = Math.ceil(Math.max(0, Math.floor(view.l0)) / step) * step; lane < Math.min(packed.lanes.length, view.l1); lane += step) tickvals.push(lane);
-    return { tickvals, ticktext: tickvals.map((lane) => packed.lanes[lane]) };
+    return { tickvals, ticktext: tickvals.map((lane) => plain(packed.lanes[lane])) };
   }
 
   const figure = document.getElementById("gantt");

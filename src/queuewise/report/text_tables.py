@@ -8,6 +8,7 @@ from typing import Any
 
 from queuewise.evaluation.judging import Result
 from queuewise.evaluation.statistics import Difference
+from queuewise.plain_text import printable
 from queuewise.report.readable import duration, figure
 
 # Heading, key in the flattened metrics, digits. A column is shown if any policy has a value.
@@ -87,8 +88,8 @@ def _relative_interval(versus: Difference) -> str:
 def to_markdown(cells: TextTable, sentences: Sequence[str] = ()) -> str:
     headings, rows = cells
     lines = [headings, ["---", *["---:"] * (len(headings) - 1)], *rows]
-    table = "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines) + "\n"
-    below = [f"\\{sentence}" if sentence.startswith("*") else sentence for sentence in sentences]  # no list
+    table = "\n".join("| " + " | ".join(map(_markdown, line)) + " |" for line in lines) + "\n"
+    below = [f"\\{line}" if line.startswith("*") else line for line in map(_markdown, sentences)]  # no list
     return table + "".join(f"\n{sentence}\n" for sentence in below)
 
 
@@ -125,5 +126,11 @@ def _interval(ci95: tuple[float, float] | None, digits: int) -> str:
     return "–" if ci95 is None else f"{ci95[0]:,.{digits}f} … {ci95[1]:,.{digits}f}"
 
 
+def _markdown(text: str) -> str:
+    """One cell: no HTML, no link, no further cell or line."""
+    special = {"\\": "\\\\", "|": "\\|", "`": "\\`", "<": "&lt;", "&": "&amp;"}
+    return "".join(special.get(c, c) for c in printable(text)).replace("](", "]\\(")
+
+
 def _tex(text: str) -> str:
-    return "".join(TEX.get(c, f"\\{c}" if c in "&%$#_{}" else c) for c in text)
+    return "".join(TEX.get(c, f"\\{c}" if c in "&%$#_{}" else c) for c in printable(text))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from queuewise.errors import optional_imports
+from queuewise.plain_text import figure_text
 from queuewise.report.figures import COLOURS, HEIGHT, STYLE, WIDTH, figure_target
 from queuewise.runs import replacing
 from queuewise.workload.info import rhythm
@@ -37,7 +38,7 @@ def draw_workload(workload: Workload, path: str | os.PathLike[str]) -> None:
         _label(sizes, "Sizes", "GPUs (or cores)", "jobs")
         runtimes.semilogx(np.sort(np.maximum(workload.runtime, 1)), np.arange(1, len(workload) + 1) / len(workload), color=COLOURS[2])
         _label(runtimes, "Runtimes", "seconds", "cumulative share of jobs")
-        figure.suptitle(f"{workload.name}: {len(workload):,} jobs", x=0.01, ha="left", fontweight="bold")
+        figure.suptitle(figure_text(f"{workload.name}: {len(workload):,} jobs"), x=0.01, ha="left", fontweight="bold")
         with replacing(target) as temporary:
             figure.savefig(temporary, format=extension, dpi=120)
 

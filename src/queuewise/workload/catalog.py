@@ -84,7 +84,7 @@ TRACES: tuple[PublicTrace, ...] = (
                  TraceFile(f"{_ALIBABA_GIT}/cluster-trace-v2026-spot-gpu/node_info_df.csv", None, None)),
                 "not stated", "Alibaba: traces for AI jobs leveraging spot GPU resources, ASPLOS 2026", unverified=_NO_SUM),
     PublicTrace("alibaba2018", "Alibaba 2018: batch tasks of 4,000 machines in 8 days", "alibaba2018",
-                (TraceFile("http://clusterdata2018pubcn.oss-cn-beijing.aliyuncs.com/batch_task.tar.gz", None, None),),
+                (TraceFile("https://clusterdata2018pubcn.oss-cn-beijing.aliyuncs.com/batch_task.tar.gz", None, None),),
                 "free for research; cite Alibaba's cluster trace program", "Alibaba Open Cluster Trace Program, v2018", unverified=_NO_SUM),
     PublicTrace("google2011", "Google ClusterData2011-2: the first part of job and task events (of 500)", "google2011",
                 (TraceFile(f"{_GOOGLE}/task_events/part-00000-of-00500.csv.gz", None, None),

@@ -53,11 +53,8 @@ def _format_of(path: Path) -> str:
 
 
 def _save(target: Path, content: bytes) -> None:
-    try:
-        with replacing(target) as temporary:
-            temporary.write_bytes(gzip.compress(content, compresslevel=6) if target.suffix == ".gz" else content)
-    except OSError as error:
-        raise InputError(f"cannot be written: {error.strerror}", where=str(target), hint="check the folder and its permissions") from None
+    with replacing(target) as temporary:
+        temporary.write_bytes(gzip.compress(content, compresslevel=6) if target.suffix == ".gz" else content)
 
 
 def to_frame(workload: Workload) -> pl.DataFrame:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from model_setup import PROBLEM_OF, make_model
+from model_setup import PROBLEM_OF, make_model, rewrite_model
 from queuewise.agents.diagnosis import findings
 from queuewise.cli import main
 
@@ -52,7 +52,8 @@ def test_what_is_wrong_is_told_in_one_line(command: str, tmp_path: Path, capsys:
 
     refused(tmp_path / "nothing", "there is no such run or model")
     whole = best.read_bytes()
-    best.write_bytes(whole.replace(b'\\"version\\": 1', b'\\"version\\": 9'))
+    best.write_bytes(whole)
+    rewrite_model(best, lambda arrays, card: card["task"].update(version=9))
     refused(tmp_path / "run", "another version of the task")
     best.write_bytes(whole[:-9])
     refused(tmp_path / "run", "damaged or truncated")
@@ -61,7 +62,7 @@ def test_what_is_wrong_is_told_in_one_line(command: str, tmp_path: Path, capsys:
 @pytest.mark.parametrize("net", [*PROBLEM_OF])
 def test_diagnosis_of_every_network(net: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     make_model(tmp_path / "run", net, jobs=12)
-    (tmp_path / "run" / "metrics.jsonl").write_text('{"iteration": 1, "policy/kl": 0.02, "gradient/norm": 0.5}\n')
+    (tmp_path / "run" / "metrics.jsonl").write_text('{"iteration": 1, "frames": 64, "policy/kl": 0.02, "gradient/norm": 0.5}\n')
     assert main(["diagnose", str(tmp_path / "run"), "--episodes", "2", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["episodes"] == 2

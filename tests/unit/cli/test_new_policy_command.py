@@ -60,7 +60,7 @@ def test_bad_names_are_refused(tmp_path: Path, name: str, capsys: pytest.Capture
 def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "file").write_text("", encoding="utf-8")
     assert main(["new-policy", "mine", "--folder", str(tmp_path / "file" / "sub")]) == 2
-    assert "cannot be written" in capsys.readouterr().err
+    assert "cannot be created" in capsys.readouterr().err
 
 
 def test_names_become_classes() -> None:

@@ -59,7 +59,7 @@ def test_the_report_has_a_section(log: str, tmp_path: Path) -> None:
     assert [part["key"] for part in details["by"]["account"]] == ["0", "1"]
     assert main(["report", str(run), "--no-figures", "--exports", "none"]) == 0
     page = (run / "report.html").read_text(encoding="utf-8")
-    assert '<section id="validation"><h2>Validation</h2>' in page
+    assert '<section id="table-validation"><h2>Validation</h2>' in page
     assert "4 jobs of four on " in page
     for figure in ("validation-waits", "validation-use", "validation-size", "validation-account"):
         assert f'<figure id="{figure}">' in page

@@ -22,6 +22,7 @@ from model_setup import (
     make_model,
     random_model,
     random_states,
+    rewrite_model,
     settings_for,
     torch_scores,
 )
@@ -296,9 +297,11 @@ def test_what_cannot_be_played_is_told(tmp_path: Path) -> None:
     for length in (0, 5, len(whole) // 2, len(whole) - 1):
         best.write_bytes(whole[:length])
         refused(tmp_path / "run", "damaged or truncated")
-    best.write_bytes(whole.replace(b'\\"version\\": 1', b'\\"version\\": 9'))
+    best.write_bytes(whole)
+    rewrite_model(best, lambda arrays, card: card["task"].update(version=9))
     refused(best, "another version of the task")
-    best.write_bytes(whole.replace(b"network.wait.0.weight", b"network.wall.0.weight"))
+    best.write_bytes(whole)
+    rewrite_model(best, lambda arrays, card: arrays.pop("network.wait.0.weight"))
     refused(best, "lacks the weights 'network.wait.0.weight'")
 
 

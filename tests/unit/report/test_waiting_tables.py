@@ -76,8 +76,8 @@ def test_a_run_of_simulate_has_the_tables(tmp_path: Path) -> None:
     out = tmp_path / "run"
     assert main(["simulate", "--workload", str(log), "--cluster", "flat:4", "--policy", "fcfs", "--out", str(out), "--json"]) == 0
     page = write_report(out, figures=False, exports="none").read_text(encoding="utf-8")
-    assert '<section id="waiting">' in page
-    assert '<section id="waiting-by-account">' in page
+    assert '<section id="table-waiting">' in page
+    assert '<section id="table-waiting-by-account">' in page
     assert "Waiting under fcfs: 100 % cores." in page
     table = (out / "tables" / "waiting-by-account.md").read_text(encoding="utf-8")
     assert table.splitlines()[0] == "| account | policy | jobs | mean wait [s] | all waits [h] | cores |"

@@ -1,13 +1,22 @@
-"""The cache of compiled code is named after the sources that are in it, so an edit never meets a stale binary."""
+"""The cache of compiled code: no edit meets a stale binary, no damage or stranger's file is loaded, and no failure to write stops a run."""
 
 from __future__ import annotations
 
+import errno
+import os
+import stat
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
+import numba
 import pytest
 
 import queuewise
-from queuewise.sim.core import compilation
+from queuewise.sim.core import compilation, compiled_cache
 
 PACKAGES = compilation._CONTENTS
 
@@ -28,3 +37,182 @@ def test_an_edited_source_changes_the_hash(tmp_path: Path, monkeypatch: pytest.M
     before = compilation._source_hash("sim")
     source.write_text("two", encoding="utf-8")
     assert compilation._source_hash("sim") != before
+
+
+# --- files on disk
+
+
+def double(x: float) -> float:
+    return 2 * x
+
+
+def make_double(folder: Path) -> Any:
+    """A compiled function whose binaries are in `folder`, as in a new process."""
+    compiled = numba.njit(double)
+    compiled_cache.use_cache(compiled, folder)
+    return compiled
+
+
+def hits(function: Any) -> int:
+    return sum(function.stats.cache_hits.values())
+
+
+@pytest.fixture(autouse=True)
+def forget_what_was_said() -> Iterator[None]:
+    compiled_cache.say_once.cache_clear()
+    compiled_cache.cache_home.cache_clear()
+    yield
+    compiled_cache.say_once.cache_clear()
+    compiled_cache.cache_home.cache_clear()
+
+
+def test_a_binary_is_loaded_by_the_next_process(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    first, second = make_double(tmp_path / "cache"), make_double(tmp_path / "cache")
+    assert (first(2.0), hits(first)) == (4.0, 0)
+    assert (second(2.0), hits(second)) == (4.0, 1)
+    assert capsys.readouterr().err == ""
+
+
+DAMAGES: dict[str, Callable[[bytes], bytes]] = {
+    "emptied": lambda content: b"",
+    "cut": lambda content: content[: len(content) // 2],
+    "changed": lambda content: content[:-40] + bytes([content[-40] ^ 1]) + content[-39:],
+    "replaced": lambda content: b"cos\nsystem\n(S'exit 1'\ntR.",
+}
+
+
+@pytest.mark.parametrize("suffix", ["nbi", "nbc"])
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_file_is_removed_and_compiled_again(suffix: str, damage: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    make_double(tmp_path)(2.0)
+    (path,) = tmp_path.glob(f"*/*.{suffix}")
+    path.write_bytes(DAMAGES[damage](path.read_bytes()))
+    again = make_double(tmp_path)
+    assert (again(2.0), hits(again)) == (4.0, 0)
+    assert capsys.readouterr().err.count("the cache of compiled code was damaged and is compiled again") == 1
+    third = make_double(tmp_path)
+    assert (third(2.0), hits(third)) == (4.0, 1)
+
+
+def test_two_processes_that_write_at_once_never_load_the_binary_of_another_type(tmp_path: Path) -> None:
+    """Both have read the same index before either writes: one entry may be lost, none is mixed up."""
+    one, two = make_double(tmp_path), make_double(tmp_path)
+    one._cache._cache_file._load_index = two._cache._cache_file._load_index = dict
+    assert (one(2), two(2.5)) == (4, 5.0)
+    again = make_double(tmp_path)
+    assert (again(3), again(3.5)) == (6, 7.0)
+    assert hits(again) == 1
+
+
+def test_processes_that_start_with_an_empty_cache_all_work(tmp_path: Path) -> None:
+    code = (
+        "import numba; from pathlib import Path; from queuewise.sim.core import compiled_cache\n"
+        "from colorsys import rgb_to_yiq\n"
+        "f = numba.njit(rgb_to_yiq); compiled_cache.use_cache(f, Path('cache')); print(f(0.0, 0.0, 0.0))"
+    )
+    running = [
+        subprocess.Popen([sys.executable, "-c", code], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
+    assert [process.communicate() for process in running] == [("(0.0, 0.0, 0.0)\n", "")] * 2
+
+
+def full_disk(self: object, path: str) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_a_full_disk_keeps_nothing_and_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(compiled_cache._CheckedFiles, "_open_for_write", full_disk)
+    function = make_double(tmp_path)
+    assert (function(2.0), function(2)) == (4.0, 4)
+    assert capsys.readouterr().err.count("compiled code is not kept") == 1
+
+
+def home_from(folder: Path | str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    monkeypatch.setenv("QUEUEWISE_CACHE_DIR", str(folder))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    return compiled_cache.cache_home()
+
+
+def test_a_folder_of_ones_own_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    home = home_from(tmp_path / "new" / "cache", monkeypatch, tmp_path)
+    assert home == tmp_path / "new" / "cache"
+    assert stat.S_IMODE(home.stat().st_mode) == 0o700
+    assert capsys.readouterr().err == ""
+
+
+def test_a_folder_that_others_can_write_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(0o777)
+    home = home_from(shared, monkeypatch, tmp_path)
+    assert home == tmp_path / f"queuewise-{os.getuid()}"
+    assert stat.S_IMODE(home.stat().st_mode) == 0o700
+    said = capsys.readouterr().err
+    assert said == f"note: compiled code is kept in {home}, because {shared} can be written by other users\n"
+
+
+def test_a_private_folder_that_somebody_else_has_made_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / f"queuewise-{os.getuid()}").mkdir()
+    (tmp_path / f"queuewise-{os.getuid()}").chmod(0o777)
+    home = home_from("/proc/nowhere", monkeypatch, tmp_path)
+    assert home.parent == tmp_path
+    assert home.name.startswith("queuewise-")
+    assert stat.S_IMODE(home.stat().st_mode) == 0o700
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give a folder away")
+def test_a_folder_of_another_user_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "theirs").mkdir(mode=0o755)
+    os.chown(tmp_path / "theirs", 12345, 12345)
+    assert home_from(tmp_path / "theirs", monkeypatch, tmp_path) != tmp_path / "theirs"
+
+
+def test_a_home_that_cannot_be_written_is_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert home_from("/proc/nowhere", monkeypatch, tmp_path) == tmp_path / f"queuewise-{os.getuid()}"
+    assert "because /proc/nowhere cannot be written" in capsys.readouterr().err
+
+
+def test_a_user_without_a_home_has_a_private_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def unknown() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(Path, "home", unknown)
+    assert home_from("", monkeypatch, tmp_path) == tmp_path / f"queuewise-{os.getuid()}"
+    assert "because ~ is not known" in capsys.readouterr().err
+
+
+def test_files_that_others_can_write_are_not_loaded(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    make_double(tmp_path)(2.0)
+    (index,) = tmp_path.glob("*/*.nbi")
+    index.chmod(0o666)
+    again = make_double(tmp_path)
+    assert (again(2.0), hits(again)) == (4.0, 0)
+    assert "is compiled again" in capsys.readouterr().err
+
+
+def test_folders_inside_that_others_can_write_are_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "cache" / "sim-1" / "core").mkdir(parents=True)
+    (tmp_path / "cache" / "sim-1" / "core").chmod(0o777)
+    (tmp_path / "cache").chmod(0o700)
+    home_from(tmp_path / "cache", monkeypatch, tmp_path)
+    assert not compiled_cache.cache_folder("sim-1").exists()
+    assert "could be written by other users" in capsys.readouterr().err
+
+
+def test_whatever_the_umask_is_others_cannot_write(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        make_double(tmp_path / "cache")(2.0)
+    finally:
+        os.umask(before)
+    assert {path.stat().st_mode & 0o022 for path in (tmp_path / "cache").rglob("*")} == {0}

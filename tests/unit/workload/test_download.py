@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -12,6 +13,7 @@ import pytest
 
 from queuewise.cluster import load_cluster
 from queuewise.errors import InputError
+from queuewise.workload import download
 from queuewise.workload.catalog import TRACES, PublicTrace, TraceFile, find_trace
 from queuewise.workload.download import fetch
 from queuewise.workload.readers import READERS
@@ -26,6 +28,7 @@ class Server(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Handler)
         self.ranges = True
         self.breaks_after: int | None = None
+        self.redirects_to = ""
         self.asked: list[str | None] = []
 
     @property
@@ -39,6 +42,11 @@ class Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         wanted = self.headers.get("Range")
         self.server.asked.append(wanted)
+        if self.server.redirects_to:
+            self.send_response(302)
+            self.send_header("Location", self.server.redirects_to)
+            self.end_headers()
+            return
         if self.path == "/missing":
             self.send_error(404)
             return
@@ -57,7 +65,8 @@ class Handler(BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def server() -> Iterator[Server]:
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    monkeypatch.setattr(download, "SCHEMES", ("http", "https"))  # a server of the test has no certificate
     with Server() as running:
         thread = Thread(target=running.serve_forever)
         thread.start()
@@ -115,10 +124,40 @@ def test_wrong_checksum_removes_the_file(server: Server, tmp_path: Path) -> None
     assert list(tmp_path.iterdir()) == []
 
 
-def test_damaged_file_on_disk_is_noticed(server: Server, tmp_path: Path) -> None:
+def test_a_file_that_is_there_is_never_overwritten_or_removed(server: Server, tmp_path: Path) -> None:
     (tmp_path / "trace.swf.gz").write_bytes(b"something else")
-    with pytest.raises(InputError, match="the file was removed"):
+    with pytest.raises(InputError, match="is another file than the published one"):
         fetch(server.file, tmp_path)
+    assert (tmp_path / "trace.swf.gz").read_bytes() == b"something else"
+
+
+def test_only_https_is_spoken(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    server.redirects_to = "ftp://example.org/x"
+    with pytest.raises(InputError, match=r"redirects to ftp://example\.org/x, which is not https"):
+        fetch(server.file, tmp_path)
+    monkeypatch.setattr(download, "SCHEMES", ("https",))
+    for address in (server.file.address, "file:///etc/passwd", "ftp://example.org/x"):
+        with pytest.raises(InputError, match="is not an https address"):
+            fetch(TraceFile(address, None, None), tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_no_more_is_taken_than_the_catalogue_states(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(InputError, match="the server sends more than 1,000 bytes"):
+        fetch(TraceFile(server.file.address, None, 1000), tmp_path)
+    monkeypatch.setattr(download, "MAX_BYTES", 5000)
+    with pytest.raises(InputError, match="the server sends more than 5,000 bytes"):
+        fetch(TraceFile(server.file.address, None, None), tmp_path)
+    assert not (tmp_path / "trace.swf.gz").exists()
+    assert sum(path.stat().st_size for path in tmp_path.iterdir()) == 0
+
+
+def test_two_downloads_of_one_file_do_not_mix(server: Server, tmp_path: Path) -> None:
+    with (tmp_path / "trace.swf.gz.part").open("wb") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        with pytest.raises(InputError, match="download failed"):
+            fetch(server.file, tmp_path)
+    assert fetch(server.file, tmp_path).read_bytes() == CONTENT
 
 
 def test_missing_on_the_server(server: Server, tmp_path: Path) -> None:
@@ -128,7 +167,7 @@ def test_missing_on_the_server(server: Server, tmp_path: Path) -> None:
 
 def test_no_server(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="download failed"):
-        fetch(TraceFile("http://127.0.0.1:9/nothing", None, None), tmp_path)
+        fetch(TraceFile("https://127.0.0.1:9/nothing", None, None), tmp_path)
 
 
 @pytest.mark.parametrize("trace", TRACES, ids=lambda trace: trace.name)
@@ -139,6 +178,7 @@ def test_catalogue_entries_are_complete(trace: PublicTrace) -> None:
     assert trace.files
     assert all(file.sha256 is None or len(bytes.fromhex(file.sha256)) == 32 for file in trace.files)
     assert trace.unverified or all(file.sha256 for file in trace.files)
+    assert all(file.address.startswith("https://") for file in trace.files)
 
 
 def test_clusters_of_the_catalogue_have_the_size_of_the_literature() -> None:

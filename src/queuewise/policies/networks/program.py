@@ -232,8 +232,13 @@ class _Compiler:
 
     def _expand(self, name: str) -> F32:
         """Mean or scale of every number of an observation. The lookahead has one pair of numbers."""
-        stored = [(self._find(f"scaling.{part}.{name}"), math.prod(shape)) for part, shape in self._layout.shapes.items()]
-        return np.concatenate([np.resize(values, length) for values, length in stored]).astype(np.float32)
+        expanded = []
+        for part, shape in self._layout.shapes.items():
+            values, wanted = self._find(f"scaling.{part}.{name}"), (1 if part == "lookahead" else shape[-1],)
+            if values.shape != wanted:
+                raise LayerError(f"the {name} of {part!r} has shape {values.shape} instead of {wanted}")
+            expanded.append(np.resize(values, math.prod(shape)))
+        return np.concatenate(expanded).astype(np.float32)
 
 
 def _step(op: int, kind: int, x: int, out: int, width: int) -> Step:

@@ -1,7 +1,7 @@
 """Compilation with Numba. All use of its experimental features is here and in `table_types`.
 
 `kernel` compiles a helper, `inline` a helper that is always inlined into its caller, and `entry` a function that Python
-calls and whose binary is cached on disk. Numba's cache does not notice edits in other modules. The cache folder is
+calls and whose binary is cached on disk (`compiled_cache`). Numba's cache does not notice edits in other modules. The cache folder is
 therefore named after a hash of all sources that can be part of a binary, so a changed engine never loads a stale
 binary.
 """
@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -31,6 +30,8 @@ try:
     from numba.core.typed_passes import NativeLowering
     from numba.cpython.unsafe.numbers import trailing_zeros
     from numba.extending import intrinsic
+
+    from queuewise.sim.core.compiled_cache import cache_folder, use_cache
 except ImportError:
     raise incompatible_numba(numba.__version__) from None
 
@@ -57,8 +58,7 @@ def _source_hash(package: str) -> str:
 
 @functools.cache
 def _cache_folder(package: str) -> Path:
-    base = os.environ.get("QUEUEWISE_CACHE_DIR") or os.path.join(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "queuewise")
-    return Path(base) / f"{package}-{_source_hash(package)}"
+    return cache_folder(f"{package}-{_source_hash(package)}")
 
 
 JIT_DISABLED = bool(config.DISABLE_JIT)  # type: ignore[attr-defined]
@@ -69,9 +69,9 @@ def cache_is_warm(package: str = "sim", entry_name: str = "replay") -> bool:
     return JIT_DISABLED or any(_cache_folder(package).glob(f"**/*.{entry_name}-*.nbc"))
 
 
-def keep_binary_of(function: Callable[..., Any]) -> None:
-    """Set the cache folder for a function that is declared next with `cache=True`."""
-    config.CACHE_DIR = str(_cache_folder(function.__module__.split(".")[1]))  # type: ignore[attr-defined]
+def keep_binaries(dispatcher: Any) -> None:
+    """Keep the binaries of a function of this package on disk."""
+    use_cache(dispatcher, _cache_folder(dispatcher.py_func.__module__.split(".")[1]))
 
 
 class _HelperLibrary(JITCodeLibrary):
@@ -193,8 +193,10 @@ def inline(function: F) -> F:
 
 def entry(function: F) -> F:
     """Compile a function that Python calls. Its binary is cached on disk."""
-    keep_binary_of(function)
-    return numba.njit(error_model="numpy", nogil=True, cache=True, pipeline_class=_EntryCompiler)(function)  # type: ignore[return-value]
+    compiled = numba.njit(error_model="numpy", nogil=True, pipeline_class=_EntryCompiler)(function)
+    if not JIT_DISABLED:
+        keep_binaries(compiled)
+    return compiled  # type: ignore[return-value]
 
 
 _PYTHON_FUNCTIONS: WeakValueDictionary[int, Callable[..., Any]] = WeakValueDictionary()  # by id, for use without the compiler

@@ -11,7 +11,7 @@ from numba import from_dtype, njit, types
 
 from queuewise.sim import placement, preemption, queue
 from queuewise.sim.backfill import NO_BACKFILL, SlurmLoops
-from queuewise.sim.core.compilation import JIT_DISABLED, keep_binary_of
+from queuewise.sim.core.compilation import JIT_DISABLED, keep_binaries
 from queuewise.sim.core.state import NO_LIMIT
 from queuewise.sim.core.tables import F64
 from queuewise.sim.placement import NODE_FACTS
@@ -32,9 +32,12 @@ def scoring_function(function: Callable[..., None], *, signature: Any = SCORING_
     """Compile a function that scores the queue (or nodes), with the one signature by which kernels call it."""
     if JIT_DISABLED:
         return function
+    compiled: Any = njit(error_model="numpy", nogil=True)(function)
     if cache:
-        keep_binary_of(function)
-    return njit(signature, error_model="numpy", nogil=True, cache=cache)(function)
+        keep_binaries(compiled)
+    compiled.compile(signature)
+    compiled.disable_compile()
+    return compiled
 
 
 @dataclass(frozen=True, eq=False)

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from pydantic import model_validator
 
 from queuewise.config import Config, read_toml, to_toml
+from queuewise.runs import write_text
 from queuewise.workload.jobs import Floats, Workload
 from queuewise.workload.models.latent import Autocorrelation, even_ranks, ordered_groups
 from queuewise.workload.sorting import stable_order
@@ -133,7 +134,7 @@ class FittedModel(Config):
         return read_toml(path, cls)
 
     def save(self, path: Path) -> None:
-        path.write_text(to_toml(self), encoding="utf-8")
+        write_text(path, to_toml(self))
 
     def sample(self, rng: np.random.Generator, num_jobs: int = 0) -> Workload:
         """The first `num_jobs` of a sample at least that long; 0: as many as the log had."""

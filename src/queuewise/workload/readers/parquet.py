@@ -12,6 +12,7 @@ import polars as pl
 
 from queuewise.errors import InputError
 from queuewise.workload.loaded import Loaded, ReadRequest
+from queuewise.workload.pipes import as_file
 from queuewise.workload.readers import generic
 from queuewise.workload.readers.collector import Collector
 from queuewise.workload.readers.source import FileHead, one_line, read_head
@@ -33,10 +34,10 @@ def read(request: ReadRequest) -> Loaded:
     dated = False
     try:
         with _without_panic_messages():
-            scan = pl.scan_parquet(request.path)
+            scan = pl.scan_parquet(as_file(request.path))
             names = scan.collect_schema().names()
             fields = generic.mapping(names, request)
-            stored = generic.stored(pl.read_parquet_metadata(request.path).get(generic.METADATA, ""))
+            stored = generic.stored(pl.read_parquet_metadata(as_file(request.path)).get(generic.METADATA, ""))
             total = scan.select(pl.len()).collect().item()
             for offset in range(0, total, _SLICE_ROWS):
                 batch = scan.select(*fields.values()).slice(offset, _SLICE_ROWS).collect()

@@ -20,6 +20,8 @@ from typing import BinaryIO, cast
 
 from queuewise.errors import InputError, nearest
 from queuewise.memory import check_memory
+from queuewise.plain_text import printable
+from queuewise.workload.pipes import as_file
 
 BLOCK_BYTES = 1 << 25
 STEP_BYTES = 1 << 17
@@ -79,7 +81,7 @@ def _open_raw(path: Path) -> BinaryIO:
     try:
         if path.is_dir():
             raise InputError("is a folder", where=str(path), hint="use the file of jobs in it, and add other tables with --tables")
-        return path.open("rb")
+        return as_file(path).open("rb")
     except FileNotFoundError:
         beside = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
         near = nearest(path.name, beside, least=0.75)
@@ -111,7 +113,7 @@ def _open_zstd(path: Path) -> BinaryIO:
 
     try:
         lines = pl.read_csv(
-            path, has_header=False, separator="\x01", quote_char=None, schema={"line": pl.String}, truncate_ragged_lines=True,
+            as_file(path), has_header=False, separator="\x01", quote_char=None, schema={"line": pl.String}, truncate_ragged_lines=True,
             encoding="utf8-lossy",
         )  # fmt: skip
     except (pl.exceptions.PolarsError, OSError) as error:
@@ -184,7 +186,7 @@ def read_all(path: Path) -> bytes:
 
 def shown(text: str, limit: int = 300) -> str:
     """A part of the input for a one-line message."""
-    return "".join(character if character.isprintable() else "?" for character in text[:limit])
+    return printable(text[:limit])
 
 
 def _damaged(path: Path, line: int, error: Exception) -> InputError:

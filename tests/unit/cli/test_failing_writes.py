@@ -1,0 +1,149 @@
+"""A full disk, a quota, a folder that cannot be written and a file that may not be read: one line, exit code 2, nothing half-written."""
+
+from __future__ import annotations
+
+import os
+import resource
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from model_setup import make_model
+from queuewise.cli import main
+from queuewise.errors import InputError
+from queuewise.runs import replacing, write_text
+
+LOG = "; MaxProcs: 8\n" + "".join(f"{j} {60 * j} 5 {30 + j % 7 * 40} 1 -1 -1 1 200 -1 1 {j % 3} 1 -1 1 -1 -1 -1\n" for j in range(1, 300))
+
+
+@contextmanager
+def small_files(most_bytes: int) -> Iterator[None]:
+    """No file can become larger than this, as with a quota: whoever writes, in whatever language, gets an error of the system."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    path = tmp_path / "log.swf"
+    path.write_text(LOG, encoding="utf-8")
+    return path
+
+
+REPLAY = ("--workload", "{log}", "--cluster", "flat:8", "--policy", "fcfs", "--policy", "sjf")
+COMMANDS = {
+    "simulate": ("simulate", *REPLAY, "--out", "{out}/run"),
+    "evaluate": ("evaluate", *REPLAY, "--protocol", "replay", "--out", "{out}/run"),
+    "validate": ("validate", "{log}", "--cluster", "flat:8", "--out", "{out}/run"),
+    "convert": ("workload", "convert", "{log}", "--out", "{out}/log.csv"),
+    "convert to Parquet": ("workload", "convert", "{log}", "--out", "{out}/log.parquet"),
+    "fit": ("workload", "fit", "{log}", "--out", "{out}/model.toml"),
+    "plot": ("workload", "info", "{log}", "--plot", "{out}/figure.png"),
+    "new-policy": ("new-policy", "mine", "--folder", "{out}"),
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_full_disk_is_one_line_and_leaves_nothing_half_written(
+    command: str, log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    arguments = [part.format(log=log, out=out) for part in COMMANDS[command]]
+    with small_files(200):
+        code = main(arguments)
+    errors = [line for line in capsys.readouterr().err.splitlines() if line.startswith(("error:", "Traceback"))]
+    assert (code, len(errors)) == (2, 1)
+    assert errors[0].endswith("cannot be written: File too large")
+    left = [path for path in out.rglob("*") if path.is_file()]
+    assert all(path.stat().st_size < 200 and not path.name.endswith(".part") for path in left), left
+    assert not (out / "run" / "summary.json").exists()
+
+
+def test_models_that_cannot_be_written_are_one_line(tmp_path: Path) -> None:
+    with small_files(2000), pytest.raises(InputError, match=r"best\.safetensors: cannot be written: File too large"):
+        make_model(tmp_path, "kernel")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("umask", [0o022, 0o077, 0o027])
+def test_files_get_the_permissions_of_the_umask(umask: int, tmp_path: Path) -> None:
+    before = os.umask(umask)
+    try:
+        make_model(tmp_path, "kernel")
+        write_text(tmp_path / "text", "x")
+    finally:
+        os.umask(before)
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()}
+    assert modes == dict.fromkeys(("best.safetensors", "best.json", "text"), 0o666 & ~umask)
+
+
+def test_devices_are_not_replaced_by_files(tmp_path: Path) -> None:
+    """To replace a device by a file, as root can, would harm the whole machine."""
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(InputError, match="is not a regular file"), replacing(tmp_path / "pipe"):
+        raise AssertionError("nothing is to be written")
+    assert (tmp_path / "pipe").is_fifo()
+
+
+def test_links_stay_links(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "file").write_text("old")
+    (tmp_path / "link").symlink_to(tmp_path / "folder" / "file")
+    write_text(tmp_path / "link", "new")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "folder" / "file").read_text() == "new"
+
+
+def test_a_folder_that_cannot_be_created_is_one_line(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = [part.format(log=log, out="/proc/nowhere") for part in COMMANDS["simulate"]]
+    assert main(arguments) == 2
+    assert "error: /proc/nowhere/run: cannot be created" in capsys.readouterr().err
+
+
+def test_output_that_cannot_be_written_is_one_line(log: Path) -> None:
+    with Path("/dev/full").open("w") as full:
+        command = [sys.executable, "-m", "queuewise", "policies", "--json"]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr == "error: no space left on device\nhint: free some space, or choose another folder\n"
+
+
+@contextmanager
+def as_nobody() -> Iterator[None]:
+    """Without the rights of root. The temporary folders of a test belong to root and are closed to others."""
+    os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become somebody else")
+@pytest.mark.parametrize("name", ["log.swf", "run", "cluster.toml", "best.safetensors"])
+def test_what_may_not_be_read_says_so(name: str, log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "cluster.toml").write_text("", encoding="utf-8")
+    (tmp_path / "best.safetensors").write_bytes(b"x" * 100)
+    tmp_path.chmod(0o700)
+    path = tmp_path / name
+    commands = {
+        "log.swf": ("workload", "info", str(path)),
+        "run": ("report", str(path)),
+        "cluster.toml": ("simulate", "--workload", "bursty", "--jobs", "5", "--cluster", str(path), "--policy", "fcfs"),
+        "best.safetensors": ("export", str(path), "--out", "/tmp/x.onnx"),
+    }
+    with as_nobody():
+        assert main(commands[name]) == 2
+    errors = capsys.readouterr().err
+    assert "ermission denied" in errors
+    assert "no such" not in errors.lower()
+    assert "Traceback" not in errors

@@ -1,0 +1,93 @@
+"""Ctrl-C ends commands, training soon and with everything kept; terminals without Unicode print."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from queuewise.agents.checkpoint import read_state
+
+DEAF = """
+import hashlib, signal, sys
+from queuewise.cli.interrupts import ending_soon
+with ending_soon({grace}):
+    print(flush=True)
+    hashlib.pbkdf2_hmac("sha256", b"a", b"b", 10**9)  # minutes in compiled code, which sees no interrupt
+"""
+
+
+def interrupted(grace: str, signals: int) -> tuple[float, int, str]:
+    """Seconds until a process ends that is deep in compiled code, its exit code, and what it said."""
+    process = subprocess.Popen([sys.executable, "-c", DEAF.format(grace=grace)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    process.stdout.readline()
+    time.sleep(0.3)
+    began = time.monotonic()
+    for _ in range(signals):
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.2)
+    errors = process.communicate(timeout=30)[1]
+    return time.monotonic() - began, process.returncode, errors
+
+
+def crowded() -> float:
+    """How many times as long things take as on an idle machine: wall time ÷ CPU time of some work, at least 1."""
+    wall, cpu = time.monotonic(), time.process_time()
+    while time.process_time() - cpu < 0.2:
+        pass
+    return max(1.0, (time.monotonic() - wall) / 0.2)
+
+
+def test_a_command_with_a_limit_ends_in_time_whatever_it_is_doing() -> None:
+    seconds, code, errors = interrupted("1.0", 1)
+    assert (code, errors) == (130, "interrupted\n")
+    assert 0.9 < seconds < 5
+
+
+def test_a_second_interrupt_ends_at_once() -> None:
+    seconds, code, errors = interrupted("None", 2)
+    assert (code, errors) == (130, "interrupted\n")
+    assert seconds < 3
+
+
+def test_training_ends_soon_and_keeps_its_checkpoints(tmp_path: Path) -> None:
+    command = [
+        sys.executable, "-m", "queuewise", "train", "--workload", "bursty", "--cluster", "2x4:V100-16", "--frames", "100000000",
+        "--preset", "quick", "--checkpoint-every", "1", "--out", str(tmp_path / "run"),
+    ]  # fmt: skip
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    deadline = time.monotonic() + 300
+    while not list(tmp_path.glob("run/seed-0/checkpoints/*.safetensors")):
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    time.sleep(1.0)
+    slowness = crowded()
+    began = time.monotonic()
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to all processes of the command
+    errors = process.communicate(timeout=60)[1]
+    assert time.monotonic() - began < 3.0 * slowness
+    assert process.returncode == 130
+    assert "Traceback" not in errors
+    assert errors.rstrip().endswith("interrupted")
+    with pytest.raises(ProcessLookupError):
+        os.killpg(process.pid, 0)  # no worker is left
+    last = max((tmp_path / "run" / "seed-0" / "checkpoints").glob("*.safetensors"))
+    assert read_state(last)[1]["frames"] > 0
+    assert not list(tmp_path.rglob(".*.part"))
+
+
+@pytest.mark.parametrize("settings", [{"PYTHONIOENCODING": "ascii"}, {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}])
+def test_terminals_that_cannot_show_a_character_show_a_question_mark(settings: dict[str, str]) -> None:
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("LC_")} | settings
+    for arguments in (["policies"], ["clusters"], ["simulate", "--workload", "größe.swf", "--policy", "x"]):
+        done = subprocess.run([sys.executable, "-m", "queuewise", *arguments], env=environment, capture_output=True, check=False)
+        assert b"Traceback" not in done.stderr
+        assert (done.stdout + done.stderr).isascii()
+        assert done.returncode == (2 if arguments[0] == "simulate" else 0)
