@@ -7,7 +7,6 @@ import faulthandler
 import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -26,10 +25,6 @@ CASES = [
     *cluster_cases(SEED), *condition_cases(SEED), *option_cases(),
     *name_cases(SEED), *file_cases(),
 ]  # fmt: skip
-UNCHECKED = {  # damaged runs that end in a traceback: empty this set once every field is checked
-    "simulated-3-report", "simulated-29-report", "simulated-35-report", "simulated-38-report", "evaluated-32-report",
-    "evaluated-42-report", "trained-23-plot", "trained-42-simulate", "trained-57-plot",
-}  # fmt: skip
 STORED = Path(__file__).parent.parent / "unit" / "agents" / "stored_runs" / "ppo"
 
 
@@ -93,13 +88,8 @@ def sound_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return home
 
 
-def marked(case: DamagedRun) -> Any:
-    marks = [pytest.mark.xfail(strict=True, reason="damaged run folders and models are not checked field by field")]
-    return pytest.param(case, id=case.name, marks=marks if case.name in UNCHECKED else [])
-
-
 @pytest.mark.timeout(SECONDS, func_only=True)
-@pytest.mark.parametrize("case", [marked(case) for case in RUN_CASES])
+@pytest.mark.parametrize("case", RUN_CASES, ids=lambda case: case.name)
 def test_damaged_runs(case: DamagedRun, sound_runs: Path, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     done = damage_run(sound_runs / case.run, case, SEED, folder)
     try:

@@ -185,8 +185,8 @@ def draws_in_use(cluster: Cluster) -> bool:
 def test_without_reason_to_stop_preemptive_policies_backfill_greedily(case: Case, placement: str, costs: Preemption) -> None:
     conditions = Conditions(preemption=costs)
     greedy = replay(case, f"fcfs+greedy@{placement}")
-    assert_equal_runs(replay(case, f"las:1e12@{placement}", conditions), greedy)
-    assert_equal_runs(replay(case, f"tiresias:1e12@{placement}", conditions), greedy)
+    assert_equal_runs(replay(case, f"las:1000000000000@{placement}", conditions), greedy)
+    assert_equal_runs(replay(case, f"tiresias:1000000000000@{placement}", conditions), greedy)
     alike = Case(case.workload.replace(priority=np.ones(len(case.workload))), case.cluster, case.estimate, case.seed, case.kill_at_limit)
     assert_equal_runs(replay(alike, f"priority-preempt@{placement}", conditions), greedy)
     for_ever = Conditions(preemption=costs.model_copy(update={"quantum_s": 1e12}))

@@ -68,6 +68,7 @@ SYSTEM_ERRORS = {  # what is wrong with the machine or with a path, not with thi
     errno.ENFILE: "close other programs",
     errno.ENAMETOOLONG: "use a shorter name",
     errno.ENOTDIR: "check the path",
+    errno.EISDIR: "a file is expected there; remove the folder, or make the run again",
     errno.ELOOP: "check the links in the path",
 }
 

@@ -96,6 +96,7 @@ def test_download_fetches_verifies_and_cites(tmp_path: Path, capsys: pytest.Capt
     file = TraceFile(published.as_uri(), hashlib.sha256(LIST.encode()).hexdigest(), len(LIST))
     trace = PublicTrace("tiny", "a tiny trace", "drl", (file,), "CC0", "Nobody: Nothing, 2024", "flat:4")
     monkeypatch.setattr("queuewise.workload.catalog.TRACES", (trace,))
+    monkeypatch.setattr("queuewise.workload.download.SCHEMES", ("file",))
     assert main(["workload", "download", "tiny", "--dir", str(tmp_path / "here")]) == 0
     told = capsys.readouterr()
     assert told.out.strip() == str(tmp_path / "here" / "published.csv")

@@ -210,7 +210,7 @@ def test_missing_folder_and_binary_files_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no such file"):
         load_cluster(str(tmp_path / "absent.toml"))
     (tmp_path / "folder.toml").mkdir()
-    with pytest.raises(InputError, match="cannot be read"):
+    with pytest.raises(InputError, match="is a folder"):
         load_cluster(str(tmp_path / "folder.toml"))
     (tmp_path / "latin.toml").write_bytes(b'name = "caf\xe9"')
     with pytest.raises(InputError, match=r"not UTF-8 text \(byte 11\)"):

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from model_setup import make_model
+from model_setup import make_model, rewrite_model
 from queuewise.cli import main
 from queuewise.evaluation.protocol import block_jobs, make_plan
 from queuewise.evaluation.seen_days import TrainedOn, find_seen, identify_log, record_training
@@ -54,12 +54,12 @@ def trained_on(path: Path, split: tuple[float, float, float] = SPLIT, load_facto
 def write_card(home: Path, *trained: TrainedOn, workload: str = "small.swf") -> str:
     """A model with this card, as far as it matters here. Returns its name."""
     make_model(home, "kernel")
-    from safetensors.numpy import load_file, save_file
 
-    card = read_card(home / "best.safetensors")
-    card["settings"]["workload"] = workload
-    card["trained_on"] = [one.model_dump(mode="json") for one in trained]
-    save_file(load_file(home / "best.safetensors"), home / "best.safetensors", {"queuewise": json.dumps(card)})
+    def change(_: dict[str, Any], card: dict[str, Any]) -> None:
+        card["settings"]["workload"] = workload
+        card["trained_on"] = [one.model_dump(mode="json") for one in trained]
+
+    rewrite_model(home / "best.safetensors", change)
     return f"model:{home}"
 
 

@@ -132,7 +132,7 @@ def test_overlaps_are_refused() -> None:
     [
         ("nodes = [0]\nstart = 0\nusers = ['u']\n", "needs either end or duration_s"),
         ("nodes = [0]\nstart = 0\nend = 1\nduration_s = 1\nusers = ['u']\n", "needs either end or duration_s"),
-        ("nodes = [0]\nstart = 5\nend = 5\nusers = ['u']\n", "must end after its start at 5, not at 5"),
+        ("nodes = [0]\nstart = 5\nend = 5\nusers = ['u']\n", "ends at 5, not after its start at 5"),
         ("nodes = [0]\nstart = 5\nduration_s = 0\nusers = ['u']\n", "duration_s"),
         ("nodes = [0]\nstart = 5\nend = 6\n", "has no members"),
         ("start = 5\nend = 6\nusers = ['u']\n", "has no nodes"),
