@@ -212,7 +212,7 @@ def conservative(jobs: int) -> Figures:
     sacct = build("8 nodes of 64 cores and 2 GPUs", [NodeGroup(8, gpus=2, kind="V100-16", cpus=64.0)])
     venus, philly = (load_workload(folder / file).workload.take(slice(0, min(jobs, BACKLOG))) for file in GPU_LOGS.values())
     cases = [
-        ("lublin_256", load_workload(folder / "swf" / "lublin_256.swf.gz").workload, load_cluster("flat:256"), ("oracle", "requested")),
+        ("lublin_256", load_workload(folder / "swf" / "lublin_256.swf.gz").workload, load_cluster("flat:256"), ("oracle", NOISY)),
         ("venus", venus, small, ("oracle", NOISY)),
         ("philly", philly, small, ("oracle", NOISY)),
         ("venus", venus, mixed, ("oracle", NOISY)),

@@ -52,7 +52,8 @@ def prose(text: str) -> str:
 
 def machine(results: Results) -> str:
     facts = results["rates"]["machine"]
-    busiest = max(part["machine"]["load_average"] for name, part in results.items() if name not in IN_PROCESSOR_SECONDS)
+    measured = [part["machine"] for name, part in results.items() if "machine" in part and name not in IN_PROCESSOR_SECONDS]
+    busiest = max(facts_of["load_average"] for facts_of in measured)
     return prose(
         f"{facts['cpu']}, {facts['cores']} cores, {facts['system']}, Python {facts['python']}, Numba {facts['numba']}, "
         f"NumPy {facts['numpy']}. Load average at the start of a part: at most {busiest:.1f}."
