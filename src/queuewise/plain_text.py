@@ -23,10 +23,10 @@ def figure_label(text: str) -> str:
 
 def table_cell(text: str) -> str:
     """A cell of a CSV file. A spreadsheet would compute what begins with one of these characters."""
-    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) and not _is_number(text) else text
+    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) and not is_number(text) else text
 
 
-def _is_number(text: str) -> bool:
+def is_number(text: str) -> bool:
     try:
         float(text)
     except ValueError:

@@ -41,7 +41,6 @@ class SuiteTask:
     cluster: str
     path: str = ""
     model: str = ""
-    load: float | None = None  # of a model that has this parameter
     quick: bool = False  # a part of the quick suite
     windows: int = 6
     window_jobs: int = 1024

@@ -2,8 +2,8 @@
 
 1. Screening: every heuristic is replayed once over the training and validation days.
 2. Search (`evolution`) on stretches of the training days, from `wise`.
-3. Gate: the rule is recommended only if it is better on the validation days, by an interval, in bounded slowdown and in waits taken
-   together. Otherwise `wise` is, or the heuristic that is better than it on the training days and on the validation days.
+3. Gate: the rule is recommended only if its bounded slowdown is lower on the validation days, by an interval, and its mean wait is not
+   clearly longer. Otherwise `wise` is, or the heuristic that is better than it on the training days and on the validation days.
 4. The report days are looked at once, by the policies that were chosen before.
 """
 
@@ -34,7 +34,7 @@ from queuewise.policies.window_replays import ReplayOptions
 from queuewise.runs import write_text
 from queuewise.search.beginnings import beginnings, best_beginning
 from queuewise.search.block_verdicts import Verdicts, judge
-from queuewise.search.evolution import Generation, Journal, SearchSettings, search
+from queuewise.search.evolution import LEAST_WAIT_S, Generation, Journal, SearchSettings, search
 from queuewise.search.heuristics import heuristics
 from queuewise.search.stretches import Stretches
 from queuewise.sim.core.schedule import Schedule
@@ -66,7 +66,7 @@ class Screened:
     seconds: float
 
     def cost(self, block: int, objective: dict[str, float]) -> float:
-        values = {"bsld": self.bsld[block], "wait": self.wait[block] + 60.0}
+        values = {"bsld": self.bsld[block], "wait": self.wait[block] + LEAST_WAIT_S}
         return sum(weight * math.log(values[name]) for name, weight in objective.items())
 
 
@@ -249,7 +249,7 @@ class Learning:
         )  # fmt: skip
 
     def _is_better(self, found: Verdicts, policy: str, other: str) -> bool:
-        """Better in one of bounded slowdown and wait by an interval below 0, and not worse in the other."""
+        """Whether the bounded slowdown is lower, by an interval below 0, and the mean wait not clearly longer."""
         if policy == other:
             return False
         bsld, waits = (found.difference(policy, other, score) for score in ("bsld", "wait"))

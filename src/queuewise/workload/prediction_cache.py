@@ -28,7 +28,10 @@ def kept(workload: Workload, about: str, compute: Callable[[], Floats]) -> Float
     """What `compute` returns, one number per job, from a file if there is one. `about` says how it is computed, and by which version."""
     if len(workload) < FEWEST_JOBS:
         return compute()
-    path = _folder() / f"{_digest(workload, about)}.npy"
+    try:
+        path = _folder() / f"{_digest(workload, about)}.npy"
+    except RuntimeError:  # the user has no home, as in some containers
+        return compute()
     with contextlib.suppress(OSError, ValueError, EOFError):
         with path.open("rb") as file:
             found: Floats = np.load(file, allow_pickle=False)

@@ -83,3 +83,13 @@ def test_only_the_latest_files_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     for about in "abcd":
         kept(JOBS, about, Counter())
     assert len(files(tmp_path)) == 2
+
+
+def test_a_user_without_a_home_is_no_problem(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_home() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("QUEUEWISE_CACHE_DIR")
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(Path, "home", no_home)
+    assert kept(JOBS, "a", Counter()).tolist() == list(range(50))

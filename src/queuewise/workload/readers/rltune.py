@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import polars as pl
 
+from queuewise.plain_text import is_number
 from queuewise.workload.loaded import Loaded, ReadRequest
 from queuewise.workload.readers.collector import Collector
 from queuewise.workload.readers.delimited import batches
@@ -26,7 +27,7 @@ GPU_TYPES = {"0": "T4", "1": "MISC", "2": "P100", "3": "V100-16", "4": "V100-32"
 
 def sniff(head: FileHead) -> bool:
     fields = _first_row(head)
-    return len(fields) in {19, 20} and all(_is_number(field) for field in fields[1:])
+    return len(fields) in {19, 20} and all(is_number(field) for field in fields[1:])
 
 
 def read(request: ReadRequest) -> Loaded:
@@ -52,11 +53,3 @@ def read(request: ReadRequest) -> Loaded:
 def _first_row(head: FileHead) -> list[str]:
     rows = [line for line in head.lines if not line.startswith(";")]
     return rows[0].split(",") if rows else []
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
