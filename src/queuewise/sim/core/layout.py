@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +23,18 @@ from queuewise.workload.speedup import speed
 FAN_OUT = 16
 
 
+def unique_rows(columns: Sequence[NDArray[Any]]) -> tuple[I64, I64]:
+    """Number the distinct rows in ascending order: the first place of each, and the number of every row."""
+    order = np.lexsort(columns[::-1])
+    begins = np.zeros(len(order), bool)
+    begins[:1] = True
+    for column in columns:
+        begins[1:] |= np.diff(column[order]) != 0
+    number = np.empty(len(order), np.int64)
+    number[order] = np.cumsum(begins) - 1
+    return order[begins], number
+
+
 @dataclass(frozen=True)
 class Pools:
     """Sets of nodes that differ only in their index."""
@@ -31,14 +46,16 @@ class Pools:
     example: I64  # [P] one node of each
 
     @classmethod
+    @lru_cache(maxsize=8)
     def of(cls, cluster: Cluster) -> Pools:
-        traits = np.column_stack([
-            cluster.node_kind, cluster.node_gpus, cluster.node_partitions, cluster.node_cpu_milli, cluster.node_mem_mib,
-            np.unique(cluster.node_core_watts, return_inverse=True)[1],
-        ])  # fmt: skip
-        _, example, of_node = np.unique(traits, axis=0, return_index=True, return_inverse=True)
+        """The pools of a cluster. Many short replays on one cluster need them once."""
+        traits = [
+            cluster.node_kind, cluster.node_gpus, *cluster.node_partitions.T, cluster.node_cpu_milli, cluster.node_mem_mib,
+            cluster.node_core_watts,
+        ]  # fmt: skip
+        example, of_node = unique_rows(traits)
         by_first_node = np.argsort(example)  # number pools by their lowest node
-        of_node = np.argsort(by_first_node)[of_node.ravel()]
+        of_node = np.argsort(by_first_node)[of_node]
         nodes = np.argsort(of_node, kind="stable")
         sizes = np.bincount(of_node)
         first = np.concatenate([[0], np.cumsum(sizes)])

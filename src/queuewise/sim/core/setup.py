@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -88,7 +88,7 @@ def lay_out(
         if rules.dynamic:
             facts = _facts(rules, partial(job_facts, workload, history=history, watts=watts), estimate)
     fields: dict[str, NDArray[Any]] = {}
-    fields |= _nodes(cluster, pools)
+    fields |= _nodes(cluster)
     fields |= _classes(workload, cluster, pools, classes, alike=not conditions.power.nodes_sleep and not blocked.are_there)
     fields |= layout.partition_columns(classes, workload, cluster, pools, one_queue=rules.backfill == backfill.SLURM)
     fields["slurm"] = rules.slurm
@@ -236,7 +236,10 @@ def _timetable(outages: Sequence[Outage], blocked: BlockedTimes) -> dict[str, ND
     }  # fmt: skip
 
 
-def _nodes(cluster: Cluster, pools: Pools) -> dict[str, NDArray[Any]]:
+@lru_cache(maxsize=8)
+def _nodes(cluster: Cluster) -> dict[str, NDArray[Any]]:
+    """The columns that only the cluster defines. Many short replays on one cluster need them once."""
+    pools = Pools.of(cluster)
     stride = int(cluster.node_gpus.max()) + 1
     sizes = np.diff(pools.first)
     words = -(-sizes // 64)
@@ -331,14 +334,13 @@ def _padded(params: F64) -> F64:
 
 def _task_types(workload: Workload, cluster: Cluster, classes: Classes) -> dict[str, NDArray[Any]]:
     """Distinct task demands with the number of their tasks, for fragmentation."""
-    demands = np.column_stack([classes.milli, classes.cpu, classes.mem, classes.kind_set])
-    types, inverse = np.unique(demands, axis=0, return_inverse=True)
-    weight = np.zeros(len(types), np.int64)
-    np.add.at(weight, inverse.ravel(), classes.submitted * classes.jobs)
+    example, number = layout.unique_rows([classes.milli, classes.cpu, classes.mem, classes.kind_set])
+    weight = np.zeros(len(example), np.int64)
+    np.add.at(weight, number, classes.submitted * classes.jobs)
     masks = np.array([_kind_mask(cluster, names) for names in workload.kind_sets], np.int64)
     return {
-        "type_gpu": types[:, 0].copy(), "type_cpu": types[:, 1].copy(), "type_mem": types[:, 2].copy(),
-        "type_kinds": masks[types[:, 3]], "type_weight": weight,
+        "type_gpu": classes.milli[example], "type_cpu": classes.cpu[example], "type_mem": classes.mem[example],
+        "type_kinds": masks[classes.kind_set[example]], "type_weight": weight,
     }  # fmt: skip
 
 
