@@ -18,6 +18,7 @@ class Simulation(Protocol):
     jobs: list[Job]
     queues: list[set[int]]
     committed: list[int | None]
+    loops: object
 
     @property
     def now(self) -> float: ...
@@ -29,6 +30,11 @@ class Holds:
     def __init__(self, sim: Simulation, own: Own | None) -> None:
         self.sim, self.own = sim, own
         self.until: dict[int, float] = {}
+
+    @property
+    def after_every_start(self) -> bool:
+        """Whether jobs that wait are asked about again once a job has started. Slurm's loops run to their ends."""
+        return self.own is not None and self.own.hold is not None and self.sim.loops is None
 
     def held(self, q: int) -> set[int]:
         """The held jobs of a queue."""

@@ -278,13 +278,18 @@ class Simulator:
         self.state.time = self.now
         if self.script is not None and self.script.decide(self):
             return
-        if self.own is not None:
-            self.scores = {j: self.own.ask(self, self.own.score, j) for queue in self.queues for j in sorted(queue)}
+        self.ask_scores()
         if self.preemptive:
             self.preemptive.before_decision()
         self.holds.ask()
         for q in range(len(self.queues)):
-            self.serve(q)
+            waiting = None
+            while waiting is None or (self.holds.after_every_start and len(self.queues[q]) < waiting):
+                if waiting is not None:
+                    self.ask_scores()
+                    self.holds.ask()
+                waiting = len(self.queues[q])
+                self.serve(q)
         for q in range(len(self.queues)):
             while not self.running and (held := self.in_order(self.policy.order, self.holds.held(q))):
                 del self.holds.until[held[0]]
@@ -294,16 +299,23 @@ class Simulator:
         if self.conditions.resize in ("grow", "both") and not any(self.queues):
             resizing.grow(self)
 
+    def ask_scores(self) -> None:
+        if self.own is not None:
+            self.scores = {j: self.own.ask(self, self.own.score, j) for queue in self.queues for j in sorted(queue)}
+
     def serve(self, q: int) -> None:
         if self.preemptive:
             self.preemptive.serve(q)
             return
+        waiting = len(self.queues[q])
         while True:
             head = self.start_from_head(q) if self.loops is None else self.loops.run(self, q)
             if head is None:
                 break
             if self.loops is None:
                 self.backfill(q, head)
+            if self.holds.after_every_start and len(self.queues[q]) < waiting:
+                break
             if self.conditions.resize not in ("shrink", "both") or not resizing.shrink(self, q, head):
                 break
 
@@ -325,7 +337,7 @@ class Simulator:
                 self.committed[q] = j
                 return self.jobs[j]
             self.start(self.jobs[j], pieces)
-            order = self.in_order_again(self.policy.order, order)
+            order = [] if self.holds.after_every_start else self.in_order_again(self.policy.order, order)
         self.committed[q] = None
         return None
 
@@ -377,6 +389,8 @@ class Simulator:
         return self.in_order_again(self.policy.order, queued)
 
     def candidates_again(self, candidates: list[Job]) -> list[Job]:
+        if self.holds.after_every_start:
+            return []  # another pass follows
         again = self.in_order_again(self.policy.second_order, [job.index for job in candidates])
         return [self.jobs[j] for j in again]
 

@@ -47,6 +47,12 @@ def instant(job):
 def instant_hold(job, params):
     return params[0] if job.index == 1 else 0.0
 
+def spare(job):
+    return job.submit
+
+def spare_hold(job, cluster):
+    return math.inf if cluster.free_cores - job.width < 3 else 0.0
+
 def plain(job, params):
     return -params[0] * job.submit
 """
@@ -79,6 +85,14 @@ def test_jobs_that_are_all_held_run_one_after_the_other(own: str, rule: str, dis
     workload = jobs((0, 3, 1), (0, 4, 1), (1, 5, 2))
     schedule = simulate(workload, load_cluster("flat:4"), f"{own}:never+{rule}", estimates="oracle", dispatch=dispatch)
     assert schedule.start.tolist() == [0.0, 3.0, 7.0]
+
+
+@pytest.mark.parametrize("rule", ["none", "greedy", "easy", "easy-strict"])
+def test_every_start_counts_for_the_next(own: str, rule: str) -> None:
+    """Three cores must stay free of ten. Jobs 0 and 1 take six; job 2, of the same instant, would leave one; job 3 leaves three."""
+    workload = jobs((0, 8, 3), (0, 8, 3), (0, 5, 3), (0, 5, 1))
+    schedule = simulate(workload, load_cluster("flat:10"), f"{own}:spare+{rule}", estimates="oracle")
+    assert schedule.start.tolist() == [0.0, 0.0, 8.0, 0.0]
 
 
 @pytest.mark.parametrize("seconds", [1e-300, 1e-12, 0.000999])

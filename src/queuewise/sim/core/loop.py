@@ -122,7 +122,7 @@ def _start_candidate(w: World, m: Machine, z: Machine, s: State, q: int, j: int)
 
 @kernel
 def backfill_queue(w: World, m: Machine, z: Machine, s: State, q: int) -> None:
-    """Start, again and again, the first candidate that may start."""
+    """Start, again and again, the first candidate that may start; only one if jobs are held, since others may be held after it."""
     # What does not fit will not fit after another start, so the head and its class are out, unless the rule says that it may.
     may_return = w.policy.fit_may_return == 1
     if may_return or w.policy.depth != NO_LIMIT:
@@ -135,6 +135,8 @@ def backfill_queue(w: World, m: Machine, z: Machine, s: State, q: int) -> None:
         if j < 0:
             break
         _start_candidate(w, m, z, s, q, j)
+        if w.policy.holds:
+            break
         _stretch_all(w, m, z, s, q, not may_return)
     if may_return or w.policy.depth != NO_LIMIT:
         enqueue(w, s, s.head[q])
@@ -153,6 +155,8 @@ def _start_in_order(w: World, m: Machine, z: Machine, s: State, q: int) -> None:
         if stretch == FORBIDDEN or s.clock.now + estimate_left(w, s, j) * stretch > s.clock.bound:
             break
         _start_candidate(w, m, z, s, q, j)
+        if w.policy.holds:
+            break
     enqueue(w, s, head)
 
 
@@ -221,10 +225,11 @@ def schedule_queue(w: World, m: Machine, z: Machine, s: State, q: int) -> None:
             return
     s.dirty[q] = 0
     s.newcomer[q] = -1
-    _start_heads(w, m, s, q, NO_LIMIT)
+    most = 1 if w.policy.holds else NO_LIMIT
+    _start_heads(w, m, s, q, most)
     if w.policy.backfill == backfill.DEFRAG:
         while s.head[q] >= 0 and make_room_by_migration(w, m, s, s.head[q]):
-            _start_heads(w, m, s, q, NO_LIMIT)
+            _start_heads(w, m, s, q, most)
         if s.count.log_full:
             s.dirty[q] = 1
             return
@@ -279,10 +284,14 @@ def decide(w: World, m: Machine, z: Machine, s: State, scorer, second_scorer, ho
     for q in range(w.sizes.num_queues if s.count.pending_jobs > 0 else 0):
         going = s.queue_active[q] > 0
         while going:
+            waiting = s.count.pending_jobs
             schedule_queue(w, m, z, s, q)
-            going = shrinks(w) and s.head[q] >= 0 and shrink_for_head(w, m, s, q)
+            ask_again = w.policy.holds and s.count.pending_jobs < waiting and w.policy.backfill != backfill.SLURM
+            going = ask_again or (shrinks(w) and s.head[q] >= 0 and shrink_for_head(w, m, s, q))
             if going and w.policy.scans_queue:  # scores are lost with the places of jobs that a pass has moved
                 score_pending(w, m, s, scorer, second_scorer)
+            if ask_again:
+                hold_back(w, s, holder)
     if w.policy.holds:
         _start_held(w, m, z, s)
     if w.policy.backfill == backfill.SLURM:

@@ -1,7 +1,7 @@
 """Jobs that a policy's own function keeps from starting for now.
 
-A held job is passed over: it is not the head, no candidate and has no reservation. `State.hold_until` says until when; inf means until the
-next decision, which asks again. An overdue job and the committed one are not held, and times below SHORTEST_HOLD_S hold nobody: the clock
+A held job is passed over: it is not the head, no candidate and has no reservation. `State.hold_until` says until when; inf means until
+it is asked again. An overdue job and the committed one are not held, and times below SHORTEST_HOLD_S hold nobody: the clock
 would hardly advance.
 """
 
@@ -25,7 +25,7 @@ def is_held(w: World, s: State, j: int) -> bool:
 
 @kernel
 def hold_back(w: World, s: State, holder) -> None:  # type: ignore[no-untyped-def]
-    """Ask, once per decision, which jobs must not start yet. What was said for a time still holds."""
+    """Ask, at every decision and after every start, which jobs must not start yet. What was said for a time still holds."""
     number = s.count.pending_jobs
     now = s.clock.now
     users = view(s.users, w.sizes.num_users * queue.USER_SIZE if w.policy.reads_users else 0)
