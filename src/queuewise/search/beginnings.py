@@ -12,27 +12,35 @@ from queuewise.policies.names import WISE_ORDER
 from queuewise.search.evolution import SearchSettings, cost_of
 from queuewise.search.stretches import Stretches
 
-STRETCHES = 12  # of the comparison
 ORDERS = (  # numbers that are not 0
     {"log_runtime": 1.0, "log_width": 1.0, "age": 1.0},  # wise
     {"log_runtime": 1.0, "log_width": 1.0},  # saf
     {"log_runtime": 1.0},  # sjf
     {"log_runtime": 1.0, "log_width": 0.5},
 )
+PATIENT = {"log_runtime": 1.0, "log_width": 0.3, "hold_log_runtime": 0.02, "hold_age": 0.3}
+BOUNDS = ("~3d", "~7d", "")
 
 
 def beginnings(estimates: str) -> list[FoundRule]:
-    """Rules like heuristics, `wise` first, for replays with these estimates. Where they are exact, nothing is predicted."""
-    by = ("",) if estimates == "oracle" else (WISE_ORDER[1], "")
+    """Rules like heuristics, `wise` first, for replays with these estimates. With exact ones nothing is predicted, and jobs may be held."""
+    exact = estimates == "oracle"
+    by = ("",) if exact else (WISE_ORDER[1], "")
+    orders = (*ORDERS, PATIENT) if exact else ORDERS
     return [
         FoundRule(tuple(order.get(name, 0.0) for name in NUMBERS), known, f"{backfill}{bound}", estimates)
         for known in by
-        for bound, backfill, order in product(("~3d", ""), (f"+easy:sjf:{known}".rstrip(":"), "+easy"), ORDERS)
+        for bound, backfill, order in product(BOUNDS, (f"+easy:sjf:{known}".rstrip(":"), "+easy"), orders)
     ]
 
 
-def best_beginning(stretches: Stretches, rules: Sequence[FoundRule], reference: FoundRule | str, settings: SearchSettings) -> FoundRule:
-    """The rule of least cost on stretches that no generation is sure to use."""
-    firsts = stretches.draw(np.random.default_rng((settings.seed, 1)), STRETCHES, settings.stretch_jobs)
-    costs = cost_of(stretches.replay([*rules, reference], firsts, settings.stretch_jobs), settings.objective)
-    return rules[int(np.argmin(costs))]
+def best_beginnings(
+    stretches: Stretches, rules: Sequence[FoundRule], reference: FoundRule | str, settings: SearchSettings, number: int
+) -> list[FoundRule]:
+    """So many rules of least cost on a stretch, each with another backfill or bound."""
+    stretch = stretches.draw(np.random.default_rng((settings.seed, 1)), settings.stretch_jobs)
+    costs = cost_of(stretches.replay([*rules, reference], stretch), settings.objective)
+    best: dict[str, FoundRule] = {}
+    for place in np.argsort(costs, kind="stable"):
+        best.setdefault(rules[place].scheduling, rules[place])
+    return list(best.values())[:number]

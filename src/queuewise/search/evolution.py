@@ -1,9 +1,8 @@
-"""The search itself: CMA-ES over the numbers of a rule, on fresh stretches of the training days in every generation.
+"""The search itself: CMA-ES over the numbers of a rule, on a fresh stretch of the training days in every generation.
 
-All candidates of a generation and the reference are replayed on the same stretches. A candidate is judged by the logarithms of its bounded
-slowdown and mean wait relative to the reference, half of it stretch by stretch and half over all of them, so that neither quiet stretches
-nor a single heavy one decide alone (`cost_of`). Every generation is appended to a journal. A search that is started again with the same
-journal tells the optimiser what it was told before, and continues where it ended.
+All candidates of a generation and the reference are replayed on the same stretch. A candidate is judged by the logarithms of its bounded
+slowdown and mean wait relative to the reference (`cost_of`). Every generation is appended to a journal. A search that is started again
+with the same journal tells the optimiser what it was told before, and continues where it ended.
 """
 
 from __future__ import annotations
@@ -29,6 +28,7 @@ NEVER_NEGATIVE = ("log_runtime", "age", "hold_age")
 LEAST_WAIT_S = 600.0  # added to mean waits, so that stretches on which hardly anybody waits say little
 FIRST_SPREAD = 0.5  # of the candidates, in STEPS
 PULL = 0.003  # what a step away from the beginning costs, squared
+WORSE = 2.0  # what the logarithm of a ratio above 1 costs in addition: a figure must not be paid for by another
 LONGEST = 0.1  # weight of the logarithm of the longest wait, where it is longer than the reference's
 
 
@@ -37,8 +37,7 @@ class SearchSettings:
     objective: Mapping[str, float]  # figure: weight
     hold: bool = False  # whether rules may hold jobs back
     population: int = 16
-    stretches: int = 8  # of a generation
-    stretch_jobs: int = 1500
+    stretch_jobs: int = 20_000  # at most, in a generation
     seed: int = 0
 
 
@@ -50,13 +49,17 @@ class Generation:
 
 
 def cost_of(figures: Figures, objective: Mapping[str, float]) -> Floats:
-    """[K − 1] costs of the candidates; the last of the K is the reference. Below 0 is better than the reference."""
+    """[K − 1] costs of the candidates; the last of the K is the reference. Below 0 is better than the reference.
+
+    Half of it is the mean of the logarithms part by part, and half that of all jobs together, so that neither quiet parts nor a single
+    heavy one decide alone.
+    """
     total = np.zeros(len(figures.bsld) - 1)
     for name, weight in objective.items():
         values = getattr(figures, name) + (LEAST_WAIT_S if name != "bsld" else 0.0)
-        by_stretch = np.log(values[:-1] / values[-1]).mean(axis=1)
+        by_part = np.log(values[:-1] / values[-1]).mean(axis=1)
         of_all = np.log(values[:-1].mean(axis=1) / values[-1].mean())
-        total += weight * (by_stretch + of_all) / 2
+        total += weight * ((by_part + of_all) / 2 + WORSE * np.maximum(of_all, 0.0))
     longest = figures.max_wait.max(axis=1) + 3600.0
     total += LONGEST * np.maximum(np.log(longest[:-1] / longest[-1]), 0.0)
     return total
@@ -110,11 +113,11 @@ def search(
     number = 0
     while number == 0 or not until():
         points = strategy.ask()
-        firsts = stretches.draw(rng, settings.stretches, settings.stretch_jobs)
+        stretch = stretches.draw(rng, settings.stretch_jobs)
         if number < len(journal.told):
             costs = journal.told[number]
         else:
-            figures = stretches.replay([*map(rule_at, points), reference], firsts, settings.stretch_jobs)
+            figures = stretches.replay([*map(rule_at, points), reference], stretch)
             pull = PULL * np.square(points).sum(axis=1)
             costs = (cost_of(figures, settings.objective) + pull).tolist()
             journal.add(costs)

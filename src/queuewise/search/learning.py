@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -32,15 +33,17 @@ from queuewise.policies.found_rules import FILE, FoundRule, rule_text
 from queuewise.policies.names import WISE, WISE_ORDER
 from queuewise.policies.window_replays import ReplayOptions
 from queuewise.runs import write_text
-from queuewise.search.beginnings import beginnings, best_beginning
+from queuewise.search.beginnings import beginnings, best_beginnings
 from queuewise.search.block_verdicts import Verdicts, judge
-from queuewise.search.evolution import LEAST_WAIT_S, Generation, Journal, SearchSettings, search
+from queuewise.search.evolution import LEAST_WAIT_S, Generation, Journal, SearchSettings, cost_of, search
 from queuewise.search.heuristics import heuristics
 from queuewise.search.stretches import Stretches
 from queuewise.sim.core.schedule import Schedule
 from queuewise.workload.jobs import Workload
 
-JOURNAL = "search.jsonl"
+JOURNAL = "search-{}.jsonl"
+SEARCHES = 2  # from different beginnings
+CHOOSING = 4  # shaken replays of the validation days that choose between what they find
 SHAKES = 8
 # Shares of the budget. What is left is for the report days.
 SCREENING, SEARCHING, GATE = 0.25, 0.45, 0.1
@@ -218,27 +221,47 @@ class Learning:
     # --- search
 
     def _search(self, reference: str, until: float) -> tuple[FoundRule, int]:
-        replay, jobs = self._settings.replay, self._blocks["train"]
-        options = ReplayOptions("reorder", replay.estimates or "", replay.seed, replay.kill_at_limit, replay.conditions)
-        stretches = Stretches(self._workload, self._cluster, jobs, reference=WISE, options=options)
-        how = SearchSettings(
-            self._settings.objective, hold=replay.estimates == "oracle", seed=self._settings.seed, stretch_jobs=min(2000, len(jobs) // 8)
-        )
+        """The rule of least cost on the validation days, of those that searches from different beginnings find."""
+        how = SearchSettings(self._settings.objective, hold=self._settings.replay.estimates == "oracle", seed=self._settings.seed)
+        stretches = self._stretches("train")
+        begin = best_beginnings(stretches, beginnings(self._settings.replay.estimates or ""), reference, how, SEARCHES)
+        first, found, generations = self._spent, [], 0
+        for number, beginning in enumerate(begin, 1):
+            end = first + (until - first) * number / len(begin)
+            last = self._search_from(beginning, stretches, reference, how, number, end)
+            found.append(last.rule)
+            generations += last.number
+        best = self._best_of(found, reference, how)
+        seen = to_toml({CARD_KEY: [one.model_dump() for one in self._settings.trained_on]}) if self._settings.trained_on else ""
+        text = rule_text(best, {"found on": f"{self._workload.name}, {self._cluster.name}"})
+        write_text(self._out / FILE, f"{text}\n{seen}")
+        self._say(f"found in {generations} generations ({self._spent:.0f} s): {best.formula}, {best.scheduling}")
+        return best, generations
+
+    def _search_from(
+        self, beginning: FoundRule, stretches: Stretches, reference: str, how: SearchSettings, number: int, until: float
+    ) -> Generation:
         about = {"workload": self._workload.name, "jobs": len(self._workload), "cluster": self._cluster.name, "reference": reference,
-                 "settings": how.__dict__ | {"estimates": replay.estimates}}  # fmt: skip
-        journal = Journal(self._out / JOURNAL, about)
-        beginning = best_beginning(stretches, beginnings(replay.estimates or ""), reference, how)
-        self._say(f"the search begins with {beginning.formula}, {beginning.scheduling}")
+                 "beginning": beginning.__dict__, "settings": how.__dict__ | {"estimates": self._settings.replay.estimates}}  # fmt: skip
+        journal = Journal(self._out / JOURNAL.format(number), json.loads(json.dumps(about)))
+        self._say(f"search {number} begins with {beginning.formula}, {beginning.scheduling}")
         last = None
         for last in search(stretches, beginning, reference, how, journal, lambda: self._spent > until):
             if last.number % 10 == 0:
                 self._say(f"generation {last.number}: cost {last.cost:+.3f}, {last.rule.formula}")
         assert isinstance(last, Generation)
-        seen = to_toml({CARD_KEY: [one.model_dump() for one in self._settings.trained_on]}) if self._settings.trained_on else ""
-        text = rule_text(last.rule, {"found on": f"{self._workload.name}, {self._cluster.name}"})
-        write_text(self._out / FILE, f"{text}\n{seen}")
-        self._say(f"found in {last.number} generations ({self._spent:.0f} s): {last.rule.formula}")
-        return last.rule, last.number
+        return last
+
+    def _best_of(self, rules: Sequence[FoundRule], reference: str, how: SearchSettings) -> FoundRule:
+        stretches, rng = self._stretches("val"), np.random.default_rng((how.seed, 2))
+        drawn = [stretches.draw(rng, how.stretch_jobs) for _ in range(CHOOSING)]
+        costs = [cost_of(stretches.replay([*rules, reference], stretch), how.objective) for stretch in drawn]
+        return rules[int(np.argmin(np.mean(costs, axis=0)))]
+
+    def _stretches(self, block: str) -> Stretches:
+        replay = self._settings.replay
+        options = ReplayOptions("reorder", replay.estimates or "", replay.seed, replay.kill_at_limit, replay.conditions)
+        return Stretches(self._workload, self._cluster, self._blocks[block], options)
 
     # --- judging
 

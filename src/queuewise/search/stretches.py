@@ -1,7 +1,8 @@
-"""Stretches of a log on which candidates are compared: consecutive jobs, from the state in which a reference policy would have left the
-machine.
+"""Stretches of a log on which candidates are compared: consecutive jobs, with shaken submissions.
 
-The jobs that wait at the beginning of a stretch count as well. Otherwise a candidate could leave them behind for nothing.
+A stretch begins on an empty machine. Its first jobs fill the machine and do not count. It is as long as time allows, up to
+the whole range, because a policy that leaves jobs behind pays for it only later. Submissions are shaken because a single
+replay of a log says little: a few seconds more or less decide which jobs meet.
 """
 
 from __future__ import annotations
@@ -11,72 +12,80 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from queuewise.cluster.spec import Cluster
 from queuewise.evaluation.measure import BOUND_S
-from queuewise.policies import simulate
+from queuewise.evaluation.protocol import SHAKE_S
 from queuewise.policies.estimating import declare_part
 from queuewise.policies.found_rules import FoundRule
-from queuewise.policies.schedule_snapshots import ScheduleSnapshots
 from queuewise.policies.window_replays import Candidate, ReplayOptions, WindowRows, replay_windows
 from queuewise.sim.core.schedule import REJECTED, Schedule
 from queuewise.workload.jobs import Floats, Workload
+from queuewise.workload.transform import shake
 
 FIGURES = ("bsld", "wait", "max_wait")
+FILLING = 0.1  # share of the jobs that do not count
+PARTS = 8  # of what counts, each with figures of its own
 
 
 @dataclass(frozen=True, eq=False)
 class Figures:
-    """[K, W] of K candidates on W stretches."""
+    """[K, PARTS] of K candidates, part by part."""
 
     bsld: Floats  # mean
     wait: Floats  # mean, seconds
     max_wait: Floats  # seconds
 
 
-class Stretches:
-    """Stretches of the jobs of a range. `reference` says in which state they begin."""
+@dataclass(frozen=True)
+class Stretch:
+    first: int
+    stop: int
+    shake: int  # seed
 
-    def __init__(self, workload: Workload, cluster: Cluster, jobs: range, *, reference: str, options: ReplayOptions) -> None:
+
+class Stretches:
+    """Stretches of the jobs of a range."""
+
+    def __init__(self, workload: Workload, cluster: Cluster, jobs: range, options: ReplayOptions) -> None:
         self._workload, self._cluster, self._jobs, self._options = workload, cluster, jobs, options
         self._threads = len(os.sched_getaffinity(0))
-        rows = np.arange(jobs.stop)
-        past = declare_part(workload.take(rows), workload, rows)
-        schedule = simulate(past, cluster, reference, **options.of_window(WindowRows(rows, slice(0, jobs.stop))))
-        self._snapshots = ScheduleSnapshots(schedule)
 
-    def draw(self, rng: np.random.Generator, number: int, num_jobs: int) -> list[int]:
-        """The first jobs of random stretches of so many jobs, one in each of as many equal parts of the range."""
-        room = max(len(self._jobs) - num_jobs, 0)
-        return [self._jobs.start + int(room * (part + rng.random()) / number) for part in range(number)]
+    def draw(self, rng: np.random.Generator, most_jobs: int) -> Stretch:
+        """A random stretch of so many jobs, or the whole range if it has fewer."""
+        length = min(most_jobs, len(self._jobs))
+        first = self._jobs.start + int(rng.integers(0, len(self._jobs) - length + 1))
+        return Stretch(first, first + length, int(rng.integers(1, 1 << 31)))
 
-    def replay(self, rules: Sequence[FoundRule | str], firsts: Sequence[int], num_jobs: int) -> Figures:
-        """Replay stretches under rules, or under policies given by name."""
-        windows, counted = [], []
-        for first in firsts:
-            before, start = self._snapshots.before(first)
-            rows = np.concatenate([before, np.arange(first, min(first + num_jobs, self._jobs.stop))])
-            running = {record.job.job_id for record in start.running}
-            counted.append(np.array([self._workload.job_id[row] not in running for row in rows]))
-            windows.append(WindowRows(rows, slice(0, len(rows)), start))
-        found = {name: np.full((len(rules), len(windows)), np.nan) for name in FIGURES}
+    def replay(self, rules: Sequence[FoundRule | str], stretch: Stretch) -> Figures:
+        """Replay a stretch under rules, or under policies given by name."""
+        rows = np.arange(stretch.first, stretch.stop)
+        filling = int(len(rows) * FILLING)
+        jobs, order = shake(self._workload.take(rows), SHAKE_S, stretch.shake, boundary=filling)
+        declare_part(jobs, self._workload, rows[order])
+        found = {name: np.full((len(rules), PARTS), np.nan) for name in FIGURES}
 
-        def note(one: Candidate, column: int, schedule: Schedule) -> None:
-            for name, value in _figures(schedule, counted[column]).items():
-                found[name][one.number, column] = value
+        def note(one: Candidate, _: int, schedule: Schedule) -> None:
+            for name, values in _figures(schedule, filling).items():
+                found[name][one.number] = values
 
         candidates = [
             Candidate(number, rule, None) if isinstance(rule, str) else Candidate(number, rule.policy, rule.numbers)
             for number, rule in enumerate(rules)
         ]
-        replay_windows(self._workload, self._cluster, candidates, windows, self._options, self._threads, note, known_as_in_the_log=True)
+        whole = [WindowRows(np.arange(len(rows)), slice(0, len(rows)))]
+        replay_windows(jobs, self._cluster, candidates, whole, self._options, self._threads, note, known_as_in_the_log=True)
         return Figures(**found)
 
 
-def _figures(schedule: Schedule, counted: NDArray[np.bool_]) -> dict[str, float]:
-    counted = counted & (schedule.status != REJECTED)
+def _figures(schedule: Schedule, filling: int) -> dict[str, Floats]:
+    counted = np.flatnonzero(schedule.status != REJECTED)
+    counted = counted[counted >= filling]
     waits = schedule.start[counted] - schedule.workload.submit[counted]
     runtime = schedule.workload.runtime[counted]
     slowdown = np.maximum((waits + runtime) / np.maximum(runtime, BOUND_S), 1.0)
-    return {"bsld": float(slowdown.mean()), "wait": float(waits.mean()), "max_wait": float(waits.max())}
+    return {
+        "bsld": np.array([part.mean() for part in np.array_split(slowdown, PARTS)]),
+        "wait": np.array([part.mean() for part in np.array_split(waits, PARTS)]),
+        "max_wait": np.array([part.max() for part in np.array_split(waits, PARTS)]),
+    }

@@ -10,49 +10,60 @@ import pytest
 from queuewise.cluster.cluster_loader import load_cluster
 from queuewise.cluster.conditions import PERFECT
 from queuewise.errors import InputError
+from queuewise.evaluation.protocol import SHAKE_S
 from queuewise.policies import simulate
 from queuewise.policies.found_rules import NUMBERS, FoundRule
 from queuewise.policies.window_replays import ReplayOptions
-from queuewise.search.beginnings import beginnings, best_beginning
+from queuewise.search.beginnings import beginnings, best_beginnings
 from queuewise.search.evolution import Journal, SearchSettings, cost_of, search
 from queuewise.search.heuristics import heuristics
 from queuewise.search.objective import parse_objective
-from queuewise.search.stretches import Figures, Stretches
+from queuewise.search.stretches import FILLING, PARTS, Figures, Stretch, Stretches
 from queuewise.workload.models import generate
+from queuewise.workload.transform import shake
 
 MACHINE = load_cluster("flat:256")
 JOBS = generate("lublin", 600, 5)
-SETTINGS = SearchSettings({"bsld": 1.0, "wait": 1.0}, population=4, stretches=2, stretch_jobs=60)
+SETTINGS = SearchSettings({"bsld": 1.0, "wait": 1.0}, population=4, stretch_jobs=120)
 FIFO = FoundRule((0.0,) * len(NUMBERS), scheduling="+easy", estimates="oracle")
 
 
 def stretches(jobs: range = range(400)) -> Stretches:
-    return Stretches(JOBS, MACHINE, jobs, reference="fcfs+easy", options=ReplayOptions("reorder", "oracle", 0, False, PERFECT))
+    return Stretches(JOBS, MACHINE, jobs, ReplayOptions("reorder", "oracle", 0, False, PERFECT))
 
 
-def test_a_stretch_goes_on_as_the_reference_would() -> None:
-    """The reference on a stretch to the end of its range is the reference on the whole range."""
-    whole = simulate(JOBS.take(slice(0, 400)), MACHINE, "fcfs+easy", estimates="oracle")
-    first = 250
-    figures = stretches().replay(["fcfs+easy"], [first], 400)
-    now = JOBS.submit[first]
-    counts = (np.arange(400) >= first) | (whole.start >= now)  # those that wait at its beginning, too
-    waits = (whole.start - JOBS.submit[:400])[counts]
-    assert figures.wait[0, 0] == pytest.approx(waits.mean())
-    assert figures.max_wait[0, 0] == pytest.approx(waits.max())
+def test_a_stretch_is_a_replay_of_its_shaken_jobs() -> None:
+    stretch = Stretch(50, 350, 7)
+    jobs, _ = shake(JOBS.take(slice(50, 350)), SHAKE_S, 7, boundary=int(300 * FILLING))
+    schedule = simulate(jobs, MACHINE, "fcfs+easy", estimates="oracle")
+    waits = np.array_split((schedule.start - jobs.submit)[int(300 * FILLING) :], PARTS)
+    figures = stretches().replay(["sjf+easy", "fcfs+easy"], stretch)
+    assert figures.wait[1] == pytest.approx([part.mean() for part in waits])
+    assert figures.max_wait[1] == pytest.approx([part.max() for part in waits])
+    assert figures.bsld[0].mean() < figures.bsld[1].mean()
 
 
 def test_stretches_are_drawn_inside_the_range() -> None:
-    drawn = stretches(range(100, 400)).draw(np.random.default_rng(0), 50, 60)
-    assert min(drawn) >= 100
-    assert max(drawn) + 60 <= 400
-    assert drawn == sorted(drawn)
+    rng = np.random.default_rng(0)
+    drawn = [stretches(range(100, 400)).draw(rng, 60) for _ in range(50)]
+    assert min(one.first for one in drawn) >= 100
+    assert max(one.stop for one in drawn) <= 400
+    assert {one.stop - one.first for one in drawn} == {60}
+    assert len({one.shake for one in drawn}) == 50
+    whole = stretches(range(100, 400)).draw(rng, 1000)
+    assert (whole.first, whole.stop) == (100, 400)
 
 
 def test_cost_is_nothing_for_the_reference_and_below_it_for_better_ones() -> None:
     ones = np.ones((3, 4))
     figures = Figures(bsld=ones * [[2.0], [4.0], [4.0]], wait=ones * 300.0, max_wait=ones * 1e4)
     assert cost_of(figures, {"bsld": 1.0, "wait": 1.0}) == pytest.approx([np.log(0.5), 0.0])
+
+
+def test_a_figure_cannot_be_paid_for_by_another() -> None:
+    ones = np.ones((2, 4))
+    figures = Figures(bsld=ones * [[2.0], [4.0]], wait=ones * [[4200.0], [1800.0]], max_wait=ones * 1e4)
+    assert cost_of(figures, {"bsld": 1.0, "wait": 1.0}) == pytest.approx([np.log(0.5) + 3 * np.log(4800 / 2400)])
 
 
 def test_an_interrupted_search_continues_to_the_same_rule(tmp_path: Path) -> None:
@@ -77,7 +88,7 @@ def test_the_journal_of_another_search_is_refused(tmp_path: Path) -> None:
 
 def test_search_finds_that_short_jobs_should_go_first(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "journal", {})
-    settings = SearchSettings({"bsld": 1.0}, population=8, stretches=2, stretch_jobs=150)
+    settings = SearchSettings({"bsld": 1.0}, population=8, stretch_jobs=300)
     *_, last = islice(search(stretches(), FIFO, "fcfs+easy", settings, journal, lambda: False), 6)
     first, final = json.loads((tmp_path / "journal").read_text().splitlines()[1]), last
     assert final.cost < min(0.0, max(first))
@@ -88,8 +99,9 @@ def test_search_finds_that_short_jobs_should_go_first(tmp_path: Path) -> None:
 def test_the_search_begins_where_it_is_best() -> None:
     rules = beginnings("oracle")
     assert all(rule.order_estimates == "" for rule in rules)
-    chosen = best_beginning(stretches(), [FIFO, *rules], "fcfs+easy", SETTINGS)
-    assert chosen != FIFO
+    chosen = best_beginnings(stretches(), [FIFO, *rules], "fcfs+easy", SETTINGS, 3)
+    assert FIFO not in chosen
+    assert len({rule.scheduling for rule in chosen}) == len(chosen) == 3
     assert any(rule.order_estimates == "predicted" for rule in beginnings("requested"))
 
 
