@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from queuewise.workload import Loaded
     from queuewise.workload.fitting import FitReport
 
-
-WORK_TOLERANCE = 0.05  # relative difference of the work per second of a fitted model from its log that is not worth a word
+MUCH_WORK = 0.2  # share of one job in the work of a log that is worth a word
 
 
 @dataclass(frozen=True)
@@ -169,19 +168,26 @@ class Fit:
 
         from queuewise.cli.console import note
         from queuewise.errors import InputError
-        from queuewise.workload.fitting import compare_fit, fit
+        from queuewise.workload.fitting import WORK_TOLERANCE, compare_fit, fit
         from queuewise.workload.models import generate
 
         if not self.out.endswith(".toml"):
             raise InputError(f"--out {self.out} does not end in .toml", hint="model files must end in .toml")
         loaded = self.source.load()
         report_reading(loaded)
-        fit(loaded.workload, Path(self.out).stem).save(Path(self.out))
+        model = fit(loaded.workload, Path(self.out).stem)
+        model.save(Path(self.out))
         report = compare_fit(loaded.workload, generate(self.out, len(loaded.workload), self.source.seed))
         note(f"written to {self.out}")
-        if abs(report.work_ratio - 1.0) > WORK_TOLERANCE:
+        if model.pace != 1.0:
             note(
-                f"the model offers {report.work_ratio:.2f} times the work per second of the log: give "
+                f"the time between submissions is {model.pace:.2f} times the log's, so that jobs bring as much work per second as the log's"
+            )
+        if abs(report.work_ratio - 1.0) > WORK_TOLERANCE:
+            work = loaded.workload.size * loaded.workload.runtime
+            reason = f"; one job of the log has {work.max() / work.sum():.0%} of its work" if work.max() > MUCH_WORK * work.sum() else ""
+            note(
+                f"the model offers {report.work_ratio:.2f} times the work per second of the log{reason}: give "
                 f"--load-factor {1 / report.work_ratio:.2f} with its jobs to replay the log's load"
             )
         if self.json:

@@ -21,6 +21,9 @@ TIERS = 6  # of hours, from quiet to busy, for logs of at least two weeks
 BATCH_TIME_SHARE = 0.1  # gaps within batches: the shortest ones that together cover this share of the time
 FEWEST_IN_TABLE = 50  # minimum number of jobs for a runtime table
 MOST_KINDS = 500
+WORK_TOLERANCE = 0.05  # how far the work per second of a model may be from the log's
+PACE_SAMPLES = 5
+MOST_PACE = 0.25  # what is farther off is the work of a few jobs, and other gaps would be wrong
 MOST_USERS = 50
 REQUEST_VALUES = 41
 DAY_HOURS = 24
@@ -40,7 +43,7 @@ def fit(workload: Workload, name: str | None = None, source: str = "") -> fitted
     stream = np.argsort(kind * 2 + batched, kind="stable")
     score = normal_scores(workload.runtime, group)
     lone, in_batches = _fit_runtimes(workload.runtime, band, batched)
-    return fitted.FittedModel(
+    model = fitted.FittedModel(
         name=name or workload.name,
         source=source or f"{workload.name}, {len(workload)} jobs",
         jobs=len(workload),
@@ -54,6 +57,23 @@ def fit(workload: Workload, name: str | None = None, source: str = "") -> fitted
         users=_fit_users(workload, kind, band, stream),
         requests=_fit_requests(workload),
     )
+    return model.model_copy(update={"pace": _pace(model, workload)})
+
+
+def _pace(model: fitted.FittedModel, log: Workload) -> float:
+    """The factor of gaps, as near to 1 as can be, that gives samples half the tolerated difference of work per second from the log.
+
+    It is 1 if the difference is tolerated anyway, not the same in all samples, or more than a pace can mend.
+    """
+    if not log.runtime.any():
+        return 1.0
+    samples = (model.sample(np.random.default_rng(seed)) for seed in range(PACE_SAMPLES))
+    off = np.array([_work_rate(sample) / _work_rate(log) for sample in samples]) - 1.0
+    middle = float(np.median(off))
+    surely = np.abs(off).min() > WORK_TOLERANCE / 2 and (np.sign(off) == np.sign(middle)).all()
+    if not surely or not WORK_TOLERANCE < abs(middle) <= MOST_PACE:
+        return 1.0
+    return round((1.0 + middle) / (1.0 + np.sign(middle) * WORK_TOLERANCE / 2), 4)
 
 
 def quantile_table(values: Floats) -> fitted.QuantileTable:

@@ -6,6 +6,7 @@ It describes
 - demands: every kind of job with its share, separately for jobs in batches and single jobs, and the probability that the next job has the
   same kind;
 - runtimes: a quantile table for each band of sizes, and the autocorrelation along the jobs of one kind;
+- a pace, if samples of all this would bring more or less work per second than the log;
 - if the log has them: users with their shares and repeated job names, and requested times given the runtime.
 It contains no jobs, only tables of quantiles and shares. Users are numbered, and names are generated.
 
@@ -126,6 +127,7 @@ class FittedModel(Config):
     lone_runtimes: tuple[QuantileTable, ...]  # by band
     batched_runtimes: tuple[QuantileTable, ...]
     runtime_memory: Autocorrelation  # along the jobs of one kind
+    pace: float = 1.0  # factor of the time between submissions, so that jobs bring as much work per second as those of the log
     users: UserShares | None = None
     requests: RequestedTimes | None = None
 
@@ -146,7 +148,8 @@ class FittedModel(Config):
         kind = self._assign_kinds(rng, near, batched)
         stream = np.argsort((kind * 2 + batched).astype(np.uint16), kind="stable")  # sorted by kind
         runtime = self._runtimes(rng, kind, batched, stream)
-        columns: dict[str, Any] = self._columns(kind) | self._users(rng, kind, stream) | {"submit": submit, "runtime": runtime}
+        paced = np.rint(submit * self.pace) if self.whole_seconds else submit * self.pace
+        columns: dict[str, Any] = self._columns(kind) | self._users(rng, kind, stream) | {"submit": paced, "runtime": runtime}
         if self.requests is not None:
             columns["requested"] = _requested(rng, self.requests, runtime)
         columns = {key: value[:num_jobs] if isinstance(value, np.ndarray) else value for key, value in columns.items()}
