@@ -73,7 +73,7 @@ def _pace(model: fitted.FittedModel, log: Workload) -> float:
     surely = np.abs(off).min() > WORK_TOLERANCE / 2 and (np.sign(off) == np.sign(middle)).all()
     if not surely or not WORK_TOLERANCE < abs(middle) <= MOST_PACE:
         return 1.0
-    return round((1.0 + middle) / (1.0 + np.sign(middle) * WORK_TOLERANCE / 2), 4)
+    return round(float((1.0 + middle) / (1.0 + np.sign(middle) * WORK_TOLERANCE / 2)), 4)
 
 
 def quantile_table(values: Floats) -> fitted.QuantileTable:
