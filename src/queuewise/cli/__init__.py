@@ -124,7 +124,7 @@ def _dispatch(arguments: list[str], *, alone: bool) -> int:
     if name not in COMMANDS:
         raise unknown_name("command", name, COMMANDS)
     command = _parse(name, rest)
-    with ending_soon(getattr(command, "GRACE_S", None), alone=alone):
+    with ending_soon(alone=alone):
         return command.run() or 0
 
 

@@ -49,6 +49,13 @@ COMMANDS = {
     "fit": ("workload", "fit", "{log}", "--out", "{out}/model.toml"),
     "plot": ("workload", "info", "{log}", "--plot", "{out}/figure.png"),
     "new-policy": ("new-policy", "mine", "--folder", "{out}"),
+    "clusters from-log": ("clusters", "from-log", "{log}", "--out", "{out}/cluster.toml"),
+    "predict": ("predict", "{log}", "--cluster", "flat:8", "--split", "0.3,0.3,0.4", "--plot", "{out}/figure.png"),
+    "learn": ("learn", "{long}", "--cluster", "flat:256", "--estimates", "oracle", "--budget", "1s", "--out", "{out}/run"),
+    "learn into a folder": ("learn", "{long}", "--cluster", "flat:256", "--estimates", "oracle", "--budget", "1s", "--out", "{out}/a/b"),
+    "train": ("train", *TRAIN, "--out", "{out}/run"),
+    "export of a rule": ("export", "{rule}", "--out", "{out}/rule.py"),
+    "export of a network": ("export", "{model}", "--out", "{out}/policy.onnx"),
 }
 
 
