@@ -40,7 +40,7 @@ from fuzz.broken_logs import log_cases, packed_cases  # noqa: E402
 from fuzz.broken_policies import name_cases  # noqa: E402
 from fuzz.broken_runs import RUN_CASES, damage_run  # noqa: E402
 from fuzz.broken_settings import cluster_cases, condition_cases  # noqa: E402
-from fuzz.cases import GPU_LOG, Case  # noqa: E402
+from fuzz.cases import GPU_LOG, SWF, Case  # noqa: E402
 
 MARK = "QUEUEWISE_SOAK"  # in the environment of every process that a round starts
 LONGEST_S = 600.0  # of a command; compiling takes minutes on a busy machine
@@ -65,6 +65,22 @@ COMMANDS: dict[str, tuple[str, ...]] = {  # what they write into the folder `run
         "--report-windows", "2", "--eval-every", "8", "--checkpoint-every", "4", "--out", "run",
     ),
 }  # fmt: skip
+
+OTHERS: dict[str, tuple[str, ...]] = {  # what they write depends on time, or is one file
+    "learned": (
+        "learn", "long.csv", "--cluster", "2x4:V100-16", "--budget", "1s", "--split", "0.5,0.2,0.3", "--out", "run", "--export", "rule.py",
+    ),
+    "predicted": ("predict", "long.csv", "--cluster", "2x4:V100-16", "--plot", "figure.png", "--json"),
+    "ranked": ("suite", "--quick", "--policy", "aged+easy"),
+    "validated": ("validate", "long.swf", "--cluster", "flat:64", "--out", "run"),
+    "described": ("clusters", "from-log", "long.swf", "--out", "cluster.toml"),
+}  # fmt: skip
+WRITTEN = {
+    "learned": ("run/rule.toml", "rule.py"),
+    "predicted": ("figure.png",),
+    "validated": ("run/summary.json",),
+    "described": ("cluster.toml",),
+}
 
 
 @dataclass
@@ -153,6 +169,33 @@ def full_disk(soak: Soak, rng: random.Random, folder: Path) -> str:
     return f"{kind}: files of at most {size} bytes"
 
 
+def disturbed(soak: Soak, rng: random.Random, folder: Path) -> str:
+    """A command is killed, interrupted or has no space, and then nothing disturbs it: all that it writes is there."""
+    kind = rng.choice(list(OTHERS))
+    write_log(folder, "long.csv", 100)
+    (folder / "long.swf").write_bytes(SWF)
+    done = []
+    for _ in range(rng.randint(1, 2)):
+        if rng.random() < 0.5:
+            size = int(2 ** rng.uniform(0, 14))
+            soak.run(folder, OTHERS[kind], file_bytes=size)
+            done.append(f"files of at most {size} bytes")
+        else:
+            number = rng.choice((signal.SIGKILL, signal.SIGINT, signal.SIGTERM))
+            delay = 15 * rng.random()
+            soak.run(folder, OTHERS[kind], stop=(number, delay))
+            done.append(f"{number.name} after {delay:.1f} s")
+    if kind != "validated" or not (folder / WRITTEN[kind][0]).exists():  # a finished run is not written again
+        code, err = soak.run(folder, OTHERS[kind])
+        if code != 0:
+            soak.problems.append(f"{kind}: could not be completed: exit code {code}: {err[-500:]}")
+    if missing := [name for name in WRITTEN.get(kind, ()) if not (folder / name).exists()]:
+        soak.problems.append(f"{kind}: {missing} is missing")
+    if rests := [str(path.relative_to(folder)) for path in (folder / "run").rglob("*.part")]:
+        soak.problems.append(f"{kind}: temporary files are left: {rests[:8]}")
+    return f"{kind}: {', '.join(done)}"
+
+
 def broken_input(soak: Soak, rng: random.Random, folder: Path) -> str:
     """A case of the fuzz corpus with a seed of its own."""
     make: Callable[[int], Iterator[Case]] = rng.choice((log_cases, packed_cases, cluster_cases, condition_cases, name_cases))
@@ -193,7 +236,7 @@ def damaged_then_repeated(soak: Soak, rng: random.Random, folder: Path) -> str:
 
 
 ROUNDS: tuple[Callable[[Soak, random.Random, Path], str], ...] = (
-    killed, killed, full_disk, broken_input, broken_input, damaged_run, damaged_then_repeated,
+    killed, killed, full_disk, disturbed, disturbed, broken_input, broken_input, damaged_run, damaged_then_repeated,
 )  # fmt: skip
 
 
@@ -251,13 +294,13 @@ def _marked() -> Iterator[str]:
             continue
 
 
-def write_log(folder: Path) -> None:
+def write_log(folder: Path, name: str = "log.csv", repeats: int = 40) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     header, *rows = GPU_LOG.splitlines(keepends=True)
     repeated = b"".join(
-        b"%d,%s" % (int(row.partition(b",")[0]) + 720 * times, row.partition(b",")[2]) for times in range(40) for row in rows
+        b"%d,%s" % (int(row.partition(b",")[0]) + 720 * times, row.partition(b",")[2]) for times in range(repeats) for row in rows
     )
-    (folder / "log.csv").write_bytes(header + repeated)
+    (folder / name).write_bytes(header + repeated)
 
 
 def content(run: Path) -> dict[str, Any]:
