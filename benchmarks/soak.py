@@ -37,7 +37,7 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(REPOSITORY / "tests"))
 
 from fuzz.broken_logs import log_cases, packed_cases  # noqa: E402
-from fuzz.broken_policies import name_cases  # noqa: E402
+from fuzz.broken_policies import name_cases, rule_cases  # noqa: E402
 from fuzz.broken_runs import RUN_CASES, damage_run  # noqa: E402
 from fuzz.broken_settings import cluster_cases, condition_cases  # noqa: E402
 from fuzz.cases import GPU_LOG, SWF, Case  # noqa: E402
@@ -198,7 +198,7 @@ def disturbed(soak: Soak, rng: random.Random, folder: Path) -> str:
 
 def broken_input(soak: Soak, rng: random.Random, folder: Path) -> str:
     """A case of the fuzz corpus with a seed of its own."""
-    make: Callable[[int], Iterator[Case]] = rng.choice((log_cases, packed_cases, cluster_cases, condition_cases, name_cases))
+    make: Callable[[int], Iterator[Case]] = rng.choice((log_cases, packed_cases, cluster_cases, condition_cases, name_cases, rule_cases))
     cases = [case for case in make(rng.randrange(1 << 30)) if all("\0" not in word for word in case.arguments)]
     case = rng.choice(cases)
     for name, text in case.files.items():
