@@ -258,23 +258,21 @@ def start(
             resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes, resource.RLIM_INFINITY))
 
     environment = os.environ | {MARK: "1", "PYTHONPATH": os.pathsep.join(path for path in sys.path if path), "NO_COLOR": "1"}
-    errors = folder / "stderr.txt"
     begin = time.monotonic()
-    with errors.open("wb") as stderr:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "queuewise", *arguments], cwd=folder, env=environment, stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL, stderr=stderr,
-            preexec_fn=limit,  # noqa: PLW1509 (this process has no threads)
-        )  # fmt: skip
-        try:
-            process.wait(stop[1] if stop else LONGEST_S)
-        except subprocess.TimeoutExpired:
-            process.send_signal(stop[0] if stop else signal.SIGKILL)
-            process.wait()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "queuewise", *arguments], cwd=folder, env=environment, stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, errors="replace",
+        preexec_fn=limit,  # noqa: PLW1509 (this process has no threads)
+    )  # fmt: skip
+    try:
+        _, err = process.communicate(timeout=stop[1] if stop else LONGEST_S)
+    except subprocess.TimeoutExpired:
+        process.send_signal(stop[0] if stop else signal.SIGKILL)
+        _, err = process.communicate()
     code = process.returncode if process.returncode >= 0 else None
     if code is None and not stop:
         code = 1  # it hung, or crashed
-    return code, errors.read_text(errors="replace"), time.monotonic() - begin
+    return code, err, time.monotonic() - begin
 
 
 def orphans() -> list[str]:

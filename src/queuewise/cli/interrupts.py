@@ -65,5 +65,6 @@ def _watch(numbers: socket.socket, grace_s: float) -> None:
 
 
 def _end() -> NoReturn:
-    os.write(2, b"interrupted\n")
+    with suppress(OSError):
+        os.write(2, b"interrupted\n")
     os._exit(INTERRUPTED)

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from queuewise.cluster.spec import Cluster
 from queuewise.config import to_toml
@@ -39,7 +40,7 @@ from queuewise.search.block_verdicts import Verdicts, judge
 from queuewise.search.evolution import LEAST_WAIT_S, REFERENCE, Generation, Journal, SearchSettings, cost_of, known_reference, search
 from queuewise.search.heuristics import heuristics
 from queuewise.search.stretches import Stretches
-from queuewise.sim.core.schedule import Schedule
+from queuewise.sim.core.schedule import REJECTED, Schedule
 from queuewise.workload.jobs import Workload
 
 JOURNAL, REPORT_DAYS = "search-{}.jsonl", "report-days"
@@ -146,11 +147,15 @@ class Learning:
         self._workload, self._cluster, self._settings, self._out, self._say = workload, cluster, settings, out, say
         self._blocks = block_jobs(workload, settings.replay.split)
         self._began = time.monotonic()
+        self._check_jobs(np.ones(len(workload), dtype=bool), "jobs", "use a longer log; wise needs no training")
+
+    def _check_jobs(self, usable: NDArray[np.bool_], what: str, hint: str) -> None:
+        """Raise an error unless there are enough usable jobs [J] in every block."""
         for block in BLOCKS:
-            if len(self._blocks[block]) < FEWEST_JOBS:
+            found = int(usable[self._blocks[block]].sum())
+            if found < FEWEST_JOBS:
                 raise InputError(
-                    f"the {block} days of {workload.name} have {len(self._blocks[block])} jobs; {FEWEST_JOBS} are needed to learn from",
-                    hint="use a longer log; wise needs no training",
+                    f"the {block} days of {self._workload.name} have {found} {what}; {FEWEST_JOBS} are needed to learn from", hint=hint
                 )
 
     @property
@@ -169,6 +174,8 @@ class Learning:
 
     def _run(self) -> Learned:
         budget = self._settings.budget_s
+        runs = simulate(self._workload, self._cluster, "fcfs+easy", **self._simulate_options).status != REJECTED
+        self._check_jobs(runs, f"jobs that can run on {self._cluster.name}", "give another --cluster")
         estimate_on(self._workload, self._cluster, WISE_ORDER[1], self._settings.replay.seed)
         self._say(f"runtimes predicted, {self._spent:.0f} s")
         screened = self._screen(budget * SCREENING)

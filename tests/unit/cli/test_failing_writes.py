@@ -192,6 +192,15 @@ def test_output_that_cannot_be_written_is_one_line(log: Path) -> None:
     assert done.stderr == "error: no space left on device\nhint: free some space, or choose another folder\n"
 
 
+@pytest.mark.parametrize("streams", [("stderr",), ("stdout", "stderr")])
+@pytest.mark.parametrize("arguments", [["policies"], ["simulate", "--workload", "nowhere.swf", "--policy", "fcfs"]])
+def test_errors_that_cannot_be_written_keep_their_exit_code(streams: tuple[str, ...], arguments: list[str]) -> None:
+    with Path("/dev/full").open("w") as full:
+        places = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL} | dict.fromkeys(streams, full)
+        done = subprocess.run([sys.executable, "-m", "queuewise", *arguments], check=False, **places)  # type: ignore[call-overload]
+    assert done.returncode == (0 if arguments == ["policies"] and "stdout" not in streams else 2)
+
+
 @contextmanager
 def as_nobody() -> Iterator[None]:
     """Without the rights of root. The temporary folders of a test belong to root and are closed to others."""
