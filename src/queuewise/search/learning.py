@@ -152,7 +152,8 @@ class Learning:
     def _check_jobs(self, usable: NDArray[np.bool_], what: str, hint: str) -> None:
         """Raise an error unless there are enough usable jobs [J] in every block."""
         for block in BLOCKS:
-            found = int(usable[self._blocks[block]].sum())
+            jobs = self._blocks[block]
+            found = int(usable[jobs.start : jobs.stop].sum())
             if found < FEWEST_JOBS:
                 raise InputError(
                     f"the {block} days of {self._workload.name} have {found} {what}; {FEWEST_JOBS} are needed to learn from", hint=hint
