@@ -7,13 +7,15 @@
 A round of `commands` is one action of ROUNDS with a random part of its own, which depends on the seed and the number of the round. It ends
 with a check: no traceback, one error line, no process left behind, and the files of a command that was killed or had no space, once it was
 run again, are those of one that was not. FOLDER/rounds.jsonl has a line per round, and problems keep their folder. `resets` and
-`simulations` fail if the memory grows by more than MOST_GROWTH_MIB after a tenth of the work. The exit code is 1 if anything failed.
+`simulations` fail if memory is not flat after the first tenth of the work: a line through all samples rises by more than MOST_RISE_MIB,
+or one of them is more than MOST_GROWTH_MIB above the first. The exit code is 1 if anything failed.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import random
 import resource
@@ -35,10 +37,10 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(REPOSITORY / "tests"))
 
 from fuzz.broken_logs import log_cases, packed_cases  # noqa: E402
-from fuzz.broken_policies import name_cases  # noqa: E402
+from fuzz.broken_policies import name_cases, rule_cases  # noqa: E402
 from fuzz.broken_runs import RUN_CASES, damage_run  # noqa: E402
 from fuzz.broken_settings import cluster_cases, condition_cases  # noqa: E402
-from fuzz.cases import GPU_LOG, Case  # noqa: E402
+from fuzz.cases import GPU_LOG, SWF, Case  # noqa: E402
 
 MARK = "QUEUEWISE_SOAK"  # in the environment of every process that a round starts
 LONGEST_S = 600.0  # of a command; compiling takes minutes on a busy machine
@@ -46,8 +48,9 @@ ORPHANS_END_WITHIN_S = 10.0
 TIMES = frozenset(
     {"engine_s", "jobs_per_s", "frames_per_s", "seconds", "git"}
 )  # facts that differ from run to run, and from commit to commit
-MOST_GROWTH_MIB = 24.0
-SAMPLES = 10
+MOST_GROWTH_MIB, MOST_RISE_MIB = 24.0, 8.0  # of memory that is called flat: of any sample, and of a line through all of them
+SAMPLED_EVERY_S, PRINTED_EVERY_S = 0.2, 10.0  # of CPU
+KNOWN_WINDOWS, NEW_WINDOW_EVERY = 256, 20  # of resets; to lay out a window takes 50 times as long as to begin one again
 ENDINGS = (0, 2, 3)  # exit codes that are answers
 INPUTS = ("--workload", "log.csv", "--cluster", "2x4:V100-16")
 COMMANDS: dict[str, tuple[str, ...]] = {  # what they write into the folder `run` does not depend on when they were stopped
@@ -62,6 +65,22 @@ COMMANDS: dict[str, tuple[str, ...]] = {  # what they write into the folder `run
         "--report-windows", "2", "--eval-every", "8", "--checkpoint-every", "4", "--out", "run",
     ),
 }  # fmt: skip
+
+OTHERS: dict[str, tuple[str, ...]] = {  # what they write depends on time, or is one file
+    "learned": (
+        "learn", "long.csv", "--cluster", "2x4:V100-16", "--budget", "1s", "--split", "0.5,0.2,0.3", "--out", "run", "--export", "rule.py",
+    ),
+    "predicted": ("predict", "long.csv", "--cluster", "2x4:V100-16", "--plot", "figure.png", "--json"),
+    "ranked": ("suite", "--quick", "--policy", "aged+easy"),
+    "validated": ("validate", "long.swf", "--cluster", "flat:64", "--out", "run"),
+    "described": ("clusters", "from-log", "long.swf", "--out", "cluster.toml"),
+}  # fmt: skip
+WRITTEN = {
+    "learned": ("run/rule.toml", "rule.py"),
+    "predicted": ("figure.png",),
+    "validated": ("run/summary.json",),
+    "described": ("cluster.toml",),
+}
 
 
 @dataclass
@@ -150,9 +169,36 @@ def full_disk(soak: Soak, rng: random.Random, folder: Path) -> str:
     return f"{kind}: files of at most {size} bytes"
 
 
+def disturbed(soak: Soak, rng: random.Random, folder: Path) -> str:
+    """A command is killed, interrupted or has no space, and then nothing disturbs it: all that it writes is there."""
+    kind = rng.choice(list(OTHERS))
+    write_log(folder, "long.csv", 100)
+    (folder / "long.swf").write_bytes(SWF)
+    done = []
+    for _ in range(rng.randint(1, 2)):
+        if rng.random() < 0.5:
+            size = int(2 ** rng.uniform(0, 14))
+            soak.run(folder, OTHERS[kind], file_bytes=size)
+            done.append(f"files of at most {size} bytes")
+        else:
+            number = rng.choice((signal.SIGKILL, signal.SIGINT, signal.SIGTERM))
+            delay = 15 * rng.random()
+            soak.run(folder, OTHERS[kind], stop=(number, delay))
+            done.append(f"{number.name} after {delay:.1f} s")
+    if kind != "validated" or not (folder / WRITTEN[kind][0]).exists():  # a finished run is not written again
+        code, err = soak.run(folder, OTHERS[kind])
+        if code != 0:
+            soak.problems.append(f"{kind}: could not be completed: exit code {code}: {err[-500:]}")
+    if missing := [name for name in WRITTEN.get(kind, ()) if not (folder / name).exists()]:
+        soak.problems.append(f"{kind}: {missing} is missing")
+    if rests := [str(path.relative_to(folder)) for path in (folder / "run").rglob("*.part")]:
+        soak.problems.append(f"{kind}: temporary files are left: {rests[:8]}")
+    return f"{kind}: {', '.join(done)}"
+
+
 def broken_input(soak: Soak, rng: random.Random, folder: Path) -> str:
     """A case of the fuzz corpus with a seed of its own."""
-    make: Callable[[int], Iterator[Case]] = rng.choice((log_cases, packed_cases, cluster_cases, condition_cases, name_cases))
+    make: Callable[[int], Iterator[Case]] = rng.choice((log_cases, packed_cases, cluster_cases, condition_cases, name_cases, rule_cases))
     cases = [case for case in make(rng.randrange(1 << 30)) if all("\0" not in word for word in case.arguments)]
     case = rng.choice(cases)
     for name, text in case.files.items():
@@ -190,7 +236,7 @@ def damaged_then_repeated(soak: Soak, rng: random.Random, folder: Path) -> str:
 
 
 ROUNDS: tuple[Callable[[Soak, random.Random, Path], str], ...] = (
-    killed, killed, full_disk, broken_input, broken_input, damaged_run, damaged_then_repeated,
+    killed, killed, full_disk, disturbed, disturbed, broken_input, broken_input, damaged_run, damaged_then_repeated,
 )  # fmt: skip
 
 
@@ -212,23 +258,21 @@ def start(
             resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes, resource.RLIM_INFINITY))
 
     environment = os.environ | {MARK: "1", "PYTHONPATH": os.pathsep.join(path for path in sys.path if path), "NO_COLOR": "1"}
-    errors = folder / "stderr.txt"
     begin = time.monotonic()
-    with errors.open("wb") as stderr:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "queuewise", *arguments], cwd=folder, env=environment, stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL, stderr=stderr,
-            preexec_fn=limit,  # noqa: PLW1509 (this process has no threads)
-        )  # fmt: skip
-        try:
-            process.wait(stop[1] if stop else LONGEST_S)
-        except subprocess.TimeoutExpired:
-            process.send_signal(stop[0] if stop else signal.SIGKILL)
-            process.wait()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "queuewise", *arguments], cwd=folder, env=environment, stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, errors="replace",
+        preexec_fn=limit,  # noqa: PLW1509 (this process has no threads)
+    )  # fmt: skip
+    try:
+        _, err = process.communicate(timeout=stop[1] if stop else LONGEST_S)
+    except subprocess.TimeoutExpired:
+        process.send_signal(stop[0] if stop else signal.SIGKILL)
+        _, err = process.communicate()
     code = process.returncode if process.returncode >= 0 else None
     if code is None and not stop:
         code = 1  # it hung, or crashed
-    return code, errors.read_text(errors="replace"), time.monotonic() - begin
+    return code, err, time.monotonic() - begin
 
 
 def orphans() -> list[str]:
@@ -248,13 +292,13 @@ def _marked() -> Iterator[str]:
             continue
 
 
-def write_log(folder: Path) -> None:
+def write_log(folder: Path, name: str = "log.csv", repeats: int = 40) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     header, *rows = GPU_LOG.splitlines(keepends=True)
     repeated = b"".join(
-        b"%d,%s" % (int(row.partition(b",")[0]) + 720 * times, row.partition(b",")[2]) for times in range(40) for row in rows
+        b"%d,%s" % (int(row.partition(b",")[0]) + 720 * times, row.partition(b",")[2]) for times in range(repeats) for row in rows
     )
-    (folder / "log.csv").write_bytes(header + repeated)
+    (folder / name).write_bytes(header + repeated)
 
 
 def content(run: Path) -> dict[str, Any]:
@@ -323,16 +367,25 @@ def soak_commands(home: Path, seed: int, minutes: float, rounds: int | None) -> 
 
 
 def soak_resets(times: int) -> int:
-    """Resets of one environment, with a step after each."""
+    """Resets of an environment, most of them to windows that it has seen, some to new ones; and resets of a vector of them by itself."""
     import gymnasium as gym
 
-    env = gym.make("queuewise:Queuewise/Job-v0", workload="bursty", cluster="2x4:V100-16", jobs=16, window=8)
+    from queuewise.envs.vector import QueuewiseVectorEnv
 
-    def reset(number: int) -> None:
-        _, info = env.reset(seed=number % 1000)
+    arguments: dict[str, Any] = {"workload": "bursty", "cluster": "2x2:V100-16", "jobs": 2, "window": 4}
+    env = gym.make("queuewise:Queuewise/Job-v0", **arguments)
+    envs = QueuewiseVectorEnv(64, "job", threads=1, pool=KNOWN_WINDOWS, **arguments)
+    envs.reset(seed=0)
+
+    def reset(number: int) -> int:
+        _, info = env.reset(seed=number if number % NEW_WINDOW_EVERY == 0 else number % KNOWN_WINDOWS)
         env.step(int(np.flatnonzero(info["action_mask"])[0]))
+        if number % 4:
+            return 1
+        _, _, terminated, truncated, _ = envs.step(envs.legal_actions())
+        return 1 + int((terminated | truncated).sum())
 
-    return _watch_memory("resets", times, reset)
+    return watch_memory("resets", times, reset)
 
 
 def soak_simulations(times: int) -> int:
@@ -343,25 +396,43 @@ def soak_simulations(times: int) -> int:
     cluster = load_cluster("2x4:V100-16")
     policies = ("fcfs+easy", "sjf+conservative", "tiresias", "multifactor@spread", "wfp3+greedy", "random")
 
-    def replay(number: int) -> None:
+    def replay(number: int) -> int:
         simulate(generate("bursty", 100, seed=number % 1000), cluster, policies[number % len(policies)], seed=number)
+        return 1
 
-    return _watch_memory("simulations", times, replay)
+    return watch_memory("simulations", times, replay)
 
 
-def _watch_memory(what: str, times: int, work: Callable[[int], None]) -> int:
-    """Do the work so often, print the memory at SAMPLES points; 1 if it grows after the first of them."""
-    per_sample = max(times // SAMPLES, 1)
-    sizes: list[float] = []
-    begin = time.process_time()
-    for number in range(per_sample * SAMPLES):
-        work(number)
-        if (number + 1) % per_sample == 0:
-            sizes.append(int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20)
-            print(f"{number + 1:9,d} {what}: {sizes[-1]:.1f} MiB, {time.process_time() - begin:.0f} s of CPU", flush=True)
-    growth = max(sizes[1:]) - sizes[0]
-    print(f"memory after the first {per_sample:,} {what}: +{growth:.1f} MiB (limit {MOST_GROWTH_MIB:g})")
-    return int(growth > MOST_GROWTH_MIB)
+def watch_memory(what: str, times: int, work: Callable[[int], int]) -> int:
+    """Work until so many things are done (`work` returns how many it did), and print the memory on the way; 1 if it is not flat."""
+    samples: list[tuple[float, float]] = []  # things done, MiB
+    done, calls, begin, printed = 0, 0, time.process_time(), -math.inf
+    while done < times:
+        done += work(calls)
+        calls += 1
+        spent = time.process_time() - begin
+        if spent < len(samples) * SAMPLED_EVERY_S and done < times:
+            continue
+        samples.append((done, memory_mib()))
+        if spent - printed > PRINTED_EVERY_S or done >= times:
+            printed = spent
+            print(f"{done:9,d} {what}: {samples[-1][1]:.1f} MiB, {spent:.0f} s of CPU", flush=True)
+    rise, highest = growth(samples)
+    print(f"memory after the first tenth of {done:,} {what}: a line through {len(samples):,} samples rises by {rise:+.1f} MiB "
+          f"(limit {MOST_RISE_MIB:g}), the highest is {highest:+.1f} MiB (limit {MOST_GROWTH_MIB:g})")  # fmt: skip
+    return int(rise > MOST_RISE_MIB or highest > MOST_GROWTH_MIB)
+
+
+def memory_mib() -> float:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
+def growth(samples: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """MiB by which a line through the samples rises, and by which the highest is above the first, without the first tenth of the work."""
+    done, sizes = np.array(samples).T
+    counted = done >= done[-1] / 10
+    slope = np.polyfit(done[counted], sizes[counted], 1)[0] if counted.sum() > 1 else 0.0
+    return float(slope * np.ptp(done[counted])), float(sizes[counted].max() - sizes[counted][0])
 
 
 def main() -> int:

@@ -45,7 +45,7 @@ def _only_name(path: Path) -> str:
     """`score`, or the only function or class of the file that is not private and holds no jobs back."""
     try:
         body = ast.parse(path.read_text(encoding="utf-8")).body
-    except (OSError, UnicodeDecodeError, SyntaxError):
+    except (OSError, ValueError, SyntaxError, RecursionError, MemoryError):
         return "score"  # find_user_code says what is wrong
     made = [node.name for node in body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
     names = [one for one in made if not one.startswith("_") and not one.endswith(HOLD)]

@@ -85,8 +85,7 @@ def replacing(path: Path) -> Iterator[Path]:
         number = _system_error(error, temporary)
         if number is None:
             raise
-        hint = "free some space, or choose another folder" if number in NO_SPACE else "check the folder and its permissions"
-        raise InputError(f"cannot be written: {os.strerror(number)}", where=str(path), hint=hint) from None
+        raise _unwritable(path, number) from None
     finally:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
@@ -101,6 +100,27 @@ def _system_error(error: Exception, temporary: Path) -> int | None:
         return error.errno if error.filename in (None, str(temporary)) else None
     number = re.search(r"\(os error (\d+)\)|Os \{ code: (\d+)", str(error))
     return int(number[1] or number[2]) if number else None
+
+
+def _unwritable(path: Path, number: int) -> InputError:
+    hint = "free some space, or choose another folder" if number in NO_SPACE else "check the folder and its permissions"
+    return InputError(f"cannot be written: {os.strerror(number)}", where=str(path), hint=hint)
+
+
+def append_text(path: Path, text: str) -> None:
+    """Append to a file. If there is no room for all of it, nothing is appended, and an InputError is raised."""
+    content = text.encode()
+    try:
+        with path.open("ab", buffering=0) as file:
+            before = os.fstat(file.fileno()).st_size
+            try:
+                while content:
+                    content = content[file.write(content) :]
+            except OSError:
+                file.truncate(before)
+                raise
+    except OSError as error:
+        raise _unwritable(path, error.errno or 0) from None
 
 
 def write_text(path: Path, text: str) -> None:

@@ -20,8 +20,9 @@ COMMANDS = (
     ("simulate", "--workload", "log", "--format", "FORMAT", "--policy", "fcfs", "--partitions"),
     ("workload", "convert", "log", "--format", "FORMAT", "--out", "out.swf"),
     ("clusters", "from-log", "log", "--format", "FORMAT", "--out", "found.toml"),
-    ("validate", "--workload", "log", "--format", "FORMAT"),
-    ("predict", "--workload", "log", "--format", "FORMAT"),
+    ("validate", "log", "--format", "FORMAT"),
+    ("predict", "log", "--format", "FORMAT"),
+    ("learn", "log", "--format", "FORMAT", "--budget", "1s"),
 )
 CHANGES_PER_COMMAND = 1
 DEEP = 100_000  # levels of nested lists in a document
@@ -48,6 +49,7 @@ def packed_cases(seed: int) -> Iterator[Case]:
         member.size = len(SWF)
         tar.addfile(member, io.BytesIO(SWF))
     packings = {"gz": gzip.compress(SWF, mtime=0), "bz2": bz2.compress(SWF), "xz": lzma.compress(SWF), "tar": archive.getvalue()}
+    packings["zst"] = b"\x28\xb5\x2f\xfd" + bytes([0x00, 0x70]) + (len(SWF) << 3 | 1).to_bytes(3, "little") + SWF  # one raw block
     for name, packed in packings.items():
         cut = packed[: rng.randint(1, len(packed) - 1)]
         twice = gzip.compress(packed, mtime=0)

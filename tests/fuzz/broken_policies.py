@@ -1,11 +1,14 @@
-"""Names of policies put together from sound and damaged parts, and policy files with mistakes."""
+"""Names of policies put together from sound and damaged parts, policy files with mistakes, and damaged rules of `queuewise learn`."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from typing import Any
 
-from fuzz.cases import GPU_LOG, Case
+from fuzz.cases import DAMAGED_VALUES, GPU_LOG, Case, change_bytes, change_value, in_words, locations, remove_value
+from queuewise.config import to_toml
+from queuewise.policies.found_rules import NUMBERS
 
 PARTS = (
     "fcfs", "sjf", "wfp3", "wise", "tiresias", "multifactor", "random", "drf", "defrag", "model", "mine.py:score", "nowhere.py:f",
@@ -51,6 +54,59 @@ FILES = {
     "class-numbers": "class score:\n    def decide(self, view):\n        return [1e30, -1]\n",
     "slurm-config": "SchedulerParameters = bf_interval=-1e30,bf_window=nan,bf_resolution=0\n",
 }
+
+RULE: dict[str, Any] = {
+    "format": 1,
+    "order_estimates": "predicted",
+    "scheduling": "+easy:sjf:predicted~3d",
+    "estimates": "requested",
+    "numbers": {name: 0.25 * number for number, name in enumerate(NUMBERS)},
+    "trained_on": [
+        {
+            "log": "ab",
+            "jobs": "cd",
+            "sample": [[30, 141], [60, 232]],
+            "split": [0.45, 0.2, 0.35],
+            "train": [0.0, 300.0],
+            "val": [330.0, 400.0],
+        }
+    ],
+}
+NOT_NAMES = (
+    "+slow",
+    "+easy:",
+    "~",
+    "@",
+    "@nowhere",
+    "+easy~3d~4d",
+    "+slurm:/etc/passwd",
+    "+easy:mine.py:score",
+    '"""\nraise SystemExit\n"""',
+    "]]--",
+)
+USES = (
+    ("simulate", "--workload", "log", "--cluster", "4x8:V100-16", "--policy", "model:rule.toml"),
+    ("export", ".", "--out", "rule.py"),
+    ("evaluate", "--workload", "log", "--cluster", "4x8:V100-16", "--policy", "model:.", "--split", "0.3,0.3,0.4"),
+    ("export", "rule.toml", "--out", "rule.lua"),
+)
+
+
+def rule_cases(seed: int, times: int = 3) -> Iterator[Case]:
+    """Every field of a rule with damaged values, or left out, and damaged text."""
+    rng = random.Random(f"{seed} rules")
+    for number, place in enumerate(list(locations(RULE)) * times):
+        value = rng.choice((*DAMAGED_VALUES, *NOT_NAMES) if isinstance(place[-1], str) and len(place) == 1 else DAMAGED_VALUES)
+        if number % 10 == 9:
+            yield _rule_case(f"{number}-without-{'.'.join(map(str, place))}", number, to_toml(remove_value(RULE, place)).encode())
+        else:
+            yield _rule_case(f"{number}-{in_words(place, value)}", number, to_toml(change_value(RULE, place, value)).encode())
+    for number in range(12):
+        yield _rule_case(f"text-{number}", number, change_bytes(rng, to_toml(RULE).encode(), 2))
+
+
+def _rule_case(words: str, number: int, content: bytes) -> Case:
+    return Case(f"rule-{words}", USES[number % len(USES)], {"log": GPU_LOG, "rule.toml": content, "mine.py": b"raise SystemExit(7)\n"})
 
 
 def name_cases(seed: int, number: int = 70) -> Iterator[Case]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,6 +24,43 @@ PARTS = {
 @pytest.mark.parametrize("part", PARTS)
 def test_a_short_soak_finds_nothing(part: str, repository: Path, tmp_path: Path) -> None:
     run_benchmark(repository, "soak.py", part, *PARTS[part], "--out", str(tmp_path / "soak"))
+
+
+@pytest.mark.parametrize(("leak", "noticed"), [(0, 0), (2_000, 0), (20_000, 1)])  # bytes per call; 1,000 calls
+def test_memory_that_grows_is_noticed(leak: int, noticed: int, repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    soak = load_soak(repository)
+    monkeypatch.setattr(soak, "SAMPLED_EVERY_S", 0.0)
+    held = []
+
+    def work(number: int) -> int:
+        held.append(b"x" * leak)
+        return 1
+
+    assert soak.watch_memory("calls", 1_000, work) == noticed
+    assert len(held) == 1_000
+
+
+@pytest.mark.parametrize(
+    ("sizes", "rise", "highest"),
+    [
+        ([50.0] + [100.0] * 10, 0.0, 0.0),  # what grows in the first tenth does not count
+        ([100.0 + step for step in range(11)], 9.0, 9.0),
+        ([100.0] * 5 + [130.0] * 2 + [100.0] * 4, 0.0, 30.0),
+    ],
+)
+def test_growth_by_hand(sizes: list[float], rise: float, highest: float, repository: Path) -> None:
+    found = load_soak(repository).growth(list(enumerate(sizes)))
+    assert found == pytest.approx((rise, highest), abs=1e-6)
+
+
+def load_soak(repository: Path) -> Any:
+    spec = importlib.util.spec_from_file_location("soak", repository / "benchmarks" / "soak.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # where dataclasses look for it
+    spec.loader.exec_module(module)
+    return module
 
 
 @pytest.mark.slow

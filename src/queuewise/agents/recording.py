@@ -7,6 +7,7 @@ resumed run first drops the lines written after its checkpoint, so the files rea
 from __future__ import annotations
 
 import csv
+import io
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping
@@ -18,7 +19,7 @@ from pydantic import ConfigDict, Field
 from queuewise.config import Config, parse_toml, validate
 from queuewise.errors import InputError, optional_imports
 from queuewise.plain_text import printable
-from queuewise.runs import replacing, write_text
+from queuewise.runs import append_text, write_text
 
 JSONL, CSV = "metrics.jsonl", "metrics.csv"
 Row = Mapping[str, Any]
@@ -42,20 +43,21 @@ class MetricFiles:
     def write(self, row: Row) -> None:
         plain = dict(row)
         self._rows.append(plain)
-        with (self._home / JSONL).open("a", encoding="utf-8") as file:
-            file.write(_line(plain))
+        append_text(self._home / JSONL, _line(plain))
         if set(plain) <= set(self._columns):
-            with (self._home / CSV).open("a", encoding="utf-8", newline="") as file:
-                csv.DictWriter(file, self._columns, lineterminator="\n").writerow(plain)
+            append_text(self._home / CSV, self._csv([plain]))
         else:
             self._columns = _columns(self._rows)
             self._write_csv()
 
     def _write_csv(self) -> None:
-        with replacing(self._home / CSV) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
-            writer = csv.DictWriter(file, self._columns, lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(self._rows)
+        heading = dict(zip(self._columns, self._columns, strict=True))
+        write_text(self._home / CSV, self._csv([heading, *self._rows]))
+
+    def _csv(self, rows: Iterable[Row]) -> str:
+        text = io.StringIO()
+        csv.DictWriter(text, self._columns, lineterminator="\n").writerows(rows)
+        return text.getvalue()
 
     def close(self) -> None:
         pass

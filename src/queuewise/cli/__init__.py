@@ -18,7 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
 from io import TextIOWrapper
-from typing import Any
+from typing import Any, TextIO
 
 from queuewise.cli.console import note
 from queuewise.cli.interrupts import INTERRUPTED, ending_soon
@@ -92,20 +92,20 @@ def main(argv: Sequence[str] | None = None) -> int:
         hint = "use fewer jobs (--jobs), fewer policies at once, or a machine with more memory"
         return _report(InputError(f"out of memory{f': {error}' if str(error) else ''}", hint=hint))
     except BrokenPipeError:  # stdout was closed early, as in `queuewise policies | head`
-        _close_stdout()
+        _close(sys.stdout)
         return 0
     except OSError as error:
         if error.errno not in SYSTEM_ERRORS:
             raise
-        if error.errno == errno.ENOSPC:
-            _close_stdout()
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            _close(sys.stdout)
         return _report(InputError(os.strerror(error.errno).lower(), where=str(error.filename or ""), hint=SYSTEM_ERRORS[error.errno]))
 
 
-def _close_stdout() -> None:
-    """Python flushes stdout when it ends, and would report an error again."""
+def _close(stream: TextIO) -> None:
+    """Python flushes streams when it ends, and would report an error again."""
     with suppress(OSError, ValueError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _dispatch(arguments: list[str], *, alone: bool) -> int:
@@ -124,7 +124,7 @@ def _dispatch(arguments: list[str], *, alone: bool) -> int:
     if name not in COMMANDS:
         raise unknown_name("command", name, COMMANDS)
     command = _parse(name, rest)
-    with ending_soon(getattr(command, "GRACE_S", None), alone=alone):
+    with ending_soon(alone=alone):
         return command.run() or 0
 
 
@@ -153,9 +153,12 @@ def _help() -> str:
 
 
 def _report(error: QueuewiseError) -> int:
-    note(_one_line(f"error: {f'{error.where}: ' if error.where else ''}{error.message}"))
-    if error.hint:
-        note(_one_line(f"hint: {error.hint}"))
+    try:
+        note(_one_line(f"error: {f'{error.where}: ' if error.where else ''}{error.message}"))
+        if error.hint:
+            note(_one_line(f"hint: {error.hint}"))
+    except OSError:  # stderr is a file on the full disk as well
+        _close(sys.stderr)
     return error.exit_code
 
 

@@ -1,8 +1,8 @@
 """Ctrl-C ends a command, and a second one ends it at once.
 
 Python sees an interrupt only between two of its own instructions, and a compiled call or a step of torch can take many seconds. So a
-thread watches for interrupts as well. At the second one, or some time after the first if the command has a limit, it ends the process.
-Files are whole even then, because they get their names only when they are complete.
+thread watches for interrupts as well. At the second one, or GRACE_S after the first, it ends the process. Files are whole even then,
+because they get their names only when they are complete, and whatever can be resumed is on disk.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ from contextlib import contextmanager, suppress
 from typing import NoReturn
 
 INTERRUPTED = 130  # exit code
+GRACE_S = 2.0
 
 
 @contextmanager
-def ending_soon(grace_s: float | None, *, alone: bool = True) -> Iterator[None]:
-    """Watch for Ctrl-C in this block, which then has `grace_s` to end; None: until the next Ctrl-C.
+def ending_soon(grace_s: float = GRACE_S, *, alone: bool = True) -> Iterator[None]:
+    """Watch for Ctrl-C in this block, which then has `grace_s` to end, or until the next Ctrl-C.
 
     `alone` says that the process has nothing else to do: it ends with the block, without taking the interpreter apart, which can take
     seconds. Does nothing outside of the main thread, which alone gets signals.
@@ -45,7 +46,7 @@ def ending_soon(grace_s: float | None, *, alone: bool = True) -> Iterator[None]:
         theirs.close()  # ends the thread
 
 
-def _watch(numbers: socket.socket, grace_s: float | None) -> None:
+def _watch(numbers: socket.socket, grace_s: float) -> None:
     """Read the numbers of the signals that arrive."""
     with numbers:
         while received := numbers.recv(1):
@@ -64,5 +65,6 @@ def _watch(numbers: socket.socket, grace_s: float | None) -> None:
 
 
 def _end() -> NoReturn:
-    os.write(2, b"interrupted\n")
+    with suppress(OSError):
+        os.write(2, b"interrupted\n")
     os._exit(INTERRUPTED)

@@ -50,15 +50,19 @@ class Learn:
         from queuewise.errors import InputError
         from queuewise.evaluation.experiment import ReplaySettings
         from queuewise.evaluation.protocol import DEFAULT_SPLIT, parse_split
-        from queuewise.policies.names import parse_bound
+        from queuewise.policies.names import check_run_name, parse_bound, run_name
         from queuewise.policies.rule_export import export_rule
-        from queuewise.runs import write_text
+        from queuewise.runs import create_folder, write_text
         from queuewise.search.learning import Learning, LearnSettings
         from queuewise.search.objective import parse_objective
         from queuewise.workload.estimates import check_estimate, check_known, default_estimates
 
         if self.seed < 0:
             raise InputError(f"--seed {self.seed} is negative", hint="use 0 or more")
+        if self.export is not None and self.export.suffix not in (".py", ".lua"):
+            raise InputError(f"--export {self.export} is neither a .py nor a .lua file", hint="choose one of these endings")
+        if self.export is not None and not self.export.parent.is_dir():
+            raise InputError("no such folder", where=str(self.export.parent), hint="create it or choose another --export")
         budget_s, objective = parse_bound(self.budget, "--budget"), parse_objective(self.objective)
         split = DEFAULT_SPLIT if self.split is None else parse_split(self.split)
         if self.estimates is not None:
@@ -67,10 +71,9 @@ class Learn:
         estimates = self.estimates or default_estimates(loaded.workload)
         check_known(loaded.workload, estimates)
         announce_compilation()
-        if self.export is not None and self.export.suffix not in (".py", ".lua"):
-            raise InputError(f"--export {self.export} is neither a .py nor a .lua file", hint="choose one of these endings")
-        out = Path(self.out or f"runs/learn-{loaded.workload.name}")
-        out.mkdir(parents=True, exist_ok=True)
+        out = Path(self.out or Path("runs", run_name(f"learn-{loaded.workload.name}")))
+        check_run_name(str(out))
+        create_folder(out)
         trained_on = () if loaded.workload.generated else (self._trained_on(loaded.workload, split),)
         settings = LearnSettings(budget_s, ReplaySettings(estimates=estimates, split=split), objective, self.seed, trained_on)
         found = Learning(loaded.workload, cluster, settings, out, note).run()

@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class Train:
     """Train a policy. The best model on VAL is kept and compared with heuristics on REPORT, with confidence intervals."""
-
-    GRACE_S: ClassVar = 2.0  # after Ctrl-C: checkpoints and metrics are on disk
 
     settings: Annotated[TrainSettings, tyro.conf.arg(name="")]
     preset: Annotated[str | None, tyro.conf.arg(metavar="NAME")] = None

@@ -28,7 +28,7 @@ from queuewise.evaluation.metrics import all_metrics
 from queuewise.evaluation.packing import arrive_and_stay, packing_curve
 from queuewise.evaluation.protocol import DEFAULT_SPLIT, SHAKE_S, WARM_POLICY, Plan, Window
 from queuewise.evaluation.remarks import rejections
-from queuewise.evaluation.replay_files import CONFIG_FILE, REPLAY_FILE, is_replay, read_facts, write_cluster, write_replay
+from queuewise.evaluation.replay_files import CONFIG_FILE, REPLAY_FILE, has_tables, is_replay, read_facts, write_cluster, write_replay
 from queuewise.evaluation.scores import score_values
 from queuewise.evaluation.stored_fields import CellFields
 from queuewise.evaluation.units import unit_sums
@@ -193,7 +193,7 @@ def _run_cells(
 
     def work(policy: str, index: int) -> Cell:
         home = cell_folder(folder, experiment.plan, policy, index) if folder is not None else None
-        if home is not None and is_replay(home):
+        if home is not None and is_replay(home) and has_tables(home):
             cell = read_cell(home)
         else:
             schedule = _replay(experiment, policy, index, simulator)

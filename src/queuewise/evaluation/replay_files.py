@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 REPLAY_FILE = "replay.json"
+TABLES = JOBS_TABLE, PIECES_TABLE = "jobs.parquet", "pieces.parquet"
 CLUSTER_FILE = "cluster.json"
 CONFIG_FILE = "config.toml"
 VALIDATION_FILE = "validation.json"  # written by `validate` alone
@@ -46,7 +47,7 @@ VALIDATION_FILE = "validation.json"  # written by `validate` alone
 def write_replay(folder: Path, schedule: Schedule, causes: WaitCauses | None = None, **figures: Any) -> None:
     """Write a schedule, the causes of waits and the metrics computed from it."""
     create_folder(folder)
-    for name, table in (("jobs.parquet", jobs_table(schedule, causes)), ("pieces.parquet", pieces_table(schedule))):
+    for name, table in zip(TABLES, (jobs_table(schedule, causes), pieces_table(schedule)), strict=True):
         with replacing(folder / name) as temporary:
             table.write_parquet(temporary)
     write_text(folder / REPLAY_FILE, to_json(schedule_facts(schedule) | figures))
@@ -54,6 +55,18 @@ def write_replay(folder: Path, schedule: Schedule, causes: WaitCauses | None = N
 
 def is_replay(folder: Path) -> bool:
     return (folder / REPLAY_FILE).exists()
+
+
+def has_tables(folder: Path) -> bool:
+    """Whether the tables of a replay are there and were not cut."""
+    import polars as pl
+
+    try:
+        for name in TABLES:
+            pl.read_parquet_schema(folder / name)
+    except (OSError, pl.exceptions.PolarsError):
+        return False
+    return True
 
 
 def read_facts(folder: Path) -> dict[str, Any]:
@@ -70,24 +83,24 @@ def read_schedule(run: Path, replay: Path) -> Schedule:
     import polars as pl
 
     cluster, facts = read_cluster(run), read_facts(replay)
-    jobs = _read_table(replay / "jobs.parquet", lambda column: column not in DERIVED_COLUMNS)
-    pieces = _read_table(replay / "pieces.parquet")
+    jobs = _read_table(replay / JOBS_TABLE, lambda column: column not in DERIVED_COLUMNS)
+    pieces = _read_table(replay / PIECES_TABLE)
     try:
         schedule = schedule_from(jobs, pieces, cluster, facts)
     except InputError as error:  # jobs that contradict themselves
-        raise _corrupt(replay / "jobs.parquet", error.message) from None
+        raise _corrupt(replay / JOBS_TABLE, error.message) from None
     except (KeyError, IndexError, TypeError, ValueError, OverflowError, pl.exceptions.PolarsError) as error:
         why = f"column or fact {printable(str(error))} is missing or has another type"
         raise _corrupt(replay, why) from None
     for name, column, end in (("job", schedule.piece_job, len(jobs)), ("node", schedule.piece_node, cluster.num_nodes)):
         if len(column) and not (column.min() >= 0 and column.max() < end):
-            raise _corrupt(replay / "pieces.parquet", f"column {name!r} has numbers outside of 0 to {end - 1}")
+            raise _corrupt(replay / PIECES_TABLE, f"column {name!r} has numbers outside of 0 to {end - 1}")
     return schedule
 
 
 def read_causes(replay: Path, schedule: Schedule) -> WaitCauses | None:
     """The causes of waits in `replay`, the folder that the schedule was read from; None if they were not written."""
-    return causes_from(_read_table(replay / "jobs.parquet", CAUSE_COLUMNS.__contains__), schedule.workload)
+    return causes_from(_read_table(replay / JOBS_TABLE, CAUSE_COLUMNS.__contains__), schedule.workload)
 
 
 def _read_table(path: Path, wanted: Callable[[str], bool] = lambda column: True) -> pl.DataFrame:

@@ -86,6 +86,8 @@ def identify_log(workload: Workload, path: str | Path, load_factor: float | None
 def record_training(workload: Workload, identity: LogIdentity, split: tuple[float, float, float]) -> TrainedOn:
     """What the card of a model says that is trained on this log with this split."""
     blocks = block_jobs(workload, split)
+    if empty := [name for name in ("train", "val") if not len(blocks[name])]:
+        raise InputError(f"the {empty[0]} days of {workload.name} have no jobs", hint="use a longer log, or another --split")
     train, val = ((float(identity.times[rows[0]]), float(identity.times[rows[-1]])) for rows in (blocks["train"], blocks["val"]))
     sample = _sample(workload, identity, len(blocks["train"]) + len(blocks["val"]))
     return TrainedOn(log=identity.log, jobs=identity.jobs, sample=sample, split=split, train=train, val=val)

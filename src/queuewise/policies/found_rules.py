@@ -7,13 +7,15 @@ A rule is an order with numbers of its own, the estimates it sorts by, a backfil
 from __future__ import annotations
 
 import math
-import tomllib
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from queuewise.config import parse_toml
 from queuewise.errors import InputError, unknown_name
+from queuewise.plain_text import printable
 
 FILE = "rule.toml"
 FORMAT = 1
@@ -24,6 +26,9 @@ ORDER_NUMBERS = (
 )  # fmt: skip
 HOLD_NUMBERS = ("hold", "hold_log_runtime", "hold_age")
 NUMBERS = (*ORDER_NUMBERS, *HOLD_NUMBERS)  # the PARAMS of the family, in order
+LARGEST = 1e6  # of the numbers
+LARGEST_LOG = 100.0  # of log_age_hours
+PARTS = re.compile(r"[A-Za-z0-9+:~@/._-]*")  # of names: what a file says must not become code where it is written to another one
 HINT = "queuewise learn writes such files; docs/learning.md describes them"
 
 
@@ -84,17 +89,14 @@ def read_rule(path: Path) -> FoundRule:
     for name, text in texts.items():
         if not isinstance(text, str):
             raise _refusal(path, f"{name} is {text!r}, not a text")
+        if not PARTS.fullmatch(text) or ".py" in text:  # data of others must not run code
+            raise _refusal(path, f"{name} is {text!r}, which is more than the name of a backfill, a bound or estimates")
     return FoundRule(_numbers(path, data.get("numbers")), **texts)
 
 
 def rule_data(path: Path) -> dict[str, Any]:
     """What the file of a rule holds, beside the rule also where it was found."""
-    try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise _refusal(path, f"cannot be read: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise _refusal(path, f"is not valid TOML: {error}") from None
+    data = parse_toml(path)
     if data.get("format") != FORMAT:
         raise _refusal(path, f"has format {data.get('format')!r}; this version reads {FORMAT}")
     return data
@@ -110,8 +112,9 @@ def _numbers(path: Path, table: Any) -> tuple[float, ...]:
     for name, value in table.items():
         if name not in NUMBERS:
             raise _refusal(path, str(unknown_name("number", name, NUMBERS)))
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-            raise _refusal(path, f"{name} is {value!r}, not a finite number")
+        most = LARGEST_LOG if name == "log_age_hours" else LARGEST
+        if isinstance(value, bool) or not isinstance(value, int | float) or not -most <= value <= most:
+            raise _refusal(path, f"{name} is {value!r}, not a number from {-most:g} to {most:g}")
     if table.get("age", 0.0) < 0 or table.get("hold_age", 0.0) < 0:
         raise _refusal(path, "lets jobs fall back as they age: age and hold_age are not below 0")
     return tuple(float(table.get(name, 0.0)) for name in NUMBERS)
@@ -119,7 +122,7 @@ def _numbers(path: Path, table: Any) -> tuple[float, ...]:
 
 def rule_text(rule: FoundRule, about: Mapping[str, str]) -> str:
     """The contents of `rule.toml`; `about` are comments."""
-    lines = [f"# {name}: {text}" for name, text in about.items()]
+    lines = [f"# {name}: {printable(text)}" for name, text in about.items()]
     lines += [f"# score: {rule.formula}   (r = log(runtime ÷ 1 h), w = log(width), s = width ÷ machine; the least goes first)"]
     lines += ["", f"format = {FORMAT}"]
     lines += [f'{name} = "{value}"' for name, value in asdict(rule).items() if isinstance(value, str)]

@@ -29,6 +29,7 @@ from queuewise.policies.user_classes import check_class
 from queuewise.policies.user_code import JOB_PARAMETERS, NODE_PARAMETERS, SUFFIX, UserCode, find_user_code, is_reference
 from queuewise.policies.user_scores import UserScore, check_score, job_score, node_score
 from queuewise.prefixes import has_prefix
+from queuewise.runs import file_name
 from queuewise.sim import queue
 from queuewise.sim.core.rules import NO_LOOPS, Order, Rules
 from queuewise.sim.core.state import NO_LIMIT
@@ -44,6 +45,7 @@ GRAMMAR = (
 SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 BOUND = re.compile(r"~(?!/)")  # ~/ begins a path
 MODEL = "model:"
+NOT_IN_RUNS = "+~@"  # characters that end the path of a run in the name of a policy
 NOT_FOR_MODELS = ("defrag", SLURM)  # backfills
 WISE = "wise"  # the policy to recommend: this order, with reservations by the estimates of the replay and a bound on waiting
 WISE_ORDER = ("aged", "predicted")
@@ -254,8 +256,7 @@ def _parse_model(name: str, scheduling: str) -> Policy:
     run, plus, filling = scheduling.removeprefix(MODEL).partition("+")
     if not run:
         raise InputError(f"policy {name!r} names no run", hint=RUN_NAMES)
-    if "~" in run.removeprefix("~/"):
-        raise InputError(f"policy {name!r}: {run!r} has a ~ in it", hint=RUN_NAMES)
+    check_run_name(run)
     found = rule_file(run)
     if found is not None:
         return _parse_rule(name, found, filling)
@@ -267,6 +268,18 @@ def _parse_model(name: str, scheduling: str) -> Policy:
         known = ", ".join(other for other in BACKFILLS if other not in NOT_FOR_MODELS)
         raise InputError(f"policy {name!r}: {filling!r} is no backfill of a model, which are {known}", hint=RUN_NAMES)
     return _parse_backfill(name, filling, policy)
+
+
+def check_run_name(run: str) -> None:
+    """Raise an error if the path of a run has characters that mean something else in the name of a policy."""
+    for character in NOT_IN_RUNS:
+        if character in run.removeprefix("~/"):
+            raise InputError(f"the path {run!r} of a run has a {character} in it", hint=RUN_NAMES)
+
+
+def run_name(name: str) -> str:
+    """The name of a new run folder, whatever the log is named like."""
+    return file_name("".join("-" if character in NOT_IN_RUNS else character for character in name))
 
 
 def _parse_rule(name: str, path: Path, filling: str) -> Policy:

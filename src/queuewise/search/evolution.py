@@ -8,8 +8,11 @@ with the same journal tells the optimiser what it was told before, and continues
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +20,7 @@ import numpy as np
 
 from queuewise.errors import InputError
 from queuewise.policies.found_rules import NUMBERS, ORDER_NUMBERS, FoundRule
+from queuewise.runs import append_text, write_text
 from queuewise.search.stretches import Figures, Stretches
 from queuewise.workload.jobs import Floats
 
@@ -29,6 +33,7 @@ LEAST_WAIT_S = 600.0  # added to mean waits, so that stretches on which hardly a
 FIRST_SPREAD = 0.5  # of the candidates, in STEPS
 PULL = 0.003  # what a step away from the beginning costs, squared
 WORSE = 2.0  # what the logarithm of a ratio above 1 costs in addition: a figure must not be paid for by another
+REFERENCE = "reference"  # key of a journal
 LONGEST = 0.1  # weight of the logarithm of the longest wait, where it is longer than the reference's
 
 
@@ -68,23 +73,43 @@ def cost_of(figures: Figures, objective: Mapping[str, float]) -> Floats:
 class Journal:
     """Costs of generations, a line each, in a file. The first line says what search it is of."""
 
-    def __init__(self, path: Path, about: Mapping[str, Any]) -> None:
+    def __init__(self, path: Path, about: Mapping[str, Any], population: int) -> None:
         self._path = path
-        lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-        self.told: list[list[float]] = []
-        if lines and json.loads(lines[0]) != about:
+        lines = _journal_lines(path)
+        if lines and lines[0] != about:
             raise InputError("is the journal of another search", where=str(path), hint="choose another --out, or delete the folder")
-        for line in lines[1:]:
-            try:
-                self.told.append(json.loads(line))
-            except json.JSONDecodeError:  # the line that was being written when the search was ended
-                break
-        text = "".join(json.dumps(line) + "\n" for line in (about, *self.told))
-        path.write_text(text, encoding="utf-8")
+        self.told: list[list[float]] = list(takewhile(lambda line: _are_costs(line, population), lines[1:]))
+        write_text(path, "".join(json.dumps(line) + "\n" for line in (about, *self.told)))
 
     def add(self, costs: Sequence[float]) -> None:
-        with self._path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps([float(cost) for cost in costs]) + "\n")
+        append_text(self._path, json.dumps([float(cost) for cost in costs]) + "\n")
+
+
+def known_reference(path: Path) -> str | None:
+    """The policy that the costs in a journal are relative to; None if there is no journal.
+
+    A search that continues stays with it: which heuristic is the best of those that could be tried in time may differ from run to run.
+    """
+    about = next(iter(_journal_lines(path)), None)
+    found = about.get(REFERENCE) if isinstance(about, dict) else None
+    return found if isinstance(found, str) else None
+
+
+def _journal_lines(path: Path) -> list[Any]:
+    """The lines up to the first that is damaged, or that was being written when the search was ended."""
+    if not path.exists():
+        return []
+    found: list[Any] = []
+    with suppress(ValueError, RecursionError):
+        for line in path.read_bytes().splitlines():
+            found.append(json.loads(line))
+    if not found:
+        raise InputError("is damaged: its first line cannot be read", where=str(path), hint="remove it, and the search begins anew")
+    return found
+
+
+def _are_costs(line: Any, population: int) -> bool:
+    return isinstance(line, list) and len(line) == population and all(isinstance(cost, float) and math.isfinite(cost) for cost in line)
 
 
 def search(

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from queuewise.cluster.spec import Cluster
 from queuewise.config import to_toml
@@ -30,18 +32,18 @@ from queuewise.evaluation.seen_days import CARD_KEY, TrainedOn
 from queuewise.policies import simulate
 from queuewise.policies.estimating import declare_part, estimate_on
 from queuewise.policies.found_rules import FILE, FoundRule, rule_text
-from queuewise.policies.names import WISE, WISE_ORDER
+from queuewise.policies.names import MODEL, WISE, WISE_ORDER
 from queuewise.policies.window_replays import ReplayOptions
-from queuewise.runs import write_text
+from queuewise.runs import file_name, locked, write_text
 from queuewise.search.beginnings import beginnings, best_beginnings
 from queuewise.search.block_verdicts import Verdicts, judge
-from queuewise.search.evolution import LEAST_WAIT_S, Generation, Journal, SearchSettings, cost_of, search
+from queuewise.search.evolution import LEAST_WAIT_S, REFERENCE, Generation, Journal, SearchSettings, cost_of, known_reference, search
 from queuewise.search.heuristics import heuristics
 from queuewise.search.stretches import Stretches
-from queuewise.sim.core.schedule import Schedule
+from queuewise.sim.core.schedule import REJECTED, Schedule
 from queuewise.workload.jobs import Workload
 
-JOURNAL = "search-{}.jsonl"
+JOURNAL, REPORT_DAYS = "search-{}.jsonl", "report-days"
 SEARCHES = 2  # from different beginnings
 CHOOSING = 4  # shaken replays of the validation days that choose between what they find
 SHAKES = 8
@@ -145,25 +147,42 @@ class Learning:
         self._workload, self._cluster, self._settings, self._out, self._say = workload, cluster, settings, out, say
         self._blocks = block_jobs(workload, settings.replay.split)
         self._began = time.monotonic()
+        self._check_jobs(np.ones(len(workload), dtype=bool), "jobs", "use a longer log; wise needs no training")
+
+    def _check_jobs(self, usable: NDArray[np.bool_], what: str, hint: str) -> None:
+        """Raise an error unless there are enough usable jobs [J] in every block."""
         for block in BLOCKS:
-            if len(self._blocks[block]) < FEWEST_JOBS:
+            jobs = self._blocks[block]
+            found = int(usable[jobs.start : jobs.stop].sum())
+            if found < FEWEST_JOBS:
                 raise InputError(
-                    f"the {block} days of {workload.name} have {len(self._blocks[block])} jobs; {FEWEST_JOBS} are needed to learn from",
-                    hint="use a longer log; wise needs no training",
+                    f"the {block} days of {self._workload.name} have {found} {what}; {FEWEST_JOBS} are needed to learn from", hint=hint
                 )
 
     @property
     def _spent(self) -> float:
         return time.monotonic() - self._began
 
+    @property
+    def _learned(self) -> str:
+        """The rule that is found, as a policy."""
+        return f"{MODEL}{self._out}"
+
     def run(self) -> Learned:
+        """All steps. No other process may write to the folder meanwhile."""
+        with locked(self._out):
+            return self._run()
+
+    def _run(self) -> Learned:
         budget = self._settings.budget_s
+        runs = simulate(self._workload, self._cluster, "fcfs+easy", **self._simulate_options).status != REJECTED
+        self._check_jobs(runs, f"jobs that can run on {self._cluster.name}", "give another --cluster")
         estimate_on(self._workload, self._cluster, WISE_ORDER[1], self._settings.replay.seed)
         self._say(f"runtimes predicted, {self._spent:.0f} s")
         screened = self._screen(budget * SCREENING)
         baseline = self._best(screened, 0).policy
         rule, generations = self._search(baseline, self._spent + budget * SEARCHING)
-        learned = f"model:{self._out}"
+        learned = self._learned
         validation = self._judge([learned, WISE, baseline, self._best(screened, 1).policy], "val")
         passes = self._is_better(validation, learned, baseline) and self._is_better(validation, learned, WISE)
         recommended = learned if passes else self._fallback(screened, baseline)
@@ -220,10 +239,11 @@ class Learning:
 
     # --- search
 
-    def _search(self, reference: str, until: float) -> tuple[FoundRule, int]:
+    def _search(self, baseline: str, until: float) -> tuple[FoundRule, int]:
         """The rule of least cost on the validation days, of those that searches from different beginnings find."""
         how = SearchSettings(self._settings.objective, hold=self._settings.replay.estimates == "oracle", seed=self._settings.seed)
         stretches = self._stretches("train")
+        reference = known_reference(self._out / JOURNAL.format(1)) or baseline
         begin = best_beginnings(stretches, beginnings(self._settings.replay.estimates or ""), reference, how, SEARCHES)
         first, found, generations = self._spent, [], 0
         for number, beginning in enumerate(begin, 1):
@@ -233,17 +253,16 @@ class Learning:
             generations += last.number
         best = self._best_of(found, reference, how)
         seen = to_toml({CARD_KEY: [one.model_dump() for one in self._settings.trained_on]}) if self._settings.trained_on else ""
-        text = rule_text(best, {"found on": f"{self._workload.name}, {self._cluster.name}"})
-        write_text(self._out / FILE, f"{text}\n{seen}")
+        self._write_rule(f"{rule_text(best, {'found on': f'{self._workload.name}, {self._cluster.name}'})}\n{seen}")
         self._say(f"found in {generations} generations ({self._spent:.0f} s): {best.formula}, {best.scheduling}")
         return best, generations
 
     def _search_from(
         self, beginning: FoundRule, stretches: Stretches, reference: str, how: SearchSettings, number: int, until: float
     ) -> Generation:
-        about = {"workload": self._workload.name, "jobs": len(self._workload), "cluster": self._cluster.name, "reference": reference,
+        about = {"workload": self._workload.name, "jobs": len(self._workload), "cluster": self._cluster.name, REFERENCE: reference,
                  "beginning": beginning.__dict__, "settings": how.__dict__ | {"estimates": self._settings.replay.estimates}}  # fmt: skip
-        journal = Journal(self._out / JOURNAL.format(number), json.loads(json.dumps(about)))
+        journal = Journal(self._out / JOURNAL.format(number), json.loads(json.dumps(about)), how.population)
         self._say(f"search {number} begins with {beginning.formula}, {beginning.scheduling}")
         last = None
         for last in search(stretches, beginning, reference, how, journal, lambda: self._spent > until):
@@ -263,12 +282,19 @@ class Learning:
         options = ReplayOptions("reorder", replay.estimates or "", replay.seed, replay.kill_at_limit, replay.conditions)
         return Stretches(self._workload, self._cluster, self._blocks[block], options)
 
+    def _write_rule(self, text: str) -> None:
+        """Write the file of the rule. What an earlier run has measured of another rule is removed."""
+        path = self._out / FILE
+        if not path.exists() or path.read_text(encoding="utf-8", errors="replace") != text:
+            shutil.rmtree(self._out / REPORT_DAYS / file_name(self._learned), ignore_errors=True)
+        write_text(path, text)
+
     # --- judging
 
     def _judge(self, policies: Sequence[str], block: str) -> Verdicts:
         return judge(
             self._workload, self._cluster, policies, self._settings.replay, block, shakes=SHAKES,
-            folder=self._out / "report-days" if block == "report" else None,
+            folder=self._out / REPORT_DAYS if block == "report" else None,
         )  # fmt: skip
 
     def _is_better(self, found: Verdicts, policy: str, other: str) -> bool:

@@ -8,8 +8,9 @@ replay of a log says little: a few seconds more or less decide which jobs meet.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -84,8 +85,9 @@ def _figures(schedule: Schedule, filling: int) -> dict[str, Floats]:
     waits = schedule.start[counted] - schedule.workload.submit[counted]
     runtime = schedule.workload.runtime[counted]
     slowdown = np.maximum((waits + runtime) / np.maximum(runtime, BOUND_S), 1.0)
-    return {
-        "bsld": np.array([part.mean() for part in np.array_split(slowdown, PARTS)]),
-        "wait": np.array([part.mean() for part in np.array_split(waits, PARTS)]),
-        "max_wait": np.array([part.max() for part in np.array_split(waits, PARTS)]),
-    }
+    return {"bsld": _by_part(slowdown, np.mean, 1.0), "wait": _by_part(waits, np.mean, 0.0), "max_wait": _by_part(waits, np.max, 0.0)}
+
+
+def _by_part(values: Floats, figure: Callable[[Floats], Any], nobody: float) -> Floats:
+    """[PARTS] the figure of each part; `nobody` where it has no jobs, because too few of the stretch can run."""
+    return np.array([figure(part) if len(part) else nobody for part in np.array_split(values, PARTS)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import resource
 import stat
@@ -16,7 +17,9 @@ import pytest
 from model_setup import make_model
 from queuewise.cli import main
 from queuewise.errors import InputError
-from queuewise.runs import replacing, write_text
+from queuewise.policies.found_rules import FILE, FoundRule, rule_text
+from queuewise.policies.rule_family import PARAMS
+from queuewise.runs import append_text, replacing, write_text
 
 LOG = "; MaxProcs: 8\n" + "".join(f"{j} {60 * j} 5 {30 + j % 7 * 40} 1 -1 -1 1 200 -1 1 {j % 3} 1 -1 1 -1 -1 -1\n" for j in range(1, 300))
 
@@ -39,6 +42,14 @@ def log(tmp_path: Path) -> Path:
     return path
 
 
+TRAIN = (
+    "--workload", "bursty", "--cluster", "2x2:V100-16", "--jobs", "20", "--frames", "512", "--task.window", "8", "--network.width", "8",
+    "--ppo.num-envs", "4", "--ppo.steps", "32", "--ppo.minibatch", "64", "--ppo.workers", "1", "--val-windows", "2",
+    "--report-windows", "2", "--eval-every", "2", "--checkpoint-every", "1",
+)  # fmt: skip
+LEARN = (
+    "learn", "lublin", "--jobs", "900", "--split", "0.4,0.3,0.3", "--cluster", "flat:256", "--estimates", "oracle", "--budget", "1s",
+)  # fmt: skip
 REPLAY = ("--workload", "{log}", "--cluster", "flat:8", "--policy", "fcfs", "--policy", "sjf")
 COMMANDS = {
     "simulate": ("simulate", *REPLAY, "--out", "{out}/run"),
@@ -49,7 +60,31 @@ COMMANDS = {
     "fit": ("workload", "fit", "{log}", "--out", "{out}/model.toml"),
     "plot": ("workload", "info", "{log}", "--plot", "{out}/figure.png"),
     "new-policy": ("new-policy", "mine", "--folder", "{out}"),
+    "clusters from-log": ("clusters", "from-log", "{log}", "--out", "{out}/cluster.toml"),
+    "predict": ("predict", "{log}", "--cluster", "flat:8", "--split", "0.3,0.3,0.4", "--plot", "{out}/figure.png"),
+    "learn": (*LEARN, "--out", "{out}/run"),
+    "train": ("train", *TRAIN, "--out", "{out}/run"),
+    "report": ("report", "{run}", "--exports", "none"),
+    "export of a rule": ("export", "{rule}", "--out", "{out}/rule.py"),
+    "export of a network": ("export", "{model}", "--out", "{out}/policy.onnx"),
 }
+
+
+def made(command: str, log: Path, home: Path) -> dict[str, str]:
+    """What the command needs beside the log."""
+    places = {name: home / name for name in ("run", "rule", "model")}
+    if command == "report":
+        assert main(["simulate", "--workload", str(log), "--cluster", "flat:8", "--policy", "fcfs", "--out", str(places["run"])]) == 0
+    if command == "export of a rule":
+        places["rule"].mkdir()
+        (places["rule"] / FILE).write_text(rule_text(FoundRule(tuple(PARAMS)), {}), encoding="utf-8")
+    if command == "export of a network":
+        make_model(places["model"], "kernel")
+    return {name: str(path) for name, path in places.items()}
+
+
+def contents(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -58,15 +93,54 @@ def test_a_full_disk_is_one_line_and_leaves_nothing_half_written(
 ) -> None:
     out = tmp_path / "out"
     out.mkdir()
-    arguments = [part.format(log=log, out=out) for part in COMMANDS[command]]
+    places = made(command, log, tmp_path)
+    arguments = [part.format(log=log, out=out, **places) for part in COMMANDS[command]]
+    before = contents(tmp_path)
+    capsys.readouterr()
     with small_files(200):
         code = main(arguments)
+    assert {path: content for path, content in contents(tmp_path).items() if path in before} == before
     errors = [line for line in capsys.readouterr().err.splitlines() if line.startswith(("error:", "Traceback"))]
     assert (code, len(errors)) == (2, 1)
     assert errors[0].endswith("cannot be written: File too large")
     left = [path for path in out.rglob("*") if path.is_file()]
     assert all(path.stat().st_size < 200 and not path.name.endswith(".part") for path in left), left
     assert not (out / "run" / "summary.json").exists()
+
+
+def test_a_training_without_space_for_checkpoints_can_be_resumed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = tmp_path / "run"
+    with small_files(4000):  # enough for the settings and some metrics
+        assert main(["train", *TRAIN, "--out", str(run)]) == 2
+    errors = capsys.readouterr().err.splitlines()[-2:]
+    assert errors[0].endswith("cannot be written: File too large")
+    assert errors[1].startswith("hint: free some space")
+    assert not list(run.rglob("*.part"))
+    more = ["--resume", str(run)] if (run / "config.toml").exists() else [*TRAIN, "--out", str(run)]
+    assert main(["train", *more]) == 0
+    assert (run / "summary.json").exists()
+
+
+def test_a_search_without_space_for_its_journal_can_be_resumed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = tmp_path / "run"
+    with small_files(1200):  # enough for a generation or two
+        assert main([*LEARN, "--out", str(run)]) == 2
+    assert "cannot be written: File too large" in capsys.readouterr().err.splitlines()[-2]
+    lines = (run / "search-1.jsonl").read_text().splitlines()
+    assert all(json.loads(line) for line in lines)
+    assert main([*LEARN, "--out", str(run)]) == 0
+    assert (run / "search-1.jsonl").read_text().splitlines()[: len(lines)] == lines
+    assert main([*LEARN, "--out", str(run)]) == 0  # a search that goes on has another rule, which is judged anew
+
+
+def test_a_line_is_appended_whole_or_not_at_all(tmp_path: Path) -> None:
+    path = tmp_path / "lines"
+    append_text(path, "one\n")
+    with small_files(6), pytest.raises(InputError, match="lines: cannot be written: File too large"):
+        append_text(path, "two\n")
+    assert path.read_text() == "one\n"
+    append_text(path, "three\n")
+    assert path.read_text() == "one\nthree\n"
 
 
 def test_models_that_cannot_be_written_are_one_line(tmp_path: Path) -> None:
@@ -116,6 +190,15 @@ def test_output_that_cannot_be_written_is_one_line(log: Path) -> None:
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     assert done.returncode == 2
     assert done.stderr == "error: no space left on device\nhint: free some space, or choose another folder\n"
+
+
+@pytest.mark.parametrize("streams", [("stderr",), ("stdout", "stderr")])
+@pytest.mark.parametrize("arguments", [["policies"], ["simulate", "--workload", "nowhere.swf", "--policy", "fcfs"]])
+def test_errors_that_cannot_be_written_keep_their_exit_code(streams: tuple[str, ...], arguments: list[str]) -> None:
+    with Path("/dev/full").open("w") as full:
+        places = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL} | dict.fromkeys(streams, full)
+        done = subprocess.run([sys.executable, "-m", "queuewise", *arguments], check=False, **places)  # type: ignore[call-overload]
+    assert done.returncode == (0 if arguments == ["policies"] and "stdout" not in streams else 2)
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -9,9 +10,12 @@ import sys
 import time
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from queuewise.agents.checkpoint import read_state
+from queuewise.workload.models import generate
+from queuewise.workload.writers import write_workload
 
 DEAF = """
 import hashlib, signal, sys
@@ -51,7 +55,7 @@ def test_a_command_with_a_limit_ends_in_time_whatever_it_is_doing() -> None:
 
 
 def test_a_second_interrupt_ends_at_once() -> None:
-    seconds, code, errors = interrupted("None", 2)
+    seconds, code, errors = interrupted("60.0", 2)
     assert (code, errors) == (130, "interrupted\n")
     assert seconds < 3
 
@@ -81,6 +85,45 @@ def test_training_ends_soon_and_keeps_its_checkpoints(tmp_path: Path) -> None:
     last = max((tmp_path / "run" / "seed-0" / "checkpoints").glob("*.safetensors"))
     assert read_state(last)[1]["frames"] > 0
     assert not list(tmp_path.rglob(".*.part"))
+
+
+LONG = {  # commands that would take minutes
+    "learn": ("learn", "{log}", "--cluster", "flat:256", "--estimates", "oracle", "--budget", "1h", "--out", "{out}"),
+    "evaluate": ("evaluate", "--workload", "lublin", "--jobs", "1000000", "--windows", "8", "--window-jobs", "500000", "--cluster",
+                 "flat:256", "--policy", "fcfs+conservative", "--policy", "sjf+conservative", "--out", "{out}"),
+    "suite": ("suite", "--policy", "fcfs+conservative", "--policy", "sjf+conservative"),
+    "predict": ("predict", "{log}", "--cluster", "flat:256"),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def long_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("long") / "log.swf"
+    write_workload(generate("lublin", 60_000, 2), path)
+    return path
+
+
+@pytest.mark.parametrize("command", LONG)
+@pytest.mark.parametrize("times", [1, 2])
+def test_long_commands_end_soon_and_keep_what_they_have(command: str, times: int, long_log: Path, tmp_path: Path) -> None:
+    arguments = [part.format(log=long_log, out=tmp_path / "run") for part in LONG[command]]
+    process = subprocess.Popen([sys.executable, "-m", "queuewise", *arguments], stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    time.sleep(4.0 * crowded())
+    assert process.poll() is None, process.communicate()
+    slowness = crowded()
+    began = time.monotonic()
+    for _ in range(times):
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.1)
+    errors = process.communicate(timeout=60)[1]
+    assert time.monotonic() - began < (3.0 if times == 1 else 1.0) * slowness
+    assert process.returncode == 130
+    assert "Traceback" not in errors
+    assert errors.rstrip().endswith("interrupted")
+    for path in tmp_path.rglob("*.parquet"):
+        pl.read_parquet(path)
+    for path in tmp_path.rglob("*.json"):
+        json.loads(path.read_text())
 
 
 @pytest.mark.parametrize("settings", [{"PYTHONIOENCODING": "ascii"}, {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}])

@@ -28,6 +28,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+def zstandard_bomb(size: int) -> bytes:
+    """A frame of blocks that repeat one byte 128 Ki times (RFC 8878): its four bytes unpack to 128 KiB."""
+    block = bytes([0x02, 0x00, 0x10]) + b"1"  # not the last, repeated, 1 << 17
+    last = bytes([0x03, 0x00, 0x00]) + b"1"
+    return b"\x28\xb5\x2f\xfd" + bytes([0x00, 0x70]) + block * (size >> 17) + last
+
+
 REFUSED: dict[str, tuple[str, str]] = {  # what is typed -> error and hint (parts)
     "workload info bench --jobs 1000000000": ("1,000,000,000 jobs would need about 186.3 GiB of memory, but the limit is 8.0 GiB", ""),
     "simulate --workload log.csv --cluster 999999999x8:V100-16 --policy fcfs": (
@@ -38,15 +45,25 @@ REFUSED: dict[str, tuple[str, str]] = {  # what is typed -> error and hint (part
         "sizes would need about", "narrow the range of --elastic",
     ),
     "workload info elastic.csv": ("2,147,483,647 sizes would need about 1,000.0 GiB", "min_tasks and max_tasks"),
+    "workload info bomb.zst": ("a file of up to 20,480 MiB would need about 400.0 GiB", "zstd -d"),
     "workload info long.gz": ("long.gz:2: this line is longer than 64 MiB", "is this the right file?"),
     "simulate --workload log.csv --cluster 2x4:V100-16 --policy mine.py:score": ("STATE_SIZE is 1000000000", "from 0 to 1,000,000"),
 }  # fmt: skip
+
+
+def test_a_small_frame_of_that_kind_is_read(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """So the bomb is refused for its size alone."""
+    (folder / "small.zst").write_bytes(zstandard_bomb(1 << 20))
+    assert main(["workload", "info", "small.zst"]) == 2
+    assert "unknown format; the file starts with '111111" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("typed", REFUSED)
 def test_what_would_not_fit_is_refused(typed: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "elastic.csv").write_bytes(ELASTIC)
     (folder / "mine.py").write_text("STATE_SIZE = 1000000000\ndef score(job, state):\n    return state[0]\n")
+    if "bomb.zst" in typed:
+        (folder / "bomb.zst").write_bytes(zstandard_bomb(20 << 30))
     if "long.gz" in typed:
         (folder / "long.gz").write_bytes(gzip.compress(b"; MaxProcs: 4\n" + b"1" * (100 << 20), 1))
     code = main(typed.split())

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 
 from queuewise.errors import InputError
@@ -72,6 +73,23 @@ def test_json_has_the_promised_shape() -> None:
         assert row["ci95"][0] <= row["mean"] <= row["ci95"][1]
         assert row["vs_best_baseline"]["diff"] == pytest.approx(row["mean"] - rows[0]["mean"])
     json.dumps(rows, allow_nan=False)
+
+
+@pytest.mark.parametrize("table", ["jobs.parquet", "pieces.parquet"])
+@pytest.mark.parametrize("damage", ["removed", "cut", "emptied"])
+def test_a_cell_that_lost_a_table_is_computed_again(table: str, damage: str, tmp_path: Path) -> None:
+    setup = experiment()
+    finish(tmp_path, setup, POLICIES)
+    home = tmp_path / "line-60" / "w001"
+    before = pl.read_parquet(home / table)
+    if damage == "removed":
+        (home / table).unlink()
+    else:
+        (home / table).write_bytes(b"" if damage == "emptied" else (home / table).read_bytes()[:-100])
+    counting = Counting()
+    run_experiment(setup, POLICIES, counting, folder=tmp_path)
+    assert len(counting.replays) == 1
+    assert pl.read_parquet(home / table).equals(before)
 
 
 def test_one_window_gives_no_interval() -> None:

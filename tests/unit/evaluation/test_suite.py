@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fuzz.broken_policies import FILES
 from queuewise import evolve
 from queuewise.cli import main
 from queuewise.cluster import load_cluster
@@ -19,6 +20,9 @@ SMALL = (
     SuiteTask("bursty", "2x8:V100-16", model="bursty", quick=True, windows=2, window_jobs=128),
     SuiteTask("log", "flat:100", path="none.swf"),
 )
+
+
+WORKING = ("lambda",)  # of the files with mistakes, those that are odd, but play
 
 
 @pytest.fixture(autouse=True)
@@ -55,6 +59,19 @@ def test_outcomes_are_those_of_replays_of_the_windows() -> None:
         schedule = simulate(jobs, load_cluster("flat:256"), "sjf+easy")
         waits.append((schedule.start - jobs.submit).mean())
     assert mine.means["wait"] == pytest.approx(np.mean(waits))
+
+
+@pytest.mark.parametrize("words", FILES)
+def test_a_candidate_that_does_not_work_has_the_score_0_and_a_reason(words: str, tmp_path: Path) -> None:
+    file = tmp_path / "candidate.py"
+    file.write_text(FILES[words], encoding="utf-8")
+    found = evolve.evaluate(file)
+    if "error" in found["artefacts"]:
+        assert found["score"] == 0.0
+        assert "candidate.py" in found["artefacts"]["error"]
+    else:
+        assert words in WORKING
+        assert found["score"] > 0.0
 
 
 def test_logs_that_are_not_there_are_left_out_and_said(tmp_path: Path) -> None:

@@ -8,7 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from queuewise.cli import main
 from queuewise.cluster.cluster_loader import load_cluster
+from queuewise.config import to_toml
 from queuewise.errors import InputError
 from queuewise.policies import parse_policy, simulate
 from queuewise.policies.found_rules import NUMBERS, FoundRule, read_rule, rule_text
@@ -96,6 +98,21 @@ def test_exported_to_lua_it_has_the_same_order(tmp_path: Path) -> None:
     assert [int(float(answer)) for answer in answers] == [5886, 0, -3466]
 
 
+@pytest.mark.parametrize("field", ["scheduling", "order_estimates", "estimates"])
+def test_no_text_of_a_rule_becomes_code(field: str, tmp_path: Path) -> None:
+    """Rules are data: what others have written must not run when it is played, nor where it is exported to."""
+    text = '+easy"""\nraise SystemExit(3)\n"""'
+    (tmp_path / "rule.toml").write_text(to_toml({"format": 1, field: text, "numbers": {"age": 1.0}}), encoding="utf-8")
+    for file in ("rule.py", "rule.lua"):
+        assert main(["export", str(tmp_path), "--out", str(tmp_path / file)]) == 2
+        assert not (tmp_path / file).exists()
+
+
+def test_names_of_logs_are_comments_of_a_rule(tmp_path: Path) -> None:
+    (tmp_path / "rule.toml").write_text(rule_text(AGED, {"found on": 'a\nformat = 99\n"""\x1b[31m'}), encoding="utf-8")
+    assert read_rule(tmp_path / "rule.toml") == AGED
+
+
 def test_other_files_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"neither a \.py nor a \.lua"):
         export_rule(AGED, tmp_path / "rule.js")
@@ -113,6 +130,13 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
         ("format = 1\n[numbers]\nage = nan", "age is nan"),
         ("format = 1\n[numbers]\nage = -1.0", "fall back as they age"),
         ('format = 1\nscheduling = "+slow"\n[numbers]', "unknown backfill 'slow'"),
+        ("format = 1\n[numbers]\nage = 1" + 400 * "0", "not a number from -1e+06 to 1e+06"),
+        ("format = 1\n[numbers]\nage = 1" + 5000 * "0", "too many digits"),
+        ("format = 1\n[numbers]\nage = 1.0\nlog_age_hours = 1e5", "not a number from -100 to 100"),
+        ("format = 1\nestimates = " + 3000 * "[", "nested too deeply"),
+        ('format = 1\nscheduling = "+easy:mine.py:score"\n[numbers]', "is more than the name"),
+        ('format = 1\nscheduling = "+easy@mine.py:place"\n[numbers]', "is more than the name"),
+        ('format = 1\norder_estimates = "a\\nb"\n[numbers]', "is more than the name"),
     ],
 )
 def test_what_is_refused(tmp_path: Path, text: str, message: str) -> None:

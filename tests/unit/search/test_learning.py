@@ -11,6 +11,7 @@ from queuewise.cluster import load_cluster
 from queuewise.errors import InputError
 from queuewise.evaluation.experiment import ReplaySettings
 from queuewise.policies import simulate
+from queuewise.policies.names import check_run_name, run_name
 from queuewise.search.learning import Learning, LearnSettings
 from queuewise.workload.jobs import Workload
 from queuewise.workload.models import generate
@@ -59,3 +60,36 @@ def test_the_command_ends_with_one_line_of_json(tmp_path: Path, capsys: pytest.C
 def test_a_log_that_is_too_short_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="200 are needed"):
         Learning(LOG.take(slice(0, 900)), load_cluster("flat:256"), settings(), tmp_path, lambda text: None)
+
+
+HEADER = "submit,runtime,gpus,requested\n"
+LOGS = {  # logs of 900 jobs that leave nothing to learn from, and a part of the answer
+    "at once": (HEADER + "0,100,1,200\n" * 900, "days of log have no jobs"),
+    "with a gap": (HEADER + "".join(f"{60 * (j if j < 450 else 10**9 + j)},100,1,200\n" for j in range(900)), "days of log have no jobs"),
+    "too large": (HEADER + "".join(f"{60 * j},100,999,200\n" for j in range(900)), "have 0 jobs that can run on 2x4:V100-16"),
+}
+
+
+@pytest.mark.parametrize("name", LOGS)
+def test_logs_that_leave_nothing_to_learn_from(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text, answer = LOGS[name]
+    (tmp_path / "log.csv").write_text(text)
+    command = ["learn", str(tmp_path / "log.csv"), "--cluster", "2x4:V100-16", "--budget", "1s", "--out", str(tmp_path / "run")]
+    assert main([*command, "--split", "0.4,0.3,0.3"]) == 2
+    error, hint = capsys.readouterr().err.splitlines()[-2:]
+    assert answer in error
+    assert hint.startswith("hint:")
+
+
+@pytest.mark.parametrize("name", ["../../outside", "a+b@c~d", "x\x1b[31m\ny", "-" * 300])
+def test_the_folder_of_a_run_is_in_runs_whatever_the_log_is_named_like(name: str) -> None:
+    found = run_name(f"learn-{name}")
+    assert Path("runs", found).resolve().parent == Path("runs").resolve()
+    assert found.isprintable()
+    check_run_name(found)
+
+
+def test_a_run_whose_path_no_policy_can_name_is_refused_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["learn", "lublin", "--jobs", "900", "--cluster", "flat:256", "--out", str(tmp_path / "a+b")]) == 2
+    assert "has a + in it" in capsys.readouterr().err
+    assert not (tmp_path / "a+b").exists()

@@ -15,7 +15,7 @@ from queuewise.policies import simulate
 from queuewise.policies.found_rules import NUMBERS, FoundRule
 from queuewise.policies.window_replays import ReplayOptions
 from queuewise.search.beginnings import beginnings, best_beginnings
-from queuewise.search.evolution import Journal, SearchSettings, cost_of, search
+from queuewise.search.evolution import REFERENCE, Journal, SearchSettings, cost_of, known_reference, search
 from queuewise.search.heuristics import heuristics
 from queuewise.search.objective import parse_objective
 from queuewise.search.stretches import FILLING, PARTS, Figures, Stretch, Stretches
@@ -68,7 +68,7 @@ def test_a_figure_cannot_be_paid_for_by_another() -> None:
 
 def test_an_interrupted_search_continues_to_the_same_rule(tmp_path: Path) -> None:
     def run(path: Path, generations: int) -> list[FoundRule]:
-        journal = Journal(path, {"a": 1})
+        journal = Journal(path, {"a": 1}, SETTINGS.population)
         found = search(stretches(), FIFO, "fcfs+easy", SETTINGS, journal, lambda: False)
         return [generation.rule for generation in islice(found, generations)]
 
@@ -81,13 +81,42 @@ def test_an_interrupted_search_continues_to_the_same_rule(tmp_path: Path) -> Non
 
 
 def test_the_journal_of_another_search_is_refused(tmp_path: Path) -> None:
-    Journal(tmp_path / "journal", {"a": 1})
+    Journal(tmp_path / "journal", {"a": 1}, 4)
     with pytest.raises(InputError, match="another search"):
-        Journal(tmp_path / "journal", {"a": 2})
+        Journal(tmp_path / "journal", {"a": 2}, 4)
+
+
+def test_a_journal_names_the_policy_that_its_costs_are_relative_to(tmp_path: Path) -> None:
+    assert known_reference(tmp_path / "journal") is None
+    Journal(tmp_path / "journal", {REFERENCE: "fcfs"}, 2).add([0.5, 1.5])
+    assert known_reference(tmp_path / "journal") == "fcfs"
+
+
+@pytest.mark.parametrize(
+    "line", ["", "[0.1, 0.", "[0.1]", "[0.1, 0.2, 0.3]", '[0.1, "x"]', "[0.1, NaN]", "{}", "null", "[" * 99_999, "\xff"]
+)
+def test_a_damaged_line_of_a_journal_ends_it(line: str, tmp_path: Path) -> None:
+    path = tmp_path / "journal"
+    Journal(path, {}, 2).add([0.5, 1.5])
+    path.write_bytes(path.read_bytes() + line.encode("latin-1") + b"\n[2.0, 3.0]\n")
+    again = Journal(path, {}, 2)
+    assert again.told == [[0.5, 1.5]]
+    again.add([4.0, 5.0])
+    assert Journal(path, {}, 2).told == [[0.5, 1.5], [4.0, 5.0]]
+
+
+@pytest.mark.parametrize(
+    ("first", "message"), [("", "is damaged"), ('{"refer', "is damaged"), ("[]", "another search"), ('{"a": 1}', "another search")]
+)
+def test_a_journal_with_a_damaged_first_line_is_refused(first: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / "journal").write_text(f"{first}\n[0.5, 1.5]\n")
+    with pytest.raises(InputError, match=f"journal: {message}|journal: is the journal of {message}"):
+        Journal(tmp_path / "journal", {}, 2)
+    assert "[0.5, 1.5]" in (tmp_path / "journal").read_text()
 
 
 def test_search_finds_that_short_jobs_should_go_first(tmp_path: Path) -> None:
-    journal = Journal(tmp_path / "journal", {})
+    journal = Journal(tmp_path / "journal", {}, 8)
     settings = SearchSettings({"bsld": 1.0}, population=8, stretch_jobs=300)
     *_, last = islice(search(stretches(), FIFO, "fcfs+easy", settings, journal, lambda: False), 6)
     first, final = json.loads((tmp_path / "journal").read_text().splitlines()[1]), last

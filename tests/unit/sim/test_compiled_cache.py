@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
-import stat
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +14,7 @@ import numba
 import pytest
 
 import queuewise
+from queuewise import cache_folder
 from queuewise.sim.core import compilation, compiled_cache
 
 PACKAGES = compilation._CONTENTS
@@ -59,11 +58,9 @@ def hits(function: Any) -> int:
 
 @pytest.fixture(autouse=True)
 def forget_what_was_said() -> Iterator[None]:
-    compiled_cache.say_once.cache_clear()
-    compiled_cache.cache_home.cache_clear()
+    cache_folder.say_once.cache_clear()
     yield
-    compiled_cache.say_once.cache_clear()
-    compiled_cache.cache_home.cache_clear()
+    cache_folder.say_once.cache_clear()
 
 
 def test_a_binary_is_loaded_by_the_next_process(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -117,76 +114,15 @@ def test_processes_that_start_with_an_empty_cache_all_work(tmp_path: Path) -> No
     assert [process.communicate() for process in running] == [("(0.0, 0.0, 0.0)\n", "")] * 2
 
 
-def full_disk(self: object, path: str) -> None:
+def full_disk(path: Path, content: bytes) -> None:
     raise OSError(errno.ENOSPC, "No space left on device")
 
 
 def test_a_full_disk_keeps_nothing_and_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(compiled_cache._CheckedFiles, "_open_for_write", full_disk)
+    monkeypatch.setattr(compiled_cache, "write_own", full_disk)
     function = make_double(tmp_path)
     assert (function(2.0), function(2)) == (4.0, 4)
     assert capsys.readouterr().err.count("compiled code is not kept") == 1
-
-
-def home_from(folder: Path | str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    monkeypatch.setenv("QUEUEWISE_CACHE_DIR", str(folder))
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    return compiled_cache.cache_home()
-
-
-def test_a_folder_of_ones_own_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    home = home_from(tmp_path / "new" / "cache", monkeypatch, tmp_path)
-    assert home == tmp_path / "new" / "cache"
-    assert stat.S_IMODE(home.stat().st_mode) == 0o700
-    assert capsys.readouterr().err == ""
-
-
-def test_a_folder_that_others_can_write_is_not_used(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    shared = tmp_path / "shared"
-    shared.mkdir()
-    shared.chmod(0o777)
-    home = home_from(shared, monkeypatch, tmp_path)
-    assert home == tmp_path / f"queuewise-{os.getuid()}"
-    assert stat.S_IMODE(home.stat().st_mode) == 0o700
-    said = capsys.readouterr().err
-    assert said == f"note: compiled code is kept in {home}, because {shared} can be written by other users\n"
-
-
-def test_a_private_folder_that_somebody_else_has_made_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / f"queuewise-{os.getuid()}").mkdir()
-    (tmp_path / f"queuewise-{os.getuid()}").chmod(0o777)
-    home = home_from("/proc/nowhere", monkeypatch, tmp_path)
-    assert home.parent == tmp_path
-    assert home.name.startswith("queuewise-")
-    assert stat.S_IMODE(home.stat().st_mode) == 0o700
-
-
-@pytest.mark.skipif(os.getuid() != 0, reason="only root can give a folder away")
-def test_a_folder_of_another_user_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "theirs").mkdir(mode=0o755)
-    os.chown(tmp_path / "theirs", 12345, 12345)
-    assert home_from(tmp_path / "theirs", monkeypatch, tmp_path) != tmp_path / "theirs"
-
-
-def test_a_home_that_cannot_be_written_is_replaced(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert home_from("/proc/nowhere", monkeypatch, tmp_path) == tmp_path / f"queuewise-{os.getuid()}"
-    assert "because /proc/nowhere cannot be written" in capsys.readouterr().err
-
-
-def test_a_user_without_a_home_has_a_private_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def unknown() -> Path:
-        raise RuntimeError("Could not determine home directory.")
-
-    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
-    monkeypatch.setattr(Path, "home", unknown)
-    assert home_from("", monkeypatch, tmp_path) == tmp_path / f"queuewise-{os.getuid()}"
-    assert "because ~ is not known" in capsys.readouterr().err
 
 
 def test_files_that_others_can_write_are_not_loaded(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -196,17 +132,6 @@ def test_files_that_others_can_write_are_not_loaded(tmp_path: Path, capsys: pyte
     again = make_double(tmp_path)
     assert (again(2.0), hits(again)) == (4.0, 0)
     assert "is compiled again" in capsys.readouterr().err
-
-
-def test_folders_inside_that_others_can_write_are_removed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "cache" / "sim-1" / "core").mkdir(parents=True)
-    (tmp_path / "cache" / "sim-1" / "core").chmod(0o777)
-    (tmp_path / "cache").chmod(0o700)
-    home_from(tmp_path / "cache", monkeypatch, tmp_path)
-    assert not compiled_cache.cache_folder("sim-1").exists()
-    assert "could be written by other users" in capsys.readouterr().err
 
 
 def test_whatever_the_umask_is_others_cannot_write(tmp_path: Path) -> None:

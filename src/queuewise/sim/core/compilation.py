@@ -31,7 +31,8 @@ try:
     from numba.cpython.unsafe.numbers import trailing_zeros
     from numba.extending import intrinsic
 
-    from queuewise.sim.core.compiled_cache import cache_folder, use_cache
+    from queuewise.cache_folder import cache_folder
+    from queuewise.sim.core.compiled_cache import use_cache
 except ImportError:
     raise incompatible_numba(numba.__version__) from None
 

@@ -1,21 +1,16 @@
 """The cache of compiled code on disk.
 
-The files are pickles, and loading one can run any code. So the cache is used only in a folder that nobody else can write to. Every file
-is checked before it is loaded: the name of a binary is the digest of its content, and an index begins with its own. Whatever is cut,
-changed or cannot be read is removed and compiled again. Processes may share a cache: files are renamed into place, and a binary that two
-of them write has the same name only if it has the same content. If nothing can be written, compiled code is used and not kept.
+The files are pickles, and loading one can run any code. `cache_folder` says which folders and files are trusted. Every file is checked
+before it is loaded: the name of a binary is the digest of its content, and an index begins with its own. Whatever is cut, changed or
+cannot be read is removed and compiled again. Processes may share a cache: files are renamed into place, and a binary that two of them
+write has the same name only if it has the same content. If nothing can be written, compiled code is used and not kept.
 """
 
 from __future__ import annotations
 
-import functools
 import hashlib
-import os
 import pickle
-import shutil
-import stat
 import sys
-import tempfile
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -23,60 +18,7 @@ from typing import Any
 
 from numba.core.caching import Cache, CompileResultCacheImpl, IndexDataCacheFile, UserProvidedCacheLocator
 
-DIGEST_BYTES = hashlib.sha256().digest_size
-
-
-@functools.cache
-def cache_home() -> Path:
-    """The folder of the cache: the configured one, or a private one if others can write there or this process cannot."""
-    try:
-        configured = os.environ.get("QUEUEWISE_CACHE_DIR")
-        wanted = Path(configured or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "queuewise")
-        problem = _problem_of(wanted)
-    except RuntimeError:  # as in containers whose user has no name
-        wanted, problem = Path("~"), "is not known"
-    if not problem:
-        return wanted
-    private = Path(tempfile.gettempdir()) / f"queuewise-{os.getuid()}"
-    if _problem_of(private):
-        private = Path(tempfile.mkdtemp(prefix="queuewise-"))
-    say_once(f"compiled code is kept in {private}, because {wanted} {problem}")
-    return private
-
-
-def _problem_of(folder: Path) -> str:
-    """Why the folder cannot be used; nothing, if it can. It is created if necessary."""
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        folder.mkdir(mode=0o700, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder) as file:
-            file.write(b"writable")
-    except OSError as error:
-        if not (isinstance(error, PermissionError) and folder.is_dir()):  # binaries that root provides are used
-            return f"cannot be written: {error.strerror}"
-    return _danger_of(folder.stat())
-
-
-def cache_folder(name: str) -> Path:
-    """A folder of the cache. One that others could write to is removed."""
-    folder = cache_home() / name
-    if any(_danger_of(one.stat()) for one in (folder, *folder.glob("*")) if one.is_dir()):
-        say_once(f"compiled code is compiled again, because {folder} could be written by other users")
-        shutil.rmtree(folder, ignore_errors=True)
-    return folder
-
-
-def _danger_of(found: os.stat_result) -> str:
-    """Who else can write a file or folder. A group that is the user's own does not count."""
-    if found.st_uid not in (os.getuid(), 0):
-        return "belongs to another user"
-    others = stat.S_IWOTH if found.st_gid == os.getuid() else stat.S_IWOTH | stat.S_IWGRP
-    return "can be written by other users" if found.st_mode & others else ""
-
-
-@functools.cache
-def say_once(text: str) -> None:
-    print(f"note: {text}", file=sys.stderr, flush=True)
+from queuewise.cache_folder import UntrustedFileError, read_own, read_sealed, say_once, write_own, write_sealed
 
 
 def use_cache(dispatcher: Any, folder: Path) -> None:
@@ -139,42 +81,28 @@ class _CheckedFiles(IndexDataCacheFile):
         name = f"{self._index_name.removesuffix('.nbi')}.{hashlib.sha256(content).hexdigest()}.nbc"
         try:
             known = self._load_index()
-        except _DamagedError:
+        except UntrustedFileError:
             self.discard()
             known = {}
-        self._write(self._data_path(name), content)
+        write_own(Path(self._data_path(name)), content)
         self._save_index({**known, key: name})
 
     def _load_data(self, name: str) -> Any:
-        content = self._read(self._data_path(name))
+        content = read_own(Path(self._data_path(name)))
         if hashlib.sha256(content).hexdigest() not in name:
-            raise _DamagedError(name)
+            raise UntrustedFileError(name)
         return pickle.loads(content)
 
     def _load_index(self) -> dict[Any, str]:
         try:
-            content = self._read(self._index_path)
+            content = read_sealed(Path(self._index_path))
         except FileNotFoundError:
             return {}
-        if hashlib.sha256(content[DIGEST_BYTES:]).digest() != content[:DIGEST_BYTES]:
-            raise _DamagedError(self._index_name)
-        version, stamp, names = pickle.loads(content[DIGEST_BYTES:])
+        version, stamp, names = pickle.loads(content)
         return dict(names) if (version, stamp) == (self._version, self._source_stamp) else {}
 
     def _save_index(self, overloads: dict[Any, str]) -> None:
-        content = self._dump((self._version, self._source_stamp, overloads))
-        self._write(self._index_path, hashlib.sha256(content).digest() + content)
-
-    def _read(self, path: str) -> bytes:
-        with open(path, "rb") as file:
-            if _danger_of(os.fstat(file.fileno())):
-                raise _DamagedError(path)
-            return file.read()
-
-    def _write(self, path: str, content: bytes) -> None:
-        with self._open_for_write(path) as file:
-            os.fchmod(file.fileno(), 0o644)  # whatever the umask is, others must not write it
-            file.write(content)
+        write_sealed(Path(self._index_path), self._dump((self._version, self._source_stamp, overloads)))
 
     def discard(self) -> None:
         """Remove the files of this function."""
@@ -183,7 +111,3 @@ class _CheckedFiles(IndexDataCacheFile):
             with suppress(OSError):
                 path.unlink()
         say_once(f"the cache of compiled code was damaged and is compiled again: {self._cache_path}")
-
-
-class _DamagedError(Exception):
-    """A file is not what was written."""

@@ -22,12 +22,15 @@ from queuewise.errors import InputError, nearest
 from queuewise.memory import check_memory
 from queuewise.plain_text import printable
 from queuewise.workload.pipes import as_file
+from queuewise.workload.readers.zstandard_frames import unpacked_size
 
 BLOCK_BYTES = 1 << 25
 STEP_BYTES = 1 << 17
 HEAD_BYTES = 1 << 16
 LONGEST_LINE = 1 << 26  # bytes
 DOCUMENT_FACTOR = 8  # memory that a document needs, relative to its size
+ZSTD_FACTOR = 20  # the same, of a file that Polars unpacks: 16 bytes per line, which may be empty, and copies
+LINES_AT_ONCE = 1 << 20
 _GZIP, _BZIP2, _XZ, _ZSTD = b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd"
 _TAR_MAGIC, _TAR_MAGIC_AT = b"ustar", 257
 _UTF8_BOM = b"\xef\xbb\xbf"
@@ -111,6 +114,8 @@ def _open_zstd(path: Path) -> BinaryIO:
     """Python 3.11 cannot decompress Zstandard, but Polars can. Reads the whole file into memory as a table with one column."""
     import polars as pl
 
+    size = unpacked_size(as_file(path))
+    check_memory(f"a file of up to {size >> 20:,} MiB", size * ZSTD_FACTOR, where=str(path), hint="unpack it with zstd -d, or split it")
     try:
         lines = pl.read_csv(
             as_file(path), has_header=False, separator="\x01", quote_char=None, schema={"line": pl.String}, truncate_ragged_lines=True,
@@ -120,7 +125,8 @@ def _open_zstd(path: Path) -> BinaryIO:
         raise InputError(
             f"the Zstandard stream cannot be read: {one_line(error)}", where=str(path), hint="download the file again"
         ) from None
-    return io.BytesIO("\n".join(lines["line"].fill_null("")).encode() + b"\n")
+    pieces = (part["line"].fill_null("").str.join("\n").item().encode() for part in lines.iter_slices(LINES_AT_ONCE))
+    return io.BytesIO(b"\n".join([*pieces, b""]))
 
 
 def read_head(path: Path) -> FileHead:
