@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from queuewise.workload.jobs import Workload
 
 
+REPORT = "learned.md"
+MOST_HEURISTICS = 10
+
+
 @dataclass(frozen=True)
 class Learn:
     """Find a policy from a log: compare all heuristics on its past days, search for a better rule, and judge both on later days."""
@@ -78,6 +82,8 @@ class Learn:
         settings = LearnSettings(budget_s, ReplaySettings(estimates=estimates, split=split), objective, self.seed, trained_on)
         found = Learning(loaded.workload, cluster, settings, out, note).run()
         _print(found)
+        write_text(out / REPORT, _report(found, f"{loaded.workload.name} on {cluster.name}"))
+        note(f"details in {out / REPORT}")
         if self.export is not None:
             write_text(self.export, export_rule(found.rule, self.export))
             note(f"written to {self.export}")
@@ -90,8 +96,17 @@ class Learn:
         return record_training(workload, identify_log(workload, self.log, self.reading.load_factor), split)
 
 
+Table = tuple[list[str], list[list[str]]]  # headings, rows
+
+
 def _print(found: Learned) -> None:
     from queuewise.cli.console import print_table
+
+    print_table(*_figures(found))
+    print(found.sentence)
+
+
+def _figures(found: Learned) -> Table:
     from queuewise.report.readable import duration
 
     rows = []
@@ -105,5 +120,38 @@ def _print(found: Learned) -> None:
         diff, ci95 = found.test.percent(policy, found.baseline, "bsld")
         against = "" if policy == found.baseline else f"{diff:+.0f} %" + (f" ({ci95[0]:+.0f} … {ci95[1]:+.0f})" if ci95 else "")
         rows.append([*cells, against])
-    print_table(["on the report days", "mean bsld", "mean wait", "max wait", f"bsld against {found.baseline}"], rows)
-    print(found.sentence)
+    return ["on the report days", "mean bsld", "mean wait", "max wait", f"bsld against {found.baseline}"], rows
+
+
+def _report(found: Learned, where: str) -> str:
+    """The whole result as Markdown."""
+    from queuewise.report.readable import duration
+    from queuewise.report.text_tables import to_markdown
+
+    effects = [
+        [effect.key, effect.label, f"{effect.jobs}", duration(effect.wait_s), duration(effect.other_wait_s)] for effect in found.effects
+    ]
+    terms = [[term.name, f"{term.value:.4g}", f"{term.added_cost:+.3f}"] for term in found.terms]
+    best = sorted(found.screened, key=lambda one: one.bsld["val"])[:MOST_HEURISTICS]
+    heuristics = [
+        [one.policy, *(f"{one.bsld[block]:.2f}" for block in ("train", "val")), *(duration(one.wait[block]) for block in ("train", "val"))]
+        for one in best
+    ]
+    parts = [
+        f"# What was learned of {where}",
+        f"{found.sentence}.",
+        to_markdown(_figures(found)),
+        "## Who waits longer, and who less",
+        f"Mean waits on the report days under {found.recommended} and {found.baseline}, where they change most."
+        if effects
+        else f"{found.recommended} is the baseline itself.",
+        to_markdown((["by", "class", "jobs", "recommended", "baseline"], effects)) if effects else "",
+        "## The rule that was found",
+        f"{found.rule.describe()} ({found.generations} generations). Without a term, the rule would cost so much more on the "
+        "validation days; below 0, it would be better without it.",
+        to_markdown((["term", "number", "added cost"], terms)),
+        "## Heuristics",
+        f"The best of {len(found.screened)} on the validation days.",
+        to_markdown((["policy", "bsld, training days", "validation days", "wait, training days", "validation days"], heuristics)),
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"

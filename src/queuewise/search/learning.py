@@ -1,6 +1,6 @@
 """`queuewise learn`: find the best heuristic of a log's past, search for a rule that is better, and say which policy to use.
 
-1. Screening: every heuristic is replayed once over the training and validation days.
+1. Screening: every heuristic is replayed once.
 2. Search (`evolution`) on stretches of the training days, from `wise`.
 3. Gate: the rule is recommended only if its bounded slowdown is lower on the validation days, by an interval, and its mean wait is not
    clearly longer. Otherwise `wise` is, or the heuristic that is better than it on the training days and on the validation days.
@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import shutil
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -30,7 +32,7 @@ from queuewise.evaluation.measure import Measurement, bounded_slowdown, last_eve
 from queuewise.evaluation.protocol import BLOCKS, block_jobs
 from queuewise.evaluation.seen_days import CARD_KEY, TrainedOn
 from queuewise.policies import simulate
-from queuewise.policies.estimating import declare_part, estimate_on
+from queuewise.policies.estimating import estimate_on
 from queuewise.policies.found_rules import FILE, FoundRule, rule_text
 from queuewise.policies.names import MODEL, WISE, WISE_ORDER
 from queuewise.policies.window_replays import ReplayOptions
@@ -38,7 +40,8 @@ from queuewise.runs import file_name, locked, write_text
 from queuewise.search.beginnings import beginnings, best_beginnings
 from queuewise.search.block_verdicts import Verdicts, judge
 from queuewise.search.evolution import LEAST_WAIT_S, REFERENCE, Generation, Journal, SearchSettings, cost_of, known_reference, search
-from queuewise.search.heuristics import heuristics
+from queuewise.search.explanation import Effect, Term, ablate, effects
+from queuewise.search.heuristics import FIRST, heuristics
 from queuewise.search.stretches import Stretches
 from queuewise.sim.core.schedule import REJECTED, Schedule
 from queuewise.workload.jobs import Workload
@@ -46,9 +49,10 @@ from queuewise.workload.jobs import Workload
 JOURNAL, REPORT_DAYS = "search-{}.jsonl", "report-days"
 SEARCHES = 2  # from different beginnings
 CHOOSING = 4  # shaken replays of the validation days that choose between what they find
+EXPLAINING = 2  # shaken replays of the validation days that say what each term of the rule is worth
 SHAKES = 8
-# Shares of the budget. What is left is for the report days.
-SCREENING, SEARCHING, GATE = 0.25, 0.45, 0.1
+# Shares of the budget. What is left is for the validation and the report days.
+SCREENING, SEARCHING = 0.25, 0.45
 FEWEST_JOBS = 200  # of each part of the log
 
 
@@ -63,14 +67,14 @@ class LearnSettings:
 
 @dataclass(frozen=True)
 class Screened:
-    """Means of a heuristic over the days of two blocks, in one replay."""
+    """Means of a heuristic over the days of each block, in one replay of the whole log. Nothing is chosen by those of the report days."""
 
     policy: str
-    bsld: tuple[float, float]  # train, val
-    wait: tuple[float, float]
+    bsld: dict[str, float]  # by block
+    wait: dict[str, float]
     seconds: float
 
-    def cost(self, block: int, objective: dict[str, float]) -> float:
+    def cost(self, block: str, objective: dict[str, float]) -> float:
         values = {"bsld": self.bsld[block], "wait": self.wait[block] + LEAST_WAIT_S}
         return sum(weight * math.log(values[name]) for name, weight in objective.items())
 
@@ -85,6 +89,8 @@ class Learned:
     test: Verdicts
     hindsight: str
     screened: list[Screened]
+    terms: list[Term]  # of the rule
+    effects: list[Effect]  # of the recommended policy, against the baseline
     generations: int
     seconds: float
 
@@ -180,52 +186,50 @@ class Learning:
         estimate_on(self._workload, self._cluster, WISE_ORDER[1], self._settings.replay.seed)
         self._say(f"runtimes predicted, {self._spent:.0f} s")
         screened = self._screen(budget * SCREENING)
-        baseline = self._best(screened, 0).policy
+        baseline = self._best(screened, "train").policy
         rule, generations = self._search(baseline, self._spent + budget * SEARCHING)
         learned = self._learned
-        validation = self._judge([learned, WISE, baseline, self._best(screened, 1).policy], "val")
+        validation = self._judge([learned, WISE, baseline, self._best(screened, "val").policy], "val")
         passes = self._is_better(validation, learned, baseline) and self._is_better(validation, learned, WISE)
         recommended = learned if passes else self._fallback(screened, baseline)
         self._say(f"recommended by the validation days: {recommended}")
-        hindsight = self._hindsight([one.policy for one in screened])
+        hindsight = min(screened, key=lambda one: one.bsld["report"]).policy
         test = self._judge([recommended, baseline, WISE, "fcfs+easy", hindsight, learned], "report")
-        return Learned(
-            "better" if passes else "keep", recommended, baseline, rule, validation, test, hindsight, screened, generations, self._spent
-        )
+        terms, found = self._terms(rule, baseline), self._effects(recommended, baseline)
+        verdict = "better" if passes else "keep"
+        return Learned(verdict, recommended, baseline, rule, validation, test, hindsight, screened, terms, found, generations, self._spent)
 
     # --- screening
 
     def _screen(self, until: float) -> list[Screened]:
-        names = heuristics(self._settings.replay.estimates or "")
+        names, threads = heuristics(self._settings.replay.estimates or ""), len(os.sched_getaffinity(0))
         found: list[Screened] = []
-        for name in names:
-            if found and self._spent + found[-1].seconds > until and len(found) >= 3:
-                self._say(f"{len(found)} of {len(names)} heuristics fit into the budget")
-                break
-            found.append(self._replay_once(name))
-        best = self._best(found, 0)
-        self._say(f"best heuristic of the training days: {best.policy}, bsld {best.bsld[0]:.1f} ({len(found)} tried, {self._spent:.0f} s)")
+        with ThreadPoolExecutor(threads) as pool:
+            for first in range(0, len(names), threads):
+                if len(found) >= len(FIRST) and self._spent + max(one.seconds for one in found[-threads:]) > until:
+                    self._say(f"{len(found)} of {len(names)} heuristics fit into the budget")
+                    break
+                found += pool.map(self._replay_once, names[first : first + threads])
+        best = self._best(found, "train")
+        self._say(
+            f"best heuristic of the training days: {best.policy}, bsld {best.bsld['train']:.1f} ({len(found)} tried, {self._spent:.0f} s)"
+        )
         return found
 
     def _replay_once(self, name: str) -> Screened:
         began = time.monotonic()
-        bounds = self._blocks["train"].stop, self._blocks["val"].stop
-        schedule = simulate(self._part(bounds[1]), self._cluster, name, **self._simulate_options)
-        parts = [_of_jobs(schedule, slice(0, bounds[0])), _of_jobs(schedule, slice(*bounds))]
-        bsld = tuple(float(bounded_slowdown(part).mean()) for part in parts)
-        waits = tuple(float(wait(part).mean()) for part in parts)
-        return Screened(name, bsld, waits, time.monotonic() - began)  # type: ignore[arg-type]
-
-    def _part(self, stop: int) -> Workload:
-        rows = np.arange(stop)
-        return declare_part(self._workload.take(rows), self._workload, rows)
+        schedule = simulate(self._workload, self._cluster, name, **self._simulate_options)
+        parts = {block: _of_jobs(schedule, slice(jobs.start, jobs.stop)) for block, jobs in self._blocks.items()}
+        bsld = {block: float(bounded_slowdown(part).mean()) for block, part in parts.items()}
+        waits = {block: float(wait(part).mean()) for block, part in parts.items()}
+        return Screened(name, bsld, waits, time.monotonic() - began)
 
     @property
     def _simulate_options(self) -> dict[str, Any]:
         replay = self._settings.replay
         return {"estimates": replay.estimates, "seed": replay.seed, "kill_at_limit": replay.kill_at_limit, "conditions": replay.conditions}
 
-    def _best(self, screened: Sequence[Screened], block: int) -> Screened:
+    def _best(self, screened: Sequence[Screened], block: str) -> Screened:
         return min(screened, key=lambda one: one.cost(block, self._settings.objective))
 
     def _fallback(self, screened: Sequence[Screened], baseline: str) -> str:
@@ -233,7 +237,7 @@ class Learning:
         by_name = {one.policy: one for one in screened}
         better = [
             by_name[baseline].cost(block, self._settings.objective) < by_name[WISE].cost(block, self._settings.objective)
-            for block in (0, 1)
+            for block in ("train", "val")
         ]
         return baseline if all(better) else WISE
 
@@ -304,12 +308,17 @@ class Learning:
         bsld, waits = (found.difference(policy, other, score) for score in ("bsld", "wait"))
         return bsld.better() and (waits.diff <= 0 or not waits.clear)
 
-    def _hindsight(self, policies: Sequence[str]) -> str:
-        """The heuristic with the least bounded slowdown on the report days, in one replay each."""
-        report = self._blocks["report"]
+    # --- explaining
 
-        def score(name: str) -> float:
-            schedule = simulate(self._workload, self._cluster, name, **self._simulate_options)
-            return float(bounded_slowdown(_of_jobs(schedule, slice(report.start, report.stop))).mean())
+    def _terms(self, rule: FoundRule, baseline: str) -> list[Term]:
+        stretches, rng = self._stretches("val"), np.random.default_rng((self._settings.seed, 3))
+        drawn = [stretches.draw(rng, SearchSettings.stretch_jobs) for _ in range(EXPLAINING)]
+        return ablate(rule, stretches, drawn, baseline, self._settings.objective)
 
-        return min(policies, key=score)
+    def _effects(self, recommended: str, baseline: str) -> list[Effect]:
+        if recommended == baseline:
+            return []
+        jobs = self._blocks["report"]
+        schedules = [simulate(self._workload, self._cluster, name, **self._simulate_options) for name in (recommended, baseline)]
+        measured, other = (_of_jobs(schedule, slice(jobs.start, jobs.stop)) for schedule in schedules)
+        return effects(measured, other)

@@ -55,6 +55,10 @@ def test_the_command_ends_with_one_line_of_json(tmp_path: Path, capsys: pytest.C
     assert "was trained on" in capsys.readouterr().err
     assert "def score" in (tmp_path / "rule.py").read_text()
     assert (out / "report-days").is_dir()
+    report = (out / "learned.md").read_text()
+    assert report.startswith("# What was learned of log on flat:256")
+    for heading in ("## Who waits longer, and who less", "## The rule that was found", "## Heuristics"):
+        assert heading in report
 
 
 def test_a_log_that_is_too_short_is_refused(tmp_path: Path) -> None:

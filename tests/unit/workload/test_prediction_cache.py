@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import os
 import resource
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -72,7 +72,7 @@ def flip_a_bit(file: Path) -> None:
     file.write_bytes(content)
 
 
-DAMAGES = {
+DAMAGES: dict[str, Callable[[Path], object]] = {
     "emptied": lambda file: file.write_bytes(b""),
     "cut": lambda file: file.write_bytes(file.read_bytes()[:-1]),
     "changed": flip_a_bit,
