@@ -19,13 +19,14 @@ from queuewise.plain_text import printable
 
 FILE = "rule.toml"
 FORMAT = 1
-SCORE, PATIENT = "<rules>.py:score", "<rules>.py:patient"  # of rule_family
+SCORE, WATCHFUL, PATIENT = (f"<rules>.py:{name}" for name in ("score", "watchful", "patient"))  # of rule_family
 ORDER_NUMBERS = (
     "log_runtime", "log_width", "log_runtime_squared", "log_width_squared", "log_runtime_log_width", "share", "share_log_runtime",
     "age", "log_age_hours",
 )  # fmt: skip
 HOLD_NUMBERS = ("hold", "hold_log_runtime", "hold_age")
-NUMBERS = (*ORDER_NUMBERS, *HOLD_NUMBERS)  # the PARAMS of the family, in order
+BLOCKED_NUMBERS = ("blocked", "blocked_share")
+NUMBERS = (*ORDER_NUMBERS, *HOLD_NUMBERS, *BLOCKED_NUMBERS)  # the PARAMS of the family, in order
 LARGEST = 1e6  # of the numbers
 LARGEST_LOG = 100.0  # of log_age_hours
 PARTS = re.compile(r"[A-Za-z0-9+:~@/._-]*")  # of names: what a file says must not become code where it is written to another one
@@ -41,16 +42,24 @@ class FoundRule:
     scheduling: str = "+easy"
     estimates: str = ""  # of the replays it was found on
 
+    def _uses(self, *names: str) -> bool:
+        return any(self.numbers[NUMBERS.index(name)] for name in names)
+
     @property
     def holds(self) -> bool:
         """Whether it ever holds a job back."""
-        return any(self.numbers[len(ORDER_NUMBERS) : -1])
+        return self._uses("hold", "hold_log_runtime")
+
+    @property
+    def watches(self) -> bool:
+        """Whether it matters to its order if a job fits now."""
+        return self._uses(*BLOCKED_NUMBERS)
 
     @property
     def policy(self) -> str:
         """The name of the policy that plays it, if these numbers are given as its params."""
         estimates = f":{self.order_estimates}" if self.order_estimates else ""
-        return f"{PATIENT if self.holds else SCORE}{estimates}{self.scheduling}"
+        return f"{PATIENT if self.holds else WATCHFUL if self.watches else SCORE}{estimates}{self.scheduling}"
 
     @property
     def formula(self) -> str:
@@ -62,7 +71,8 @@ class FoundRule:
         }  # fmt: skip
         text = " ".join(f"{value:+.3g}·{term}" for term, value in terms.items() if value) or "0"
         age = f" − {n['age']:.3g}·log(1 + wait ÷ {math.exp(n['log_age_hours']):.3g} h)" if n["age"] else ""
-        return f"{text.removeprefix('+')}{age}"
+        blocked = f" {n['blocked']:+.3g}·[blocked] {n['blocked_share']:+.3g}·m" if self.watches else ""
+        return f"{text.removeprefix('+')}{age}{blocked}"
 
     def describe(self) -> str:
         """One line about it."""

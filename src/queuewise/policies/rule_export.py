@@ -1,6 +1,7 @@
 """A found rule as a function that people can read: in Python as a policy of one's own, in Lua for a site's own scripts.
 
-The Lua function knows what is known when a job is submitted. So it leaves the age of jobs to the scheduler, and cannot hold jobs back.
+The Lua function knows what is known when a job is submitted. So it leaves the age of jobs to the scheduler, does not know what fits, and
+cannot hold jobs back.
 """
 
 from __future__ import annotations
@@ -24,8 +25,12 @@ def score(job, now, cluster):
     width = math.log(max(job.width, 0.001))
     share = job.width / (cluster.gpus if cluster.gpus > 0 else cluster.cores)
     age = math.log1p(max(now - job.submit, 0.0) / {age_s!r})
-    return {polynomial} - {age!r} * age
+{blocked}    return {polynomial} - {age!r} * age{plus_blocked}
 '''
+BLOCKED = """    missing = job.width - (cluster.free_gpus if cluster.gpus > 0 else cluster.free_cores)
+    size = cluster.gpus if cluster.gpus > 0 else cluster.cores
+    blocked = {blocked!r} + {blocked_share!r} * missing / size if missing > 0 else 0.0
+"""
 HOLD = """
 
 def score_hold(job, now, cluster):
@@ -61,7 +66,9 @@ def export_rule(rule: FoundRule, path: Path) -> str:
         raise InputError(f"{path.name} is neither a .py nor a .lua file", where=str(path), hint="choose one of these endings")
     rest = f"{':' + rule.order_estimates if rule.order_estimates else ''}{rule.scheduling}"
     age_s = 3600.0 * math.exp(numbers["log_age_hours"])
-    made = PYTHON.format(about=about, name=path.name, rest=rest, age_s=age_s, polynomial=_polynomial(numbers, "**"), **numbers)
+    blocked = {"blocked": BLOCKED.format(**numbers), "plus_blocked": " + blocked"} if rule.watches else {"blocked": "", "plus_blocked": ""}
+    about_it = {"about": about, "name": path.name, "rest": rest, "age_s": age_s, "polynomial": _polynomial(numbers, "**")}
+    made = PYTHON.format(**numbers | about_it | blocked)
     return made + HOLD.format(**numbers) if rule.holds else made
 
 

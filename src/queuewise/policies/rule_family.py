@@ -1,8 +1,9 @@
 """The family of rules that `queuewise learn` searches. A rule of it is nothing but PARAMS; see `found_rules` for their names.
 
 This file is read and compiled like a policy of a user's own. `score` sorts the queue by a polynomial of what is known of a job, less its
-age. `patient` does the same, and holds a job back while it fits but would leave too little of the machine free: the longer a job, the
-more must stay free, and the less the longer it has waited.
+age. `watchful` also looks whether the job fits now, and how much of the machine is missing if not. `patient` does the same as `watchful`,
+and holds a job back while it fits but would leave too little of the machine free: the longer a job, the more must stay free, and the less
+the longer it has waited.
 """
 
 import math
@@ -10,11 +11,15 @@ from typing import Any
 
 LOG_HOUR = math.log(3600.0)
 # The names are those of found_rules.NUMBERS. As they stand, they make the order of `wise`.
-PARAMS = [1.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0]
+PARAMS = [1.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]
 
 
 def machine_size(cluster: Any) -> Any:
     return cluster.gpus if cluster.gpus > 0 else cluster.cores
+
+
+def machine_free(cluster: Any) -> Any:
+    return cluster.free_gpus if cluster.gpus > 0 else cluster.free_cores
 
 
 def score(job: Any, now: float, cluster: Any, params: Any) -> Any:
@@ -26,15 +31,19 @@ def score(job: Any, now: float, cluster: Any, params: Any) -> Any:
     return polynomial + share * (params[5] + params[6] * runtime) - params[7] * age
 
 
+def watchful(job: Any, now: float, cluster: Any, params: Any) -> Any:
+    missing = job.width - machine_free(cluster)
+    blocked = params[12] + params[13] * missing / machine_size(cluster) if missing > 0 else 0.0
+    return score(job, now, cluster, params) + blocked
+
+
 def patient(job: Any, now: float, cluster: Any, params: Any) -> Any:
-    return score(job, now, cluster, params)
+    return watchful(job, now, cluster, params)
 
 
 def patient_hold(job: Any, now: float, cluster: Any, params: Any) -> float:
     runtime = max(job.estimate, 1.0)
     waited = max(now - job.submit, 0.0)
     reserve = min(max(params[9] + params[10] * (math.log(runtime) - LOG_HOUR), 0.0), 0.9) / (1.0 + params[11] * waited / runtime)
-    size = machine_size(cluster)
-    free = cluster.free_gpus if cluster.gpus > 0 else cluster.free_cores
-    left = free - job.width
-    return math.inf if 0.0 <= left < reserve * (size - job.width) else 0.0  # one that does not fit may be the head
+    left = machine_free(cluster) - job.width
+    return math.inf if 0.0 <= left < reserve * (machine_size(cluster) - job.width) else 0.0  # one that does not fit may be the head

@@ -27,6 +27,7 @@ from queuewise.workload.jobs import Floats
 STEPS = {  # how far the search first goes from where it begins
     "log_runtime": 0.3, "log_width": 0.3, "log_runtime_squared": 0.05, "log_width_squared": 0.05, "log_runtime_log_width": 0.05,
     "share": 1.0, "share_log_runtime": 0.3, "age": 0.3, "log_age_hours": 1.0, "hold": 0.2, "hold_log_runtime": 0.1, "hold_age": 0.5,
+    "blocked": 1.0, "blocked_share": 1.0,
 }  # fmt: skip
 NEVER_NEGATIVE = ("log_runtime", "age", "hold_age")
 LEAST_WAIT_S = 600.0  # added to mean waits, so that stretches on which hardly anybody waits say little
@@ -40,7 +41,7 @@ LONGEST = 0.1  # weight of the logarithm of the longest wait, where it is longer
 @dataclass(frozen=True)
 class SearchSettings:
     objective: Mapping[str, float]  # figure: weight
-    hold: bool = False  # whether rules may hold jobs back
+    numbers: tuple[str, ...] = ORDER_NUMBERS  # of a rule that are searched
     population: int = 16
     stretch_jobs: int = 20_000  # at most, in a generation
     seed: int = 0
@@ -123,17 +124,19 @@ def search(
     """Generations until `until` says that it is enough, at least one."""
     import cma  # type: ignore[import-untyped]
 
-    names = NUMBERS if settings.hold else ORDER_NUMBERS
+    names = settings.numbers
+    places = [NUMBERS.index(name) for name in names]
     steps = np.array([STEPS[name] for name in names])
-    origin = np.array(beginning.numbers[: len(names)])
+    origin = np.array(beginning.numbers)[places]
     lower = [-start / step if name in NEVER_NEGATIVE else None for name, start, step in zip(names, origin, steps, strict=True)]
     options = {"popsize": settings.population, "seed": settings.seed + 1, "verbose": -9, "bounds": [lower, None]}
     strategy = cma.CMAEvolutionStrategy(np.zeros(len(names)), FIRST_SPREAD, options)
     rng = np.random.default_rng(settings.seed)
 
     def rule_at(point: Floats) -> FoundRule:
-        numbers = origin + steps * point
-        return replace(beginning, numbers=(*map(float, numbers), *(0.0 for _ in NUMBERS[len(names) :])))
+        numbers = np.array(beginning.numbers)
+        numbers[places] = origin + steps * point
+        return replace(beginning, numbers=tuple(map(float, numbers)))
 
     number = 0
     while number == 0 or not until():

@@ -33,7 +33,7 @@ from queuewise.evaluation.protocol import BLOCKS, block_jobs
 from queuewise.evaluation.seen_days import CARD_KEY, TrainedOn
 from queuewise.policies import simulate
 from queuewise.policies.estimating import estimate_on
-from queuewise.policies.found_rules import FILE, FoundRule, rule_text
+from queuewise.policies.found_rules import FILE, HOLD_NUMBERS, ORDER_NUMBERS, FoundRule, rule_text
 from queuewise.policies.names import MODEL, WISE, WISE_ORDER
 from queuewise.policies.window_replays import ReplayOptions
 from queuewise.runs import file_name, locked, write_text
@@ -245,7 +245,8 @@ class Learning:
 
     def _search(self, baseline: str, until: float) -> tuple[FoundRule, int]:
         """The rule of least cost on the validation days, of those that searches from different beginnings find."""
-        how = SearchSettings(self._settings.objective, hold=self._settings.replay.estimates == "oracle", seed=self._settings.seed)
+        numbers = (*ORDER_NUMBERS, *HOLD_NUMBERS) if self._settings.replay.estimates == "oracle" else ORDER_NUMBERS
+        how = SearchSettings(self._settings.objective, numbers, seed=self._settings.seed)
         stretches = self._stretches("train")
         reference = known_reference(self._out / JOURNAL.format(1)) or baseline
         begin = best_beginnings(stretches, beginnings(self._settings.replay.estimates or ""), reference, how, SEARCHES)

@@ -16,6 +16,7 @@ from queuewise.policies import parse_policy, simulate
 from queuewise.policies.found_rules import NUMBERS, FoundRule, read_rule, rule_text
 from queuewise.policies.rule_export import export_rule
 from queuewise.policies.rule_family import PARAMS
+from queuewise.workload.jobs import Workload
 from queuewise.workload.models import generate
 
 MACHINE = load_cluster("flat:64")
@@ -62,6 +63,18 @@ def test_a_patient_rule_starts_jobs_only_where_enough_is_free(tmp_path: Path) ->
     assert checked > 100
 
 
+def test_a_watchful_rule_prefers_what_fits_or_what_does_not(tmp_path: Path) -> None:
+    """Four of ten cores are taken until 10. Of two equal jobs, the one that fits (6 cores) or the one that lacks one core goes first."""
+    jobs = Workload(
+        submit=np.array([0.0, 1.0, 1.0]), runtime=np.array([10.0, 5.0, 5.0]), num_tasks=np.ones(3, np.int32),
+        cpu_milli=np.array([4000, 7000, 6000], np.int32),
+    )  # fmt: skip
+    for weight, starts in ((1.0, [0.0, 10.0, 1.0]), (-1.0, [0.0, 10.0, 15.0])):
+        numbers = dict(zip(NUMBERS, ZERO, strict=True)) | {"blocked": weight, "blocked_share": weight}
+        rule = FoundRule(tuple(numbers.values()), scheduling="", estimates="oracle")
+        assert simulate(jobs, load_cluster("flat:10"), write(tmp_path, rule), estimates="oracle").start.tolist() == starts
+
+
 def test_its_name_may_have_another_backfill_and_bound(tmp_path: Path) -> None:
     name = write(tmp_path, AGED)
     own = parse_policy(name)
@@ -77,10 +90,15 @@ def test_a_formula_names_the_terms_that_count() -> None:
     assert FoundRule(ZERO).formula == "0"
 
 
-ALL = FoundRule((0.9, 0.7, 0.02, -0.03, 0.05, 1.5, -0.4, 0.8, 0.3, 0.05, 0.02, 0.5), scheduling="+easy:sjf~1d", estimates="oracle")
+ALL = FoundRule(
+    (0.9, 0.7, 0.02, -0.03, 0.05, 1.5, -0.4, 0.8, 0.3, 0.05, 0.02, 0.5, -0.1, 0.3), scheduling="+easy:sjf~1d", estimates="oracle"
+)
 
 
-@pytest.mark.parametrize("rule", [ALL, AGED, replace(ALL, numbers=(*ALL.numbers[:9], 0.0, 0.0, 0.0))])
+@pytest.mark.parametrize(
+    "rule",
+    [ALL, AGED, replace(ALL, numbers=(*ALL.numbers[:9], *ZERO[9:])), replace(ALL, numbers=(*ALL.numbers[:9], *ZERO[9:12], -0.8, 1.6))],
+)
 def test_exported_to_python_it_plays_the_same(tmp_path: Path, rule: FoundRule) -> None:
     file = tmp_path / "rule.py"
     file.write_text(export_rule(rule, file), encoding="utf-8")
