@@ -121,7 +121,7 @@ def main() -> None:
         for backfill, rl in zip(BACKFILLS, published, strict=True):
             for seed in arguments.seeds:
                 rule, generations = search(Sequences(jobs, first, cluster), backfill, 60 * arguments.minutes, seed)
-                home = folder / f"{log}{backfill.replace(':', '-')}-{seed}"
+                home = folder / f"{log}{'-backfilled' if backfill else ''}-{seed}"
                 home.mkdir(parents=True, exist_ok=True)
                 (home / "rule.toml").write_text(rule_text(rule, {"found for": f"{log}{backfill}"}), encoding="utf-8")
                 scores = published_mean(log, [f"model:{home}", *(f"{order}{backfill}" for order in ("fcfs", "sjf", "f1", "saf"))])
