@@ -34,9 +34,9 @@ def assert_same_schedule(
     predicted = estimate_on(case.workload, case.cluster, "predicted", case.seed).values if "qssf" in policy else None
     parsed = parse_policy(policy)
     others = {name: estimate_on(case.workload, case.cluster, name, case.seed).values for name in parsed.own_estimates}
-    known: dict[str, Any] = {"estimate": case.estimate, "predicted": predicted, "own_estimates": others, "own": own}
-    expected = reference.simulate(case.workload, case.cluster, twin or policy, **known, **options)
-    found = simulate(case.workload, case.cluster, policy, estimates=case.estimate, params=params, **options)
+    known: dict[str, Any] = {"estimate": case.estimate, "guessed": case.guessed, "predicted": predicted, "own_estimates": others}
+    expected = reference.simulate(case.workload, case.cluster, twin or policy, own=own, **known, **options)
+    found = simulate(case.workload, case.cluster, policy, estimates=case.known, params=params, **options)
     assert_equal(found, expected, f"{policy} {dispatch} {conditions}")
 
 
@@ -52,7 +52,7 @@ def assert_equal(found: Schedule, expected: reference.Result, label: str) -> Non
 
 def replay(case: Case, policy: str, conditions: Conditions, dispatch: str = "reorder") -> Schedule:
     return simulate(
-        case.workload, case.cluster, policy, dispatch=dispatch, estimates=case.estimate, seed=case.seed, kill_at_limit=case.kill_at_limit,
+        case.workload, case.cluster, policy, dispatch=dispatch, estimates=case.known, seed=case.seed, kill_at_limit=case.kill_at_limit,
         conditions=conditions,
     )  # fmt: skip
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 
 from queuewise.cluster.spec import NodeGroup, build
@@ -85,7 +87,7 @@ def crowd(seed: int, num: int = 40) -> Case:
     speeds = {"T4": 0.5, "A100-80": 1.7} if seed % 4 else None
     cluster = build("crowd", groups, speeds=speeds, node_penalty=0.3, rack_penalty=0.25)
     known = workload.runtime * rng.choice([0.3, 1.0, 1.0, 3.0], num) if seed % 2 else workload.runtime.copy()
-    return Case(workload, cluster, known, seed=seed, kill_at_limit=seed % 5 == 0)
+    return Case(workload, cluster, known, seed=seed, kill_at_limit=seed % 5 == 0, guessed=seed % 4 == 3)
 
 
 def stretchable(case: Case, seed: int) -> Case:
@@ -99,4 +101,4 @@ def stretchable(case: Case, seed: int) -> Case:
         scaling=rng.integers(0, len(SCALINGS), num).astype(np.int32),
         scalings=SCALINGS,
     )
-    return Case(workload, case.cluster, case.estimate, case.seed, case.kill_at_limit)
+    return dataclasses.replace(case, workload=workload)

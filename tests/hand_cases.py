@@ -32,6 +32,7 @@ class HandCase:
     status: tuple[int, ...] = ()  # all done if not given
     estimate: tuple[float, ...] = ()  # the truth if not given
     start: tuple[float, ...] = ()  # first starts, where they are not those of the first runs
+    guessed: bool = False  # estimates are no limits
 
     @property
     def known(self) -> Any:
@@ -367,4 +368,29 @@ CONSERVATIVE = [
              [(0, 0, 3, (1,)), (1, 0, 3, (0,)), (2, 3, 6, (1,)), (3, 2, 4, (0,)), (4, 4, 9, (0,))]),
 ]  # fmt: skip
 
-HAND_CASES = [*SRTF, *SERVICE, *URGENCY, *MIGRATION, *OUTAGES, *SLEEP, *CAP, *RESERVED, *ELASTIC, *RESIZED, *CONSERVATIVE]
+# Job 0 is expected to end at 10 and ends at 100. Job 1 needs the whole machine, and is first.
+LATE = tasks((0, 100, 3), (1, 10, 4), (12, 6, 1), (13, 10, 1), (21, 200, 1))
+OUTLIVED = [
+    # At 12, job 0 is expected to end at 20: job 2 is over by then. Job 3 is not, but at 21 job 0 is expected to end at 40. Job 4 waits.
+    *(HandCase(f"{rule} by guesses", f"fcfs+{rule}", gpu_nodes(4), LATE,
+               [(0, 0, 100, (0,)), (1, 100, 110, (0,)), (2, 12, 18, (0,)), (3, 21, 31, (0,)), (4, 110, 310, (0,))],
+               estimate=(10, 10, 6, 10, 200), guessed=True)
+      for rule in ("easy", "easy-strict", "conservative")),
+    # If its estimate is a limit, job 0 is expected to end at any moment from 10 on: nobody passes job 1.
+    *(HandCase(f"{rule} by limits", f"fcfs+{rule}", gpu_nodes(4), LATE,
+               [(0, 0, 100, (0,)), (1, 100, 110, (0,)), (2, 110, 116, (0,)), (3, 110, 120, (0,)), (4, 110, 310, (0,))],
+               estimate=(10, 10, 6, 10, 200))
+      for rule in ("easy", "easy-strict", "conservative")),
+    # From 0 to 1, 2, 4, 8 and 16. At 16 itself job 0 has not outlived that yet, and nothing else happens before it ends.
+    *(HandCase(f"{rule} by a guess of 0", f"fcfs+{rule}", gpu_nodes(4), tasks((0, 100, 3), (1, 10, 4), (12, 4, 1), (13, 4, 1)),
+               [(0, 0, 100, (0,)), (1, 100, 110, (0,)), (2, 12, 16, (0,)), (3, 110, 114, (0,))],
+               estimate=(0, 10, 4, 4), guessed=True)
+      for rule in ("easy", "conservative")),
+    # Job 0 fails at 15 and has 0 s left as far as is known. Its second run, from 16 on, is expected to end at 17, 18, 20 and 24.
+    HandCase("a second run by a guess", "fcfs+easy", gpu_nodes(4), tasks((0, 40, 3), (17, 10, 4), (21, 3, 1), (21, 4, 1)),
+             [(0, 0, 15, (0,)), (0, 16, 41, (0,)), (1, 41, 51, (0,)), (2, 21, 24, (0,)), (3, 51, 55, (0,))],
+             Conditions(preemption=Preemption(checkpoint_every_s=0.0), outages=(Outage(node=0, start=15, end=16, kind="fail"),)),
+             estimate=(10, 10, 3, 4), guessed=True),
+]  # fmt: skip
+
+HAND_CASES = [*OUTLIVED, *SRTF, *SERVICE, *URGENCY, *MIGRATION, *OUTAGES, *SLEEP, *CAP, *RESERVED, *ELASTIC, *RESIZED, *CONSERVATIVE]

@@ -6,13 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from queuewise.cluster.spec import Cluster, NodeGroup, build
 from queuewise.policies import simulate
 from queuewise.policies.estimating import with_waits
 from queuewise.sim.core.schedule import Schedule
-from queuewise.workload.estimates import estimate
+from queuewise.workload.estimates import Estimates, estimate
 from queuewise.workload.jobs import Workload
 from queuewise.workload.predictor import known_at
 
@@ -34,7 +33,7 @@ class Trial:
     workload: Workload
     cluster: Cluster
     estimates: str
-    given: str | NDArray[np.float64]  # what `simulate` is given as estimates
+    given: str | Estimates  # what `simulate` is given as estimates
     seed: int
 
 
@@ -64,7 +63,7 @@ def crowded(seed: int, num: int = 90) -> Workload:
 def trial(seed: int, estimates: str, cluster: Cluster = MIXED) -> Trial:
     workload = with_waits(crowded(seed), cluster)
     noisy = estimates.startswith("noisy")
-    return Trial(workload, cluster, estimates, estimate(workload, estimates, seed).values if noisy else estimates, seed)
+    return Trial(workload, cluster, estimates, estimate(workload, estimates, seed) if noisy else estimates, seed)
 
 
 def leak(policy: str, of: Trial, *, uses_predictions: bool = False) -> str:

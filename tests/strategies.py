@@ -23,6 +23,7 @@ from queuewise.cluster.spec import Cluster, NodeGroup, VirtualCluster, build
 from queuewise.policies import backfill, ordering, placing, preemptive
 from queuewise.workload.dependencies import KINDS as DEPENDENCY_KINDS
 from queuewise.workload.dependencies import Dependencies
+from queuewise.workload.estimates import Estimates
 from queuewise.workload.jobs import ANY_PARTITION, UNKNOWN, Workload
 
 KINDS = ("T4", "V100-16", "A100-80")
@@ -76,6 +77,11 @@ class Case:
     estimate: NDArray[np.float64]
     seed: int
     kill_at_limit: bool
+    guessed: bool = False  # estimates are no limits
+
+    @property
+    def known(self) -> Estimates:
+        return Estimates(self.estimate, guessed=self.guessed)
 
     def __repr__(self) -> str:
         """Everything needed to see a failing example: all columns as lists."""
@@ -85,6 +91,7 @@ class Case:
         names = [f"kind_sets = {w.kind_sets}, partitions = {w.partitions}", f"estimate = {self.estimate.tolist()}"]
         kinds = [f"kinds = {[k.name for k in c.kinds]}, partitions = {[p.name for p in c.partitions]}"]
         options = [f"node_penalty = {c.node_penalty}, rack_penalty = {c.rack_penalty}, seed = {self.seed}, kill = {self.kill_at_limit}"]
+        options += [f"guessed = {self.guessed}"]
         return "Case(" + "\n  ".join(jobs + names + nodes + kinds + options) + ")"
 
 
@@ -164,7 +171,8 @@ def estimates(draw: st.DrawFn, workload: Workload) -> NDArray[np.float64]:
 @st.composite
 def cases(draw: st.DrawFn, *, max_jobs: int = 20) -> Case:
     workload = draw(workloads(max_jobs=max_jobs))
-    return Case(workload, draw(clusters()), draw(estimates(workload)), draw(st.integers(0, 2**40)), draw(st.booleans()))
+    known = draw(estimates(workload)), draw(st.integers(0, 2**40)), draw(st.booleans()), draw(st.booleans())
+    return Case(workload, draw(clusters()), *known)
 
 
 @st.composite

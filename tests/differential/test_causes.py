@@ -26,7 +26,7 @@ dispatches = st.sampled_from(DISPATCHES)
 def seen_by_reference(case: Case, policy: str, dispatch: str, conditions: Conditions) -> CauseWatcher:
     predicted = estimate_on(case.workload, case.cluster, "predicted", case.seed).values if "qssf" in policy else None
     own = {name: estimate_on(case.workload, case.cluster, name, case.seed).values for name in parse_policy(policy).own_estimates}
-    about: tuple[Any, ...] = dispatch, case.estimate, case.seed, case.kill_at_limit, predicted, conditions, own, None, None
+    about: tuple[Any, ...] = dispatch, case.estimate, case.guessed, case.seed, case.kill_at_limit, predicted, conditions, own, None, None
     watcher = CauseWatcher(case.workload, case.cluster, policy, *about)
     watcher.run()
     return watcher

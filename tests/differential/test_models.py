@@ -91,7 +91,7 @@ def assert_driven_alike(
     """The reference, told which job starts when, makes the schedule of the model."""
     case = lasting(case)
     found = replay(case, policy, conditions, dispatch)
-    options: dict[str, Any] = {"estimate": case.estimate, "seed": case.seed, "kill_at_limit": case.kill_at_limit}
+    options: dict[str, Any] = {"estimate": case.estimate, "guessed": case.guessed, "seed": case.seed, "kill_at_limit": case.kill_at_limit}
     script = Script(starts_of(found, with_places=places))
     expected = reference.simulate(case.workload, case.cluster, twin, conditions=conditions, script=script, **options)
     assert not script.left
@@ -113,7 +113,7 @@ def test_as_trained(
 def recorded_decisions(case: Case, conditions: Conditions, run: Path, bound: float) -> tuple[list[Start | Stop | Move], Schedule]:
     """Play decision by decision; what was started, stopped and moved, in this order."""
     setup, model = load_policy(find_model(run), case.workload, case.cluster)
-    circumstances = Circumstances(conditions, case.kill_at_limit, bound, seed=case.seed)
+    circumstances = Circumstances(conditions, case.kill_at_limit, bound, seed=case.seed, guessed=case.guessed)
     episode = lay_out_episode(case.workload, setup.cluster, setup.settings, setup.layout, case.estimate, circumstances)
     batch, window, slots = setup.batch(1, threads=1), setup.layout.window, setup.layout.stops
     batch.begin([0], [make_template(episode)])
@@ -149,7 +149,7 @@ def test_models_that_preempt_and_migrate(
     decisions, played = recorded_decisions(case, conditions, run, float(bound[1:-1] or "inf"))
     found = replay(case, f"model:{run}{bound}", conditions)
     np.testing.assert_array_equal(found.piece_start, played.piece_start)
-    options: dict[str, Any] = {"estimate": case.estimate, "seed": case.seed, "kill_at_limit": case.kill_at_limit}
+    options: dict[str, Any] = {"estimate": case.estimate, "guessed": case.guessed, "seed": case.seed, "kill_at_limit": case.kill_at_limit}
     script = Script(decisions)
     expected = reference.simulate(case.workload, case.cluster, f"fcfs{bound}", conditions=conditions, script=script, **options)
     assert not script.left
@@ -187,7 +187,7 @@ def test_a_network_without_a_preference_leaves_the_order_of_the_window(
 def recorded_orders(case: Case, conditions: Conditions, run: Path, ordering: Ordering, bound: float) -> tuple[dict[Moment, Any], Schedule]:
     """Play instant by instant; at each decision, the order that the scores for the observation give."""
     setup, model = load_policy(find_model(run), case.workload, case.cluster)
-    circumstances = Circumstances(conditions, case.kill_at_limit, bound, "", ordering, case.seed)
+    circumstances = Circumstances(conditions, case.kill_at_limit, bound, "", ordering, case.seed, guessed=case.guessed)
     episode = lay_out_episode(case.workload, setup.cluster, setup.settings, setup.layout, case.estimate, circumstances)
     batch = setup.batch(1, threads=1)
     batch.begin([0], [make_template(episode)])
@@ -223,7 +223,7 @@ def test_a_network_as_the_order(
     orders, played = recorded_orders(case, conditions, run, Ordering(rule), float(bound[1:-1] or "inf"))
     found = replay(case, f"model:{run}+{rule}{bound}", conditions)
     np.testing.assert_array_equal(found.start, played.start)
-    options: dict[str, Any] = {"estimate": case.estimate, "seed": case.seed, "kill_at_limit": case.kill_at_limit}
+    options: dict[str, Any] = {"estimate": case.estimate, "guessed": case.guessed, "seed": case.seed, "kill_at_limit": case.kill_at_limit}
     given_orders = GivenOrders(orders)
     name = f"{GIVEN}+{rule}{bound}"
     expected = reference.simulate(case.workload, case.cluster, name, conditions=conditions, script=given_orders, **options)

@@ -29,7 +29,8 @@ def overloaded(seed: int) -> Case:
     )
     groups = [NodeGroup(2, gpus=4, kind="V100-16"), NodeGroup(1, gpus=4, kind="T4")]
     cluster = build("small", groups, speeds={"T4": 0.5} if seed % 2 else None)
-    return Case(workload, cluster, runtime * rng.choice([0.5, 1.0, 3.0], num), seed=seed, kill_at_limit=seed % 3 == 0)
+    estimate = runtime * rng.choice([0.5, 1.0, 3.0], num)
+    return Case(workload, cluster, estimate, seed=seed, kill_at_limit=seed % 3 == 0, guessed=seed % 2 == 1)
 
 
 @pytest.mark.parametrize("bound", ["~20s", "~90s"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
 from collections.abc import Callable
 from pathlib import Path
@@ -79,7 +80,7 @@ def own(path: Path, name: str, params: list[float]) -> Own:
 def cases_with_users(draw: st.DrawFn) -> Case:
     case = draw(cases())
     user = column(draw, len(case.workload), (-1, 0, 0, 1, 2), np.int32)
-    return Case(case.workload.replace(user=user, users=USERS), case.cluster, case.estimate, case.seed, case.kill_at_limit)
+    return dataclasses.replace(case, workload=case.workload.replace(user=user, users=USERS))
 
 
 @pytest.mark.parametrize("backfill", BACKFILLS)

@@ -96,8 +96,9 @@ def reference_knows_them(mine: Path) -> Any:
 @given(cases(), st.sampled_from(NAMES), st.sampled_from(("fcfs", "sjf", "wfp3")), st.sampled_from(BACKFILLS), st.sampled_from(DISPATCHES))
 def test_any_workload(mine: Path, case: Case, name: str, order: str, backfill: str, dispatch: str) -> None:
     options: dict[str, Any] = {"dispatch": dispatch, "seed": case.seed, "kill_at_limit": case.kill_at_limit}
-    expected = reference.simulate(case.workload, case.cluster, f"{order}+{backfill}@{name}", estimate=case.estimate, **options)
-    found = simulate(case.workload, case.cluster, f"{order}+{backfill}@{mine}:{name}", estimates=case.estimate, **options)
+    known = {"estimate": case.estimate, "guessed": case.guessed}
+    expected = reference.simulate(case.workload, case.cluster, f"{order}+{backfill}@{name}", **known, **options)
+    found = simulate(case.workload, case.cluster, f"{order}+{backfill}@{mine}:{name}", estimates=case.known, **options)
     np.testing.assert_array_equal(found.start, expected.start)
     np.testing.assert_array_equal(found.end, expected.end)
     columns = (found.piece_job, found.piece_node, found.piece_tasks, found.piece_gpus)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -24,7 +26,7 @@ def owned(case: Case, seed: int) -> Case:
     num = len(case.workload)
     user, group = rng.choice([-1, 0, 1, 2], num).astype(np.int32), rng.choice([-1, 0, 1], num).astype(np.int32)
     workload = case.workload.replace(user=user, users=USERS, group=group, groups=ACCOUNTS)
-    return Case(workload, case.cluster, case.estimate, case.seed, case.kill_at_limit)
+    return dataclasses.replace(case, workload=workload)
 
 
 def worlds(case: Case) -> list[Conditions]:
@@ -83,7 +85,7 @@ def test_members_of_all_know_of_none(pair: tuple[Case, Conditions], policy: str,
     """Where everybody is a member the schedule is that without reservations, but for the decisions at their ends."""
     case, conditions = pair
     everyone = np.zeros(len(case.workload), np.int32)
-    member = Case(case.workload.replace(user=everyone, users=USERS), case.cluster, case.estimate, case.seed, case.kill_at_limit)
+    member = dataclasses.replace(case, workload=case.workload.replace(user=everyone, users=USERS))
     held = tuple(one.model_copy(update={"users": ("ann",)}) for one in conditions.reservations)
     assert_same_schedule(member, policy, dispatch, conditions.model_copy(update={"reservations": held}))
     found = replay(member, "fcfs+greedy", Conditions(reservations=held))

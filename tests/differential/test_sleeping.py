@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -46,7 +48,7 @@ def test_any_policy_among_outages(pair: tuple[Case, Conditions], power: Power, p
 @given(troubled_cases(), powers(), st.one_of(policies(), preemptive_policies()))
 def test_sleeps_are_told_from_the_schedule(pair: tuple[Case, Conditions], power: Power, policy: str) -> None:
     case, conditions = pair[0], pair[1].model_copy(update={"power": power})
-    options = {"seed": case.seed, "kill_at_limit": case.kill_at_limit, "conditions": conditions}
-    known = reference.simulate(case.workload, case.cluster, policy, estimate=case.estimate, **options)  # type: ignore[arg-type]
-    found = node_sleeps(simulate(case.workload, case.cluster, policy, estimates=case.estimate, **options))  # type: ignore[arg-type]
+    options: dict[str, Any] = {"seed": case.seed, "kill_at_limit": case.kill_at_limit, "conditions": conditions}
+    known = reference.simulate(case.workload, case.cluster, policy, estimate=case.estimate, guessed=case.guessed, **options)
+    found = node_sleeps(simulate(case.workload, case.cluster, policy, estimates=case.known, **options))
     assert list(zip(found.node.tolist(), found.start.tolist(), found.end.tolist(), strict=True)) == known.sleeps

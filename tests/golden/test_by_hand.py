@@ -10,11 +10,13 @@ from agreement import stays
 from hand_cases import DONE, HAND_CASES, INF, HandCase
 from partition_cases import PARTITION_CASES
 from queuewise.policies import simulate
+from queuewise.workload.estimates import Estimates
 
 
 @pytest.mark.parametrize("case", [*HAND_CASES, *PARTITION_CASES], ids=lambda case: case.name)
 def test_by_hand(case: HandCase) -> None:
-    schedule = simulate(case.workload, case.cluster, case.policy, estimates=case.known, conditions=case.conditions)
+    known = Estimates(case.known, guessed=case.guessed)
+    schedule = simulate(case.workload, case.cluster, case.policy, estimates=known, conditions=case.conditions)
     pieces = sorted((s.job, s.start, s.end, s.node) for s in stays(schedule))
     runs = [(*run, tuple(node for *_, node in own)) for run, own in itertools.groupby(pieces, key=lambda piece: piece[:3])]
     assert runs == case.runs

@@ -35,7 +35,7 @@ class ThroughJson(CompiledDecider):
 def assert_same(case: Case, policy: str, dispatch: str, conditions: Conditions) -> None:
     if has_queues_joined_by_jobs(case):
         reject()
-    options = {"estimates": case.estimate, "seed": case.seed, "kill_at_limit": case.kill_at_limit, "conditions": conditions}
+    options = {"estimates": case.known, "seed": case.seed, "kill_at_limit": case.kill_at_limit, "conditions": conditions}
     whole = simulate(case.workload, case.cluster, policy, dispatch=dispatch, **options)  # type: ignore[arg-type]
     decider = ThroughJson(policy, dispatch=dispatch, conditions=conditions)
     asked = simulate(case.workload, case.cluster, decider, **options)  # type: ignore[arg-type]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -24,18 +25,20 @@ from strategies import WITHOUT_LOOPS, Case, cases, stopping_costs, worlds
 
 quick = tries(100)
 FIXED_ORDERS = ("fcfs", "lcfs", "sjf", "ljf", "smallest", "largest", "saf", "priority", "edf")
+GUESSES = "noisy:1.5"
 LOOKAHEADS = ("off", "per_gpu", "sorted", "cdf")
 
 
 def env_of(case: Case, problem: str = "job", **arguments: Any) -> QueuewiseEnv:
-    """An env that plays the case, with its estimates as requests."""
+    """An env that plays the case, with its estimates as requests, or with guesses."""
     workload = case.workload.replace(requested=case.estimate)
-    return QueuewiseEnv(problem, workload=[workload], cluster=case.cluster, window=20, horizon_factor=float("inf"), **arguments)
+    known = {"estimates": GUESSES} if case.guessed else {}
+    return QueuewiseEnv(problem, workload=[workload], cluster=case.cluster, window=20, horizon_factor=float("inf"), **known, **arguments)
 
 
 def assert_same_times(env: QueuewiseEnv, case: Case, policy: str, dispatch: str = "reorder") -> None:
     played = env.schedule()
-    replayed = simulate(case.workload, case.cluster, policy, dispatch=dispatch, estimates=case.estimate)
+    replayed = simulate(case.workload, case.cluster, policy, dispatch=dispatch, estimates=GUESSES if case.guessed else case.estimate)
     for column in ("status", "start", "end"):
         np.testing.assert_array_equal(getattr(played, column), getattr(replayed, column), err_msg=f"{policy}: {column}")
     stays = [
@@ -67,6 +70,19 @@ def test_committing_equals_the_replay_with_commit_dispatch(case: Case, order: st
     assert_same_times(env, case, f"{order}+{backfill}", "commit")
 
 
+def assert_expected_ends(env: QueuewiseEnv, *, guessed: bool) -> None:
+    """Until when nodes are noted to be held is when the running jobs are expected to end: never in the past, if by guesses."""
+    state, noted = env.batch.state(0), env.batch.episode_state(0)
+    until = np.full(len(noted.node_until), -np.inf)
+    for j in state.running[: state.count.running_jobs].tolist():
+        assert not guessed or state.expected[j] >= state.clock.now
+        pieces = slice(state.first_piece[j], state.first_piece[j] + state.num_pieces[j])
+        np.maximum.at(until, state.piece_node[pieces], state.expected[j])
+    np.testing.assert_array_equal(noted.node_until, until)
+    if env.batch.settings.lookahead == "sorted":
+        np.testing.assert_array_equal(noted.unit_sorted, np.sort(noted.unit_until))
+
+
 @quick
 @given(cases(), st.sampled_from(("job", "host", "joint")), st.sampled_from(LOOKAHEADS), st.integers(0, 99), st.booleans())
 def test_episodes_end_with_every_job_done_or_rejected(case: Case, problem: str, lookahead: str, seed: int, skip: bool) -> None:
@@ -81,6 +97,7 @@ def test_episodes_end_with_every_job_done_or_rejected(case: Case, problem: str, 
         assert info["action_mask"].any()
         if terminated:
             break
+        assert_expected_ends(env, guessed=case.guessed)
     assert terminated
     assert not truncated
     schedule = env.schedule()
@@ -137,6 +154,7 @@ def test_stopped_jobs_lose_nothing(case: Case, costs: Preemption, lookahead: str
         assert env.observation_space.contains(observation)
         if terminated:
             break
+        assert_expected_ends(env, guessed=case.guessed)
     assert terminated
     s = env.schedule()
     rules: dict[str, Any] = {"kill_at_limit": False, "policy": "preempting", "conditions": Conditions(preemption=costs)}
@@ -188,6 +206,7 @@ def test_the_vector_env_plays_what_single_envs_play(options: dict[str, Any], num
 @given(cases(), st.sampled_from(LOOKAHEADS), st.integers(0, 99), st.floats(1.1, 50.0), st.sampled_from((0, 3)))
 def test_true_runtimes_of_unfinished_jobs_are_not_seen(case: Case, lookahead: str, seed: int, factor: float, stops: int) -> None:
     """Two worlds differ only in how long the jobs that are unfinished at some moment will run: until that moment they look the same."""
+    case = dataclasses.replace(case, guessed=False)  # the guesses are made from the runtimes
     env = env_of(case, lookahead=lookahead, scores=("sjf", "wfp3"), observation="flat", stops=stops, moves=stops > 0)
     env.reset()
     choose = random_legal(seed)

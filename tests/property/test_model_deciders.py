@@ -64,7 +64,7 @@ class ThroughJson:
 
 def replay_asking(case: Case, conditions: Conditions, decider: ThroughJson, whole: Schedule, start: Snapshot | None = None) -> Schedule:
     """The replay under the decider. A job that no node remains for can hide others from a network for good, in the whole replay as well."""
-    options: dict[str, Any] = {"estimates": case.estimate, "seed": case.seed, "kill_at_limit": case.kill_at_limit}
+    options: dict[str, Any] = {"estimates": case.known, "seed": case.seed, "kill_at_limit": case.kill_at_limit}
     try:
         return simulate(case.workload, case.cluster, decider, conditions=conditions, start=start, **options)
     except InputError as error:
@@ -76,7 +76,7 @@ def replay_asking(case: Case, conditions: Conditions, decider: ThroughJson, whol
 def assert_alike(case: Case, conditions: Conditions, policy: str, dispatch: str = "reorder", start: Snapshot | None = None) -> None:
     if has_queues_joined_by_jobs(case):
         reject()
-    options: dict[str, Any] = {"estimates": case.estimate, "seed": case.seed, "kill_at_limit": case.kill_at_limit}
+    options: dict[str, Any] = {"estimates": case.known, "seed": case.seed, "kill_at_limit": case.kill_at_limit}
     whole = simulate(case.workload, case.cluster, policy, dispatch=dispatch, conditions=conditions, start=start, **options)
     decider = ThroughJson(policy, dispatch=dispatch, conditions=conditions)
     asked = replay_asking(case, conditions, decider, whole, start)
@@ -113,7 +113,7 @@ def test_models_that_migrate(models: Any, world: tuple[Case, Conditions], eager:
     case, conditions = crowded(world[0]), world[1].model_copy(update={"preemption": costs})
     policy = f"model:{models(*eager, stops=3, moves=True)}{bound}"
     decider = ThroughJson(policy, conditions=conditions)
-    options: dict[str, Any] = {"estimates": case.estimate, "seed": case.seed, "kill_at_limit": case.kill_at_limit}
+    options: dict[str, Any] = {"estimates": case.known, "seed": case.seed, "kill_at_limit": case.kill_at_limit}
     whole = simulate(case.workload, case.cluster, policy, conditions=conditions, **options)
     found = replay_asking(case, conditions, decider, whole)
     if costs.mode == "suspend":  # otherwise only they know which stops were migrations, which save a run's work
@@ -132,7 +132,7 @@ def test_models_that_choose_nodes(models: Any, world: tuple[Case, Conditions], n
 def test_models_that_start_from_a_snapshot(models: Any, world: tuple[Case, Conditions], seed: int, rule: str, share: float) -> None:
     case, conditions = world
     simulation = Simulation(
-        case.workload, case.cluster, "fcfs+easy", estimates=case.estimate, seed=case.seed, kill_at_limit=case.kill_at_limit,
+        case.workload, case.cluster, "fcfs+easy", estimates=case.known, seed=case.seed, kill_at_limit=case.kill_at_limit,
         conditions=conditions,
     )  # fmt: skip
     simulation.run(until=float(np.quantile(case.workload.submit, share)))

@@ -33,7 +33,7 @@ MONOTONE = ("first", "pack", "spread", "random", "fastest", "cheapest", "fgd")  
 
 def replay(case: Case, policy: str, conditions: Conditions = PERFECT, dispatch: str = "reorder") -> Schedule:
     options: dict[str, Any] = {"seed": case.seed, "kill_at_limit": case.kill_at_limit, "conditions": conditions}
-    return simulate(case.workload, case.cluster, policy, dispatch=dispatch, estimates=case.estimate, **options)
+    return simulate(case.workload, case.cluster, policy, dispatch=dispatch, estimates=case.known, **options)
 
 
 def problems(case: Case, policy: str, conditions: Conditions, s: Schedule) -> list[str]:
@@ -187,7 +187,7 @@ def test_without_reason_to_stop_preemptive_policies_backfill_greedily(case: Case
     greedy = replay(case, f"fcfs+greedy@{placement}")
     assert_equal_runs(replay(case, f"las:1000000000000@{placement}", conditions), greedy)
     assert_equal_runs(replay(case, f"tiresias:1000000000000@{placement}", conditions), greedy)
-    alike = Case(case.workload.replace(priority=np.ones(len(case.workload))), case.cluster, case.estimate, case.seed, case.kill_at_limit)
+    alike = dataclasses.replace(case, workload=case.workload.replace(priority=np.ones(len(case.workload))))
     assert_equal_runs(replay(alike, f"priority-preempt@{placement}", conditions), greedy)
     for_ever = Conditions(preemption=costs.model_copy(update={"quantum_s": 1e12}))
     assert_equal_runs(replay(case, f"srtf@{placement}", for_ever), replay(case, f"sjf+greedy@{placement}"))

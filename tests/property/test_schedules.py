@@ -28,7 +28,7 @@ dispatches = st.sampled_from(DISPATCHES)
 
 def replay(case: Case, policy: str, dispatch: str = "reorder") -> Schedule:
     return simulate(
-        case.workload, case.cluster, policy, dispatch=dispatch, estimates=case.estimate, seed=case.seed, kill_at_limit=case.kill_at_limit
+        case.workload, case.cluster, policy, dispatch=dispatch, estimates=case.known, seed=case.seed, kill_at_limit=case.kill_at_limit
     )
 
 

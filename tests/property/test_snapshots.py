@@ -67,7 +67,7 @@ def favours_hold(job, now, queue, user):
 def options_of(case: Case, conditions: Conditions, policy: str, dispatch: str) -> dict[str, Any]:
     preempts = parse_policy(policy).order in PREEMPTIVE
     return {
-        "estimates": case.estimate, "seed": case.seed, "kill_at_limit": case.kill_at_limit, "conditions": conditions,
+        "estimates": case.known, "seed": case.seed, "kill_at_limit": case.kill_at_limit, "conditions": conditions,
         "dispatch": "reorder" if preempts else dispatch,
     }  # fmt: skip
 

@@ -57,6 +57,7 @@ class Simulator:
         policy: str,
         dispatch: str,
         estimate: Floats,
+        guessed: bool,
         seed: int,
         kill: bool,
         predicted: Floats | None,
@@ -75,6 +76,8 @@ class Simulator:
         self.costs = conditions.preemption
         machine = Machine.of(cluster)
         self.jobs = make_jobs(workload, machine, estimate, kill_at_limit=kill)
+        for job in self.jobs:
+            job.guessed = guessed
         self.reserved = conditions.held_on(cluster)
         reservations.bar(self.jobs, workload, conditions, self.reserved)
         self.facts = {"": Facts(workload, self.jobs, predicted, seed)}
@@ -402,6 +405,7 @@ def simulate(
     *,
     dispatch: str = "reorder",
     estimate: Floats,
+    guessed: bool = False,
     seed: int = 0,
     kill_at_limit: bool = False,
     predicted: Floats | None = None,
@@ -412,9 +416,11 @@ def simulate(
 ) -> Result:
     """Replay the workload on the cluster under the named policy.
 
+    `guessed`: running jobs that outlive their estimates are expected to go on.
     `predicted` is what `qssf` goes by (the estimate by default), `own_estimates` those of orders that name them, `own` an order
     that is a user's function, `script` decisions or orders that were made elsewhere.
     """
     conditions = conditions if conditions is not None else Conditions()
     others = own_estimates or {}
-    return Simulator(workload, cluster, policy, dispatch, estimate, seed, kill_at_limit, predicted, conditions, others, own, script).run()
+    known = estimate, guessed, seed, kill_at_limit, predicted
+    return Simulator(workload, cluster, policy, dispatch, *known, conditions, others, own, script).run()

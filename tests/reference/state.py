@@ -212,6 +212,7 @@ class Job:
     worked: float = 0.0  # seconds in all runs that were stopped
     stops: int = 0
     changes: int = 0  # starts, stops and ends so far
+    guessed: bool = False  # the estimate is no limit
     scale: float = 1.0  # time it takes with so many tasks, relative to the number submitted
     others: tuple[Job, ...] = ()  # the same job with other numbers of tasks, if it is elastic
 
@@ -258,7 +259,11 @@ class Job:
         return penalty / min(self.speed(n) for n, cap in enumerate(self.caps) if cap) * self.scale
 
     def expected_end(self, now: float) -> float:
-        return max(self.stay.begin + self.est * self.stay.factor, now)
+        begin = self.stay.begin
+        end = begin + self.est * self.stay.factor
+        while self.guessed and end < now:
+            end = begin + max(2.0 * (end - begin), 1.0)
+        return max(end, now)
 
     @property
     def stay(self) -> Run:

@@ -14,7 +14,8 @@ from reference.preemption import gittins_index
 
 @pytest.mark.parametrize("case", [*HAND_CASES, *PARTITION_CASES], ids=lambda case: case.name)
 def test_by_hand(case: HandCase) -> None:
-    result = reference.simulate(case.workload, case.cluster, case.policy, estimate=case.known, conditions=case.conditions)
+    known = {"estimate": case.known, "guessed": case.guessed}
+    result = reference.simulate(case.workload, case.cluster, case.policy, conditions=case.conditions, **known)
     runs = [(job, start, end, tuple(node for node, _, _ in pieces)) for job, start, end, pieces in result.runs]
     assert runs == case.runs
     assert result.status.tolist() == case.expected_status

@@ -72,7 +72,9 @@ def replay(request: ReplayRequest) -> Schedule:
             hint="use --dispatch reorder, train with --task.dispatch commit, or let it order the queue: +none, +easy, …",
         )
     circumstances = replace(
-        _circumstances(policy, request.conditions, request.kill_at_limit, request.dispatch, request.seed), start=request.start
+        _circumstances(policy, request.conditions, request.kill_at_limit, request.dispatch, request.seed),
+        start=request.start,
+        guessed=request.guessed,
     )
     episode = lay_out_episode(request.workload, setup.cluster, setup.settings, setup.layout, request.estimate, circumstances)
     batch = setup.batch(1, threads=1)

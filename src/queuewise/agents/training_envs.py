@@ -228,7 +228,7 @@ def window_filter(setup: EnvSetup, settings: FilterSettings, score: str) -> Draw
     def rate(window: int) -> float:
         if window not in known:
             jobs = setup.source.window(window)
-            options: dict[str, Any] = {"estimates": jobs.estimate, "conditions": setup.conditions, "start": jobs.start}
+            options: dict[str, Any] = {"estimates": jobs.known, "conditions": setup.conditions, "start": jobs.start}
             options["dispatch"] = "commit" if setup.settings.dispatch == "commit" else "reorder"
             schedule = simulate(jobs.workload, setup.cluster, policy, **options)
             first = Circumstances(start=jobs.start).first_own(jobs.workload)

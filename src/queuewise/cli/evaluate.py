@@ -165,7 +165,7 @@ class Evaluate:
         workload, cluster, settings = experiment.workload, experiment.cluster, experiment.settings
         estimates, known = known_estimates(workload, cluster, settings.estimates, settings.seed)
         waits = [(cell.metrics.get("wait_s") or {}).get("p95") for cell in cells]
-        found = remarks.before(workload, cluster, self.policy, known, estimates)
+        found = remarks.before(workload, cluster, self.policy, known.values, estimates)
         found += remarks.after(workload, cluster, waits, [standing.mean for standing in result.standings])
         rejected = max(int(cell.metrics.get("rejected") or 0) for cell in cells)
         for remark in (*rejection_lines(cells), *found):

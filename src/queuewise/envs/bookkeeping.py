@@ -12,7 +12,7 @@ import numpy as np
 
 from queuewise.envs import columns, rewards
 from queuewise.envs.columns import EpisodeState, Task
-from queuewise.envs.node_occupancy import hold_piece, release_piece, update_load
+from queuewise.envs.node_occupancy import hold_piece, release_piece, touch, update_load
 from queuewise.sim.core.compilation import inline, kernel
 from queuewise.sim.core.machine import WHOLE
 from queuewise.sim.core.schedule import QUEUED, RUNNING
@@ -151,6 +151,7 @@ def _note_run(w: World, m: Machine, s: State, k: Task, p: EpisodeState, j: int) 
     _remove_waiting(p, j)
     p.running[p.count.on_machine] = j
     p.running_end[p.count.on_machine] = s.end[j]
+    p.running_until[p.count.on_machine] = s.expected[j]
     rate = _rate_of(w, s, k, j)
     p.running_rate[p.count.on_machine] = rate
     p.count.on_machine += 1
@@ -163,7 +164,7 @@ def _note_run(w: World, m: Machine, s: State, k: Task, p: EpisodeState, j: int) 
     x.busy += k.job_amount[j]
     use = 0.0
     for piece in range(s.first_piece[j], s.first_piece[j] + s.num_pieces[j]):
-        hold_piece(w, s, k, p, piece, c, s.expected[j])
+        hold_piece(w, s, k, p, piece, c, columns.FREE, s.expected[j])
         use += update_load(m, k, p, s.piece_node[piece])
         x.flops += _piece_flops(w, s, k, piece, c)
         x.watts += _piece_watts(w, s, piece, c)
@@ -251,7 +252,21 @@ def leave_running(p: EpisodeState, at: int) -> None:
     p.count.on_machine -= 1
     p.running[at] = p.running[p.count.on_machine]
     p.running_end[at] = p.running_end[p.count.on_machine]
+    p.running_until[at] = p.running_until[p.count.on_machine]
     p.running_rate[at] = p.running_rate[p.count.on_machine]
+
+
+@kernel
+def note_later_ends(w: World, s: State, k: Task, p: EpisodeState) -> None:
+    """Note which running jobs have outlived their estimates and are expected to end later than before."""
+    for at in range(p.count.on_machine):
+        j = p.running[at]
+        if p.running_until[at] == s.expected[j]:
+            continue
+        for piece in range(s.first_piece[j], s.first_piece[j] + s.num_pieces[j]):
+            hold_piece(w, s, k, p, piece, w.job_class[j], p.running_until[at], s.expected[j])
+            touch(p, s.piece_node[piece])
+        p.running_until[at] = s.expected[j]
 
 
 @kernel

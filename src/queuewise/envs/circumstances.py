@@ -38,6 +38,7 @@ class Circumstances:
     seed: int = 0  # of the placement rule
     start: Snapshot | None = None  # None: an empty cluster
     usage: Mapping[str, float] | None = None  # of users, by jobs that started before; None: as much as the running jobs account for
+    guessed: bool = False  # jobs that outlive their estimates are expected to go on
     one_instant: bool = False  # the episode consists of the decisions at the instant of the snapshot
 
     def first_own(self, workload: Workload) -> int:

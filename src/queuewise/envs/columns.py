@@ -172,6 +172,7 @@ class EpisodeState(Table):
     running: I32 = column("job_slots", initial=0)
     running_end: F64 = column("job_slots", initial=0.0, unit="s", meaning="when the running jobs end, unless they are stopped before")
     running_rate: F64 = column("job_slots", initial=0.0, meaning="work per second of the running jobs")
+    running_until: F64 = column("job_slots", initial=0.0, unit="s", meaning="until when the running jobs are noted to hold their nodes")
     class_stamp: I64 = column("classes", initial=0, meaning="stamp of the machine when class_live was computed")
     class_live: F32 = column("classes", "class_live", initial=0.0, meaning="features of a class: fits, ways, share_of_free")
     node_until: F64 = column("nodes", initial=FREE, unit="s", meaning="latest expected end of the jobs on the node, or FREE")

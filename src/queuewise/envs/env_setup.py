@@ -68,8 +68,8 @@ class EnvSetup:
         return make_template(self._lay_out(WindowJobs(workload, known_runtimes(workload, self.cluster, self.settings.estimates))))
 
     def _lay_out(self, window: WindowJobs) -> Episode:
-        circumstances = Circumstances(self.conditions, start=window.start)
-        return lay_out_episode(window.workload, self.cluster, self.settings, self.layout, window.estimate, circumstances)
+        circumstances = Circumstances(self.conditions, start=window.start, guessed=window.known.guessed)
+        return lay_out_episode(window.workload, self.cluster, self.settings, self.layout, window.known.values, circumstances)
 
     def batch(self, size: int, threads: int | None = None) -> EnvBatch:
         return EnvBatch(size, self.cluster, self.settings, self.layout, threads)

@@ -38,6 +38,7 @@ from queuewise.sim.core.state import Machine, State, World
 from queuewise.sim.core.tables import F64
 from queuewise.sim.placement import BY_CPU, BY_GPU, BY_MEM
 from queuewise.sim.queue import COMMIT, OUTLOOK_SIZE, REORDER
+from queuewise.workload.estimates import Estimates
 from queuewise.workload.jobs import Workload
 
 PROBLEMS = {"job": columns.JOB, "host": columns.HOST, "joint": columns.JOINT}
@@ -112,6 +113,7 @@ def make_rules(
         node_scorer=node_scorer,
         dispatch=COMMIT if commits else REORDER,
         max_wait_s=circumstances.max_wait_s,
+        guessed=circumstances.guessed,
         seed=circumstances.seed,
         stops=failures + circumstances.room_for_stops(settings, len(workload)),
     )
@@ -333,8 +335,9 @@ def _scale(
     scale.num_loaded = float((node_amount > 0).sum())
     if settings.baseline and len(workload):
         schedule = simulate(
-            workload, cluster, settings.baseline.policy, dispatch=_baseline_dispatch(settings), estimates=estimate,
-            kill_at_limit=circumstances.kill_at_limit, conditions=circumstances.conditions, start=circumstances.start,
+            workload, cluster, settings.baseline.policy, dispatch=_baseline_dispatch(settings),
+            estimates=Estimates(estimate, guessed=circumstances.guessed), kill_at_limit=circumstances.kill_at_limit,
+            conditions=circumstances.conditions, start=circumstances.start,
         )  # fmt: skip
         first_own = circumstances.first_own(workload)
         if schedule.finished[first_own:].any():

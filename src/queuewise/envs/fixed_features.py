@@ -27,7 +27,8 @@ MANY_TASKS = 1024.0  # this many tasks are shown as 1
 
 def seen_by(orders: Sequence[OrderRule], workload: Workload, cluster: Cluster, estimate: F64) -> Jobs:
     predicts = any(order.uses_predictions for order in orders)
-    return Jobs.of(workload, estimate, history={"predicted": known_runtimes(workload, cluster, "predicted")} if predicts else NO_HISTORY)
+    history = {"predicted": known_runtimes(workload, cluster, "predicted").values} if predicts else NO_HISTORY
+    return Jobs.of(workload, estimate, history=history)
 
 
 def scores_of_orders(workload: Workload, cluster: Cluster, settings: TaskSettings, estimate: F64) -> tuple[F64, Any, Any]:

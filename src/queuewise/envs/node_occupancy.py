@@ -107,13 +107,14 @@ def _latest_end(s: State, p: EpisodeState, n: int, gpus: int) -> float:
 
 
 @inline
-def hold_piece(w: World, s: State, k: Task, p: EpisodeState, piece: int, c: int, until: float) -> None:
+def hold_piece(w: World, s: State, k: Task, p: EpisodeState, piece: int, c: int, old: float, until: float) -> None:
+    """Let a piece that was held until `old` (columns.FREE: not at all) be held until a later time."""
     n = s.piece_node[piece]
     p.node_until[n] = max(p.node_until[n], until)
     if k.config.resource != placement.BY_GPU:
         _set_unit(k, p, k.unit_first[n], p.node_until[n])
     elif w.class_gpus[c] > 0:
-        _set_whole_gpus(s, k, p, piece, columns.FREE, until)
+        _set_whole_gpus(s, k, p, piece, old, until)
     elif w.class_milli[c] > 0:
         unit = k.unit_first[n] + lowest_bit(s.piece_gpus[piece])
         _set_unit(k, p, unit, max(p.unit_until[unit], until))

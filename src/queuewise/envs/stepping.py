@@ -11,6 +11,7 @@ from queuewise.envs.bookkeeping import (
     note_arrival,
     note_end,
     note_failure,
+    note_later_ends,
     note_snapshot,
     note_start,
     note_starts,
@@ -60,6 +61,8 @@ def advance(w: World, m: Machine, s: State, k: Task, p: EpisodeState) -> bool:
     p.count.instants += fit_changes_with_time(w)
     if s.count.running_jobs != p.count.on_machine:
         _note_ends(w, m, s, k, p)
+    if w.policy.guesses:
+        note_later_ends(w, s, k, p)
     for i in range(outages, s.count.outages_seen):
         update_load(m, k, p, w.outage_node[i])
     if w.policy.has_dependencies:

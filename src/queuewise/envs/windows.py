@@ -20,23 +20,22 @@ from queuewise.policies.estimating import estimate_on
 from queuewise.policies.replaying import simulate
 from queuewise.policies.schedule_snapshots import ScheduleSnapshots
 from queuewise.policies.snapshot import Snapshot
-from queuewise.sim.core.tables import F64
-from queuewise.workload.estimates import default_estimates
+from queuewise.workload.estimates import Estimates, default_estimates
 from queuewise.workload.jobs import Workload
 from queuewise.workload.models import generate, is_model, model_parameters
 from queuewise.workload.transform import distinct_ids
 
 
-def known_runtimes(workload: Workload, cluster: Cluster, estimates: str | None, seed: int = 0) -> F64:
-    """[J] what is known of the runtimes of a window's jobs."""
-    return estimate_on(workload, cluster, estimates or default_estimates(workload), seed).values if len(workload) else np.zeros(0)
+def known_runtimes(workload: Workload, cluster: Cluster, estimates: str | None, seed: int = 0) -> Estimates:
+    """What is known of the runtimes of a window's jobs."""
+    return estimate_on(workload, cluster, estimates or default_estimates(workload), seed) if len(workload) else Estimates(np.zeros(0))
 
 
 class WindowJobs(NamedTuple):
     """What an episode consists of: the window's own jobs and, before them, those that wait or run when it begins."""
 
     workload: Workload
-    estimate: F64  # [J] what is known of the runtimes
+    known: Estimates  # of the runtimes
     start: Snapshot | None = None  # None: the cluster is empty, and all jobs are the window's own
 
 
@@ -82,7 +81,7 @@ class LogSource(WindowSource):
         self, workload: Workload, cluster: Cluster, jobs: int | None, rows: range, estimates: str | None, pool: int | None, *, warm: bool
     ) -> None:
         self._workload, self._cluster, self._rows, self.warm = workload, cluster, rows, warm
-        self._estimate = known_runtimes(workload, cluster, estimates)
+        self._known = known_runtimes(workload, cluster, estimates)
         self._jobs = len(rows) if jobs is None else jobs
         if self._jobs > len(rows):
             raise InputError(
@@ -95,7 +94,7 @@ class LogSource(WindowSource):
     @cached_property
     def _snapshots(self) -> ScheduleSnapshots:
         until = slice(0, self._rows.stop)
-        return ScheduleSnapshots(simulate(self._workload.take(until), self._cluster, WARM_POLICY, estimates=self._estimate[until]))
+        return ScheduleSnapshots(simulate(self._workload.take(until), self._cluster, WARM_POLICY, estimates=self._known.take(until)))
 
     def window(self, number: int) -> WindowJobs:
         first = self._rows.start + number * self._step
@@ -104,8 +103,8 @@ class LogSource(WindowSource):
             before, start = self._snapshots.before(first)
             if len(before):
                 rows = np.concatenate([before, np.arange(own.start, own.stop)])
-                return WindowJobs(self._workload.take(rows), self._estimate[rows], start)
-        return WindowJobs(self._workload.take(own), self._estimate[own])
+                return WindowJobs(self._workload.take(rows), self._known.take(rows), start)
+        return WindowJobs(self._workload.take(own), self._known.take(own))
 
 
 class ListSource(WindowSource):

@@ -19,7 +19,7 @@ from queuewise.policies import parse_policy, simulate
 from queuewise.policies.snapshot import Snapshot
 from queuewise.policies.window_replays import Candidate, ReplayOptions, WindowRows, can_share_a_call, replay_windows
 from queuewise.sim.core.schedule import Schedule
-from queuewise.workload.estimates import default_estimates
+from queuewise.workload.estimates import Estimates, default_estimates
 from queuewise.workload.jobs import Workload
 
 FIGURES = ("wait_s", "max_wait_s", "bounded_slowdown", "makespan_s", "utilisation")
@@ -45,7 +45,7 @@ def simulate_many(
     windows: Sequence[tuple[int, int]],
     start: Literal["empty"] | Sequence[Snapshot] = "empty",
     dispatch: str = "reorder",
-    estimates: str | Floats | None = None,
+    estimates: str | Floats | Estimates | None = None,
     conditions: Conditions | None = None,
     kill_at_limit: bool = False,
     seed: int = 0,

@@ -42,8 +42,7 @@ def estimate_on(workload: Workload, cluster: Cluster, how: str, seed: int = 0) -
     """Estimates for every job of a workload that is replayed on this cluster. `how` is as in workload.estimates."""
     if workload in _parts:
         whole, rows = _parts[workload]
-        found = estimate_on(whole, cluster, how, seed)
-        return Estimates(found.values[rows], found.filled, found.note)
+        return estimate_on(whole, cluster, how, seed).take(rows)
     if not learns_by_waits(how):
         return estimate(workload, how, seed)
     with _learning:

@@ -26,7 +26,7 @@ class Running(NamedTuple):
 
     job: Job
     start: float  # of this run; seconds on the log's clock
-    expected_end: float  # by its estimate; now, if it has run longer than that
+    expected_end: float  # by its estimate; if it has run longer: later, or now if estimates are limits
     tasks: Mapping[int, int]  # node -> tasks of the job there
 
 
@@ -121,6 +121,7 @@ class ReplayRequest(NamedTuple):
     dispatch: str
     estimate: Floats  # [J] seconds: what is known of the runtimes
     estimates: str  # how that was made
+    guessed: bool  # and whether jobs that outlive it are expected to go on
     seed: int
     kill_at_limit: bool
     conditions: Conditions

@@ -41,6 +41,7 @@ class Jobs:
     partitions: tuple[str, ...]
     qos_names: tuple[str, ...]
     estimate: Floats
+    guessed: bool = False  # jobs that outlive the estimates that reservations go by are expected to go on
     seed: int = 0
     history: History = field(default_factory=lambda: NO_HISTORY)  # columns of it that the policy uses
     own_estimates: Mapping[str, Floats] = field(default_factory=dict)  # of orders that have estimates of their own, by name

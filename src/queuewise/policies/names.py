@@ -110,8 +110,9 @@ class Policy:
                 raise InputError(f"{self.order} cannot commit to a job: each start changes its order", hint="use --dispatch reorder")
             made = PREEMPTIVE[self.order].make(jobs, self.level)
             return dataclasses.replace(
-                made, rule=rule, rule_option=option, node_scorer=node_scorer, seed=jobs.seed, time_limit_s=limit, max_wait_s=self.max_wait_s
-            )
+                made, rule=rule, rule_option=option, node_scorer=node_scorer, seed=jobs.seed, guessed=jobs.guessed,
+                time_limit_s=limit, max_wait_s=self.max_wait_s,
+            )  # fmt: skip
         first = self.order, self.estimates
         second = (self.backfill_order, self.backfill_estimates) if self.backfill_order else first
         return Rules(
@@ -127,6 +128,7 @@ class Policy:
             max_wait_s=self.max_wait_s,
             seed=jobs.seed,
             time_limit_s=limit,
+            guessed=jobs.guessed,
         )
 
     @property

@@ -26,7 +26,7 @@ from queuewise.sim.core import engine
 from queuewise.sim.core.rules import Rules
 from queuewise.sim.core.schedule import Schedule
 from queuewise.sim.queue.account_tree import NOBODY
-from queuewise.workload.estimates import default_estimates
+from queuewise.workload.estimates import Estimates, default_estimates
 from queuewise.workload.jobs import Floats, Workload
 
 
@@ -36,7 +36,7 @@ def simulate(
     policy: str | Decider,
     *,
     dispatch: str = "reorder",
-    estimates: str | Floats | None = None,
+    estimates: str | Floats | Estimates | None = None,
     seed: int = 0,
     kill_at_limit: bool = False,
     conditions: Conditions = PERFECT,
@@ -46,8 +46,9 @@ def simulate(
 ) -> Schedule:
     """Replay a workload under a policy, which is a name or an object that decides, and return the schedule.
 
-    `estimates` names what policies know about runtimes (see `workload.estimates`), or is an array [J] of seconds. By default
-    it is `requested` if the log has requests, `predicted` if it has none, and `oracle` for a workload model without.
+    `estimates` names what policies know about runtimes (see `workload.estimates`), or is an array [J] of seconds, which count
+    as limits; an `Estimates` says itself whether they are guesses. By default it is `requested` if the log has requests,
+    `predicted` if it has none, and `oracle` for a workload model without.
     `max_wait`, for example "3d", bounds the waits under a policy whose name has no bound. `params` are numbers for the
     policy's own functions, instead of the PARAMS of their file. With a snapshot as `start`, the replay begins with its
     jobs and nodes instead of an empty cluster.
@@ -57,7 +58,7 @@ def simulate(
         parse_dispatch(dispatch)
         if params is not None:
             raise InputError(f"{policy} takes no params", hint="leave params out")
-        options = dispatch, known, name, seed, kill_at_limit, conditions, max_wait, start
+        options = dispatch, known.values, name, known.guessed, seed, kill_at_limit, conditions, max_wait, start
         policies: PrefixedPolicies = policies_of(policy)
         return policies.replay(ReplayRequest(workload, cluster, policy, *options))
     if isinstance(policy, type) or not (isinstance(policy, str) or callable(getattr(policy, "decide", None))):
@@ -82,7 +83,7 @@ def simulate(
             workload,
             cluster,
             rules,
-            estimate=known,
+            estimate=known.values,
             history=jobs.history,
             policy=policy if isinstance(policy, str) else type(policy).__name__,
             estimates=name,
@@ -100,11 +101,14 @@ def _deciding(policy: str | Decider, parsed: Policy) -> Deciding | None:
     return Deciding.of_class(parsed.own[0]) if parsed.decides_in_python else None
 
 
-def known_jobs(policy: Policy, workload: Workload, cluster: Cluster, estimate: Floats, seed: int, conditions: Conditions) -> Jobs:
+def known_jobs(policy: Policy, workload: Workload, cluster: Cluster, known: Estimates, seed: int, conditions: Conditions) -> Jobs:
     """What the policy may know about the jobs."""
     history = history_on(workload, cluster, policy.history, seed)
     own = {name: estimate_on(workload, cluster, name, seed).values for name in policy.own_estimates}
-    return policy.sees.of(workload, estimate, seed=seed, history=history, own_estimates=own, cluster=cluster, fairness=conditions.fairness)
+    return policy.sees.of(
+        workload, known.values, guessed=known.guessed, seed=seed, history=history, own_estimates=own, cluster=cluster,
+        fairness=conditions.fairness,
+    )  # fmt: skip
 
 
 def named_accounts(rules: Rules, jobs: Jobs) -> list[tuple[str | None, str | None]]:
@@ -112,16 +116,17 @@ def named_accounts(rules: Rules, jobs: Jobs) -> list[tuple[str | None, str | Non
     return account_names(jobs) if rules.accounts is not NOBODY else []
 
 
-def known_estimates(workload: Workload, cluster: Cluster, estimates: str | Floats | None, seed: int) -> tuple[str, Floats]:
+def known_estimates(workload: Workload, cluster: Cluster, estimates: str | Floats | Estimates | None, seed: int) -> tuple[str, Estimates]:
     """The name of the estimates, and what policies know about runtimes."""
     if estimates is None:
         estimates = default_estimates(workload)
     if isinstance(estimates, str):
-        return estimates, estimate_on(workload, cluster, estimates, seed).values
-    return "given", _checked(workload, estimates)
+        return estimates, estimate_on(workload, cluster, estimates, seed)
+    return "given", _checked(workload, estimates if isinstance(estimates, Estimates) else Estimates(estimates))
 
 
-def _checked(workload: Workload, estimates: Floats) -> Floats:
-    if estimates.shape != (len(workload),) or not (np.isfinite(estimates) & (estimates >= 0)).all():
+def _checked(workload: Workload, estimates: Estimates) -> Estimates:
+    values = estimates.values
+    if values.shape != (len(workload),) or not (np.isfinite(values) & (values >= 0)).all():
         raise InputError("estimates must be one finite, non-negative number per job", hint="give seconds, in the order of the jobs")
     return estimates

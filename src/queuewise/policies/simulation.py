@@ -34,6 +34,7 @@ from queuewise.sim.core.engine import compiled_replay, limited_runtime, run_kern
 from queuewise.sim.core.events import KIND_SHIFT, TIMER
 from queuewise.sim.core.schedule import DONE, KILLED, Schedule
 from queuewise.sim.core.setup import lay_out
+from queuewise.workload.estimates import Estimates
 from queuewise.workload.jobs import Floats, Workload
 
 piece_columns = attrgetter(*PIECE_COLUMNS)
@@ -63,7 +64,7 @@ class Simulation:
         policy: str,
         *,
         dispatch: str = "reorder",
-        estimates: str | Floats | None = None,
+        estimates: str | Floats | Estimates | None = None,
         seed: int = 0,
         kill_at_limit: bool = False,
         conditions: Conditions = PERFECT,
@@ -83,7 +84,7 @@ class Simulation:
         rules = rules_after(start, parsed.rules(jobs, dispatch, params))
         runtime, self._killed = limited_runtime(workload, kill_at_limit)
         world, machine, state = lay_out(
-            workload, cluster, rules, runtime=runtime, estimate=known, history=jobs.history, conditions=conditions
+            workload, cluster, rules, runtime=runtime, estimate=known.values, history=jobs.history, conditions=conditions
         ).tables
         accounts = named_accounts(rules, jobs)
         if start is not None:
@@ -94,7 +95,7 @@ class Simulation:
         self._own = [ast.dump(own.tree) for own in parsed.own]
         self._drive = partial(run_kernel, compiled_replay(), rules, world, self._machine)
         self._schedule = partial(
-            schedule_of, workload, cluster, rules, estimate=known, policy=policy, estimates=name, engine_s=0.0, conditions=conditions
+            schedule_of, workload, cluster, rules, estimate=known.values, policy=policy, estimates=name, engine_s=0.0, conditions=conditions
         )
 
     @property

@@ -36,6 +36,7 @@ from queuewise.sim.core.setup import Layout, lay_out
 from queuewise.sim.core.state import State, World
 from queuewise.sim.core.tables import I64
 from queuewise.sim.core.watch import Watch, run_together
+from queuewise.workload.estimates import Estimates
 from queuewise.workload.jobs import Floats, Workload
 
 TASKS_PER_THREAD = 2  # at least, so that no thread waits long for the last one
@@ -61,7 +62,7 @@ class ReplayOptions:
     """Arguments of `simulate`, for all replays."""
 
     dispatch: str
-    estimates: str | Floats  # [J] of the whole workload
+    estimates: str | Floats | Estimates  # [J] of the whole workload
     seed: int
     kill_at_limit: bool
     conditions: Conditions
@@ -70,8 +71,8 @@ class ReplayOptions:
 
     def of_window(self, window: WindowRows) -> dict[str, Any]:
         """The arguments for a part of the workload."""
-        estimates = self.estimates if isinstance(self.estimates, str) else self.estimates[window.rows]
-        return {**vars(self), "estimates": estimates, "start": window.start}
+        known = Estimates(self.estimates) if isinstance(self.estimates, np.ndarray) else self.estimates
+        return {**vars(self), "estimates": known if isinstance(known, str) else known.take(window.rows), "start": window.start}
 
 
 def can_share_a_call(policy: str) -> bool:
@@ -127,7 +128,7 @@ class _WindowReplays:
         self._workload, self._cluster = workload, cluster
         self._watch, self._stop = watch, stop
         self._options = ReplayOptions(**options)
-        self._estimates, self._estimate = known_estimates(workload, cluster, self._options.estimates, self._options.seed)
+        self._estimates, self._known = known_estimates(workload, cluster, self._options.estimates, self._options.seed)
         self._runtime, self._killed = limited_runtime(workload, self._options.kill_at_limit)
         self._batches: dict[Any, tuple[Rules, ReplayBatch]] = {}
 
@@ -140,7 +141,7 @@ class _WindowReplays:
     def _run(self, policy: Policy, members: list[Candidate]) -> Iterator[tuple[Candidate, Schedule]]:
         options = self._options
         self._watch.policy = members[0].policy
-        jobs = known_jobs(policy, self._workload, self._cluster, self._estimate, options.seed, options.conditions)
+        jobs = known_jobs(policy, self._workload, self._cluster, self._known, options.seed, options.conditions)
         rules = rules_after(options.start, policy.rules(jobs, options.dispatch, members[0].params))
         with_params = _params_setter(policy, rules, jobs, options.dispatch)
         batch = self._batch(rules, jobs)
@@ -153,7 +154,7 @@ class _WindowReplays:
         for one, (state, seconds) in zip(members, replays, strict=False):
             state.status[(state.status == DONE) & self._killed] = KILLED
             about = one.policy, self._estimates, seconds, options.conditions
-            yield one, schedule_of(self._workload, self._cluster, rules, state, self._estimate, *about)
+            yield one, schedule_of(self._workload, self._cluster, rules, state, self._known.values, *about)
 
     def _run_from(
         self, start: Snapshot, rules: Rules, accounts: NodeNames, layout: Layout, orders: Sequence[Mapping[str, NDArray[Any]]]
@@ -172,7 +173,7 @@ class _WindowReplays:
         key = rules.shape, frozenset(jobs.history)
         if key not in self._batches:
             layout = lay_out(
-                self._workload, self._cluster, rules, runtime=self._runtime, estimate=self._estimate, history=jobs.history,
+                self._workload, self._cluster, rules, runtime=self._runtime, estimate=self._known.values, history=jobs.history,
                 conditions=self._options.conditions,
             )  # fmt: skip
             self._batches[key] = rules, ReplayBatch(layout)

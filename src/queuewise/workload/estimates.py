@@ -7,9 +7,10 @@ Semantics of missing requests: docs/simulator.md, "What a policy knows".
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from queuewise.errors import InputError, unknown_name
 from queuewise.workload.jobs import Floats, Workload
@@ -25,8 +26,13 @@ class Estimates:
     """One estimate a job, how many of them had nothing to go by, and a sentence on what was done about those."""
 
     values: Floats  # [J] seconds, >= 0
-    filled: int
-    note: str
+    filled: int = 0
+    note: str = ""
+    guessed: bool = False  # a job that runs longer is expected to go on; otherwise, to end at any moment
+
+    def take(self, rows: slice | NDArray[np.int64]) -> Estimates:
+        """Those of some of the jobs."""
+        return replace(self, values=self.values[rows])
 
 
 @dataclass(frozen=True)
@@ -112,7 +118,7 @@ def estimate_error(workload: Workload, estimates: Estimates) -> EstimateError:
 
 def _noisy(workload: Workload, sigma: float, seed: int) -> Estimates:
     factor = np.random.default_rng(seed).lognormal(0.0, sigma, len(workload))
-    return Estimates(workload.runtime * factor, 0, f"runtime × lognormal(σ={sigma:g})")
+    return Estimates(workload.runtime * factor, 0, f"runtime × lognormal(σ={sigma:g})", guessed=True)
 
 
 def _requested(workload: Workload) -> Estimates:
@@ -131,4 +137,5 @@ def _predicted(workload: Workload, prediction: Floats) -> Estimates:
     unknown = np.isnan(prediction)
     filled = int(unknown.sum())
     values = np.where(unknown, _requested(workload).values, prediction)
-    return Estimates(values, filled, f"{filled} of {len(workload)} jobs came before anything could be learned and are given their request")
+    note = f"{filled} of {len(workload)} jobs came before anything could be learned and are given their request"
+    return Estimates(values, filled, note, guessed=True)

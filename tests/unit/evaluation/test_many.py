@@ -108,12 +108,12 @@ def test_of_anything(case: strategies.Case, policies: list[str], dispatch: str, 
     windows = [(first, data.draw(st.integers(1, number - first))) for first in firsts]
     assume(not any(np.isnan(case.workload.requested[first : first + length]).all() for first, length in windows))
     options: dict[str, Any] = {"dispatch": dispatch, "seed": case.seed, "kill_at_limit": case.kill_at_limit}
-    found = simulate_many(case.workload, case.cluster, policies, windows=windows, estimates=case.estimate, per_job=True, **options)
+    found = simulate_many(case.workload, case.cluster, policies, windows=windows, estimates=case.known, per_job=True, **options)
     assert found.starts is not None
     for k, policy in enumerate(policies):
         for w, (first, length) in enumerate(windows):
             part = slice(first, first + length)
-            expected, start = figures_of_one(case.workload.take(part), case.cluster, policy, estimates=case.estimate[part], **options)
+            expected, start = figures_of_one(case.workload.take(part), case.cluster, policy, estimates=case.known.take(part), **options)
             np.testing.assert_array_equal(found.starts[k][w], start)
             assert {name: getattr(found, name)[k, w] for name in FIGURES} == pytest.approx(expected, rel=0, abs=0, nan_ok=True)
 

@@ -88,6 +88,14 @@ def test_noise_is_lognormal_and_seeded() -> None:
     assert np.array_equal(estimate(workload, "noisy:0").values, workload.runtime)
 
 
+@pytest.mark.parametrize(("how", "guessed"), [("oracle", False), ("requested", False), ("noisy:0.5", True), ("predicted", True)])
+def test_which_estimates_are_guesses(how: str, guessed: bool) -> None:
+    workload = people(30, 1)
+    found = estimate(workload, how)
+    assert (found.guessed, found.take(slice(3, 7)).guessed) == (guessed, guessed)
+    assert found.take(np.array([4, 2])).values.tolist() == found.values[[4, 2]].tolist()
+
+
 @pytest.mark.parametrize(
     "how", ["noisy", "noisy:", "noisy:-1", "noisy:x", "noisy:nan", "oracle:1", "requested:x", "predicted:magic", "orcale"]
 )

@@ -76,6 +76,8 @@ def start_placed(w: World, s: State, j: int, factor: float) -> None:
         s.start[j] = now
         s.end[j] = now + w.runtime[j] * factor
         s.expected[j] = now + w.estimate[j] * factor
+    if w.policy.guesses:
+        s.clock.outlived_at = min(s.clock.outlived_at, s.expected[j])
     first = s.count.pieces
     number = s.count.placed
     for k in range(number):

@@ -12,6 +12,7 @@ import numpy as np
 from queuewise.sim import backfill, queue
 from queuewise.sim.backfill.conservative import plan_queue
 from queuewise.sim.backfill.easy import head_keeps_place, note_outliving, reserve_to_backfill
+from queuewise.sim.backfill.outlived import expect_later_ends
 from queuewise.sim.backfill.pins import place_first
 from queuewise.sim.backfill.slurm import (
     backfill_is_due,
@@ -327,6 +328,7 @@ def next_instant(w: World, m: Machine, s: State) -> bool:
         elif is_next(s, time, RELEASE):
             release(w, s, pop_event(s))
         note_overdue(w, s)
+        expect_later_ends(w, s)
         return True
     while is_next(s, time, COMPLETION):
         finish(w, m, s, pop_event(s))
@@ -345,6 +347,7 @@ def next_instant(w: World, m: Machine, s: State) -> bool:
     while w.policy.has_dependencies and is_next(s, time, RELEASE):  # of jobs that waited for one that was rejected just now
         release(w, s, pop_event(s))
     note_overdue(w, s)
+    expect_later_ends(w, s)
     return True
 
 

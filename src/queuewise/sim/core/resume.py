@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from queuewise.sim import backfill
 from queuewise.sim.backfill.easy import book_gpus
+from queuewise.sim.backfill.outlived import expect_later_ends
 from queuewise.sim.backfill.slurm import note_next_loop
 from queuewise.sim.conditions.quotas import use_quota
 from queuewise.sim.core.compilation import entry, kernel
@@ -95,6 +96,7 @@ def resume(world, machine, state, running, begins, queued, promoted, promoted_at
             close_node(w, m, n)
     for q in range(w.sizes.num_queues):
         s.dirty[q] = 1
+    expect_later_ends(w, s)
     note_overdue(w, s)
     if w.policy.holds:
         note_next_hold(s)

@@ -90,6 +90,7 @@ class Rules:
     node_scorer: Callable[..., None] | None = None  # a scoring_function of nodes, for the rule BY_SCORE
     dispatch: int = queue.REORDER
     max_wait_s: float = np.inf  # jobs that have waited so long are overdue
+    guessed: bool = False  # jobs that outlive their estimates are expected to go on (backfill/outlived.py)
     seed: int = 0
     keys: int = preemption.NOT_PREEMPTIVE  # what a preemptive policy sorts by
     levels: Levels | None = None  # with BY_LEVEL

@@ -351,6 +351,7 @@ def _kind_mask(cluster: Cluster, names: tuple[str, ...]) -> int:
 def _policy(rules: Rules, conditions: Conditions, all_by_pool: bool, restarts: bool, has_places: bool) -> PolicyFlags:
     policy = PolicyFlags()
     policy.dispatch = rules.dispatch
+    policy.guesses = int(rules.guessed)
     policy.has_quotas = int(conditions.quotas)
     policy.nodes_sleep = int(conditions.power.nodes_sleep)
     policy.backfill = rules.backfill

@@ -67,6 +67,7 @@ class PolicyFlags(Scalars, dtype=np.int64):
     depth: int  # number of candidates that backfill considers
     second_order: int  # backfill has its own order
     seed: int
+    guesses: int  # jobs that outlive their estimates are expected to go on (backfill/outlived.py)
     tracks_free_times: int  # EASY may use State.free_times
     preemption_key: int  # preemption.BY_LEVEL and others
     can_restart: int  # jobs may be stopped, or wait for nodes to wake; otherwise the columns of runs have length 1
@@ -129,6 +130,7 @@ class Clock(Scalars, dtype=np.float64):
     now: float
     bound: float  # the time by which backfilled jobs must end
     depth_score: float
+    outlived_at: float = -np.inf  # up to this time no running job outlives its expected end, if estimates are guesses
     wake_at: float = np.inf  # when there is a decision although nothing happens: a hold ends, or one of Slurm's loops is due
     backfilled_at: float = -np.inf  # when Slurm's backfill loop ran last
     looped_at: float = -np.inf  # when Slurm's main loop went through all jobs last
@@ -202,7 +204,9 @@ class State(QueueState, PlacementState, BackfillState, PreemptionState, Conditio
     # jobs
     start: F64 = column("jobs", row="life", initial=NEVER, unit="s", meaning="first start")
     end: F64 = column("jobs", row="life", initial=NEVER, unit="s")
-    expected: F64 = column("jobs", row="life", unit="s", meaning="expected end while running: last start + estimate * factor")
+    expected: F64 = column(
+        "jobs", row="life", unit="s", meaning="expected end while running: start + estimate * factor, or later (outlived.py)"
+    )
     first_piece: I32 = column("jobs", row="life", meaning="pieces of the current or last run")
     num_pieces: I32 = column("jobs", row="life")
     event_slot: I32 = column("jobs", row="life", initial=-1, meaning="position of the job's event in the heap, -1: none")
