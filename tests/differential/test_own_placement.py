@@ -96,7 +96,7 @@ def reference_knows_them(mine: Path) -> Any:
 @given(cases(), st.sampled_from(NAMES), st.sampled_from(("fcfs", "sjf", "wfp3")), st.sampled_from(BACKFILLS), st.sampled_from(DISPATCHES))
 def test_any_workload(mine: Path, case: Case, name: str, order: str, backfill: str, dispatch: str) -> None:
     options: dict[str, Any] = {"dispatch": dispatch, "seed": case.seed, "kill_at_limit": case.kill_at_limit}
-    known = {"estimate": case.estimate, "guessed": case.guessed}
+    known: dict[str, Any] = {"estimate": case.estimate, "guessed": case.guessed}
     expected = reference.simulate(case.workload, case.cluster, f"{order}+{backfill}@{name}", **known, **options)
     found = simulate(case.workload, case.cluster, f"{order}+{backfill}@{mine}:{name}", estimates=case.known, **options)
     np.testing.assert_array_equal(found.start, expected.start)

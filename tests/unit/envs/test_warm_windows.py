@@ -132,14 +132,15 @@ def test_the_return_is_the_score_and_what_the_others_add(problem: str, settings:
     assert carried > 20
 
 
-def test_a_window_begins_as_the_log_has_it() -> None:
+@pytest.mark.parametrize("estimates", ["oracle", "noisy:1.0"])
+def test_a_window_begins_as_the_log_has_it(estimates: str) -> None:
     """Under the policy of the replay before it, the last window goes on as the whole log does."""
-    setup = build_setup("job", workload=LOG, cluster=small_cluster(), jobs=60, block=None, estimates="oracle")
+    setup = build_setup("job", workload=LOG, cluster=small_cluster(), jobs=60, block=None, estimates=estimates)
     window = setup.source.window(setup.source.size - 1)
     assert window.start is not None
     assert len(window.workload) > 60
-    whole = simulate(LOG, small_cluster(), "fcfs+easy", estimates="oracle")
-    part = simulate(window.workload, small_cluster(), "fcfs+easy", estimates=window.estimate, start=window.start)
+    whole = simulate(LOG, small_cluster(), "fcfs+easy", estimates=estimates)
+    part = simulate(window.workload, small_cluster(), "fcfs+easy", estimates=window.known, start=window.start)
     rows = np.searchsorted(LOG.job_id, window.workload.job_id)
     assert part.start.tolist() == whole.start[rows].tolist()
     assert part.end.tolist() == whole.end[rows].tolist()

@@ -123,7 +123,7 @@ def test_a_function_that_is_asked_once_is_asked_for_every_job(tmp_path: Path, cl
     workload = generate("bench", 5 * FACTS_BLOCK // 2, gpus=32, load=0.95)
     path = tmp_path / "mine.py"
     path.write_text("def f3(job):\n    return job.estimate * job.width + job.index * 1e-3\n", encoding="utf-8")
-    scores = workload.size * known_estimates(workload, cluster, "requested", 0)[1] + np.arange(len(workload)) * 1e-3
+    scores = workload.size * known_estimates(workload, cluster, "requested", 0)[1].values + np.arange(len(workload)) * 1e-3
     ranked = dataclasses.replace(workload, priority=-scores)
     assert_same(simulate(workload, cluster, f"{path}:f3"), simulate(ranked, cluster, "priority"))
 
