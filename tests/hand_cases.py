@@ -376,6 +376,12 @@ OUTLIVED = [
                [(0, 0, 100, (0,)), (1, 100, 110, (0,)), (2, 12, 18, (0,)), (3, 21, 31, (0,)), (4, 110, 310, (0,))],
                estimate=(10, 10, 6, 10, 200), guessed=True)
       for rule in ("easy", "easy-strict", "conservative")),
+    # Job 2 needs the ends of jobs 0 and 1, at 10 and 30 as far as is known. At 22 job 0 is expected to end at 40: job 4 is over by then.
+    *(HandCase(f"{rule} by one guess of two", f"fcfs+{rule}", gpu_nodes(4),
+               tasks((0, 60, 1), (0, 30, 2), (1, 10, 4), (2, 100, 1), (22, 13, 1)),
+               [(0, 0, 60, (0,)), (1, 0, 30, (0,)), (2, 60, 70, (0,)), (3, 70, 170, (0,)), (4, 22, 35, (0,))],
+               estimate=(10, 30, 10, 100, 13), guessed=True)
+      for rule in ("easy", "easy-strict", "conservative")),
     # If its estimate is a limit, job 0 is expected to end at any moment from 10 on: nobody passes job 1.
     *(HandCase(f"{rule} by limits", f"fcfs+{rule}", gpu_nodes(4), LATE,
                [(0, 0, 100, (0,)), (1, 100, 110, (0,)), (2, 110, 116, (0,)), (3, 110, 120, (0,)), (4, 110, 310, (0,))],

@@ -96,6 +96,12 @@ FAULTS: dict[str, tuple[Fault, ...]] = {
             (PROFILE,),
         ),
         Fault(
+            "a reservation stands although a job that it counts on is expected to end later",
+            "    s.expected[j] = end\n    q = w.class_queue[c]\n    s.shadow_head[q] = -1\n",
+            "    s.expected[j] = end\n    q = w.class_queue[c]\n",
+            (BY_HAND,),
+        ),
+        Fault(
             "victims are stopped in reverse order",
             "return comes_before(s.victim_key[slot], s.victim_job[slot], key, j)",
             "return comes_before(key, j, s.victim_key[slot], s.victim_job[slot])",
