@@ -369,12 +369,12 @@ CONSERVATIVE = [
 ]  # fmt: skip
 
 # Job 0 is expected to end at 10 and ends at 100. Job 1 needs the whole machine, and is first.
-LATE = tasks((0, 100, 3), (1, 10, 4), (12, 6, 1), (13, 10, 1), (21, 200, 1))
+LATE = tasks((0, 100, 3), (1, 10, 4), (12, 27, 1), (13, 10, 1), (41, 200, 1))
 OUTLIVED = [
-    # At 12, job 0 is expected to end at 20: job 2 is over by then. Job 3 is not, but at 21 job 0 is expected to end at 40. Job 4 waits.
+    # At 12, job 0 is expected to end at 40: job 2 is over by then. Job 3 would not be, but at 41 job 0 is expected to end at 160.
     *(HandCase(f"{rule} by guesses", f"fcfs+{rule}", gpu_nodes(4), LATE,
-               [(0, 0, 100, (0,)), (1, 100, 110, (0,)), (2, 12, 18, (0,)), (3, 21, 31, (0,)), (4, 110, 310, (0,))],
-               estimate=(10, 10, 6, 10, 200), guessed=True)
+               [(0, 0, 100, (0,)), (1, 100, 110, (0,)), (2, 12, 39, (0,)), (3, 41, 51, (0,)), (4, 110, 310, (0,))],
+               estimate=(10, 10, 27, 10, 200), guessed=True)
       for rule in ("easy", "easy-strict", "conservative")),
     # Job 2 needs the ends of jobs 0 and 1, at 10 and 30 as far as is known. At 22 job 0 is expected to end at 40: job 4 is over by then.
     *(HandCase(f"{rule} by one guess of two", f"fcfs+{rule}", gpu_nodes(4),
@@ -384,19 +384,19 @@ OUTLIVED = [
       for rule in ("easy", "easy-strict", "conservative")),
     # If its estimate is a limit, job 0 is expected to end at any moment from 10 on: nobody passes job 1.
     *(HandCase(f"{rule} by limits", f"fcfs+{rule}", gpu_nodes(4), LATE,
-               [(0, 0, 100, (0,)), (1, 100, 110, (0,)), (2, 110, 116, (0,)), (3, 110, 120, (0,)), (4, 110, 310, (0,))],
-               estimate=(10, 10, 6, 10, 200))
+               [(0, 0, 100, (0,)), (1, 100, 110, (0,)), (2, 110, 137, (0,)), (3, 110, 120, (0,)), (4, 110, 310, (0,))],
+               estimate=(10, 10, 27, 10, 200))
       for rule in ("easy", "easy-strict", "conservative")),
-    # From 0 to 1, 2, 4, 8 and 16. At 16 itself job 0 has not outlived that yet, and nothing else happens before it ends.
+    # From 0 to 1, 4 and 16. At 16 itself job 0 has not outlived that yet, and nothing else happens before it ends.
     *(HandCase(f"{rule} by a guess of 0", f"fcfs+{rule}", gpu_nodes(4), tasks((0, 100, 3), (1, 10, 4), (12, 4, 1), (13, 4, 1)),
                [(0, 0, 100, (0,)), (1, 100, 110, (0,)), (2, 12, 16, (0,)), (3, 110, 114, (0,))],
                estimate=(0, 10, 4, 4), guessed=True)
       for rule in ("easy", "conservative")),
-    # Job 0 fails at 15 and has 0 s left as far as is known. Its second run, from 16 on, is expected to end at 17, 18, 20 and 24.
-    HandCase("a second run by a guess", "fcfs+easy", gpu_nodes(4), tasks((0, 40, 3), (17, 10, 4), (21, 3, 1), (21, 4, 1)),
-             [(0, 0, 15, (0,)), (0, 16, 41, (0,)), (1, 41, 51, (0,)), (2, 21, 24, (0,)), (3, 51, 55, (0,))],
+    # Job 0 fails at 15 and has 0 s left as far as is known. Its second run, from 16 on, is expected to end at 17, 20 and 32.
+    HandCase("a second run by a guess", "fcfs+easy", gpu_nodes(4), tasks((0, 40, 3), (17, 10, 4), (21, 11, 1), (21, 4, 1)),
+             [(0, 0, 15, (0,)), (0, 16, 41, (0,)), (1, 41, 51, (0,)), (2, 21, 32, (0,)), (3, 51, 55, (0,))],
              Conditions(preemption=Preemption(checkpoint_every_s=0.0), outages=(Outage(node=0, start=15, end=16, kind="fail"),)),
-             estimate=(10, 10, 3, 4), guessed=True),
+             estimate=(10, 10, 11, 4), guessed=True),
 ]  # fmt: skip
 
 HAND_CASES = [*OUTLIVED, *SRTF, *SERVICE, *URGENCY, *MIGRATION, *OUTAGES, *SLEEP, *CAP, *RESERVED, *ELASTIC, *RESIZED, *CONSERVATIVE]

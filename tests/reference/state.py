@@ -262,7 +262,7 @@ class Job:
         begin = self.stay.begin
         end = begin + self.est * self.stay.factor
         while self.guessed and end < now:
-            end = begin + max(2.0 * (end - begin), 1.0)
+            end = begin + max(4.0 * (end - begin), 1.0)
         return max(end, now)
 
     @property

@@ -13,7 +13,7 @@ from queuewise.sim.backfill.easy import book_gpus, unbook_gpus
 from queuewise.sim.core.compilation import inline, kernel, noinline
 from queuewise.sim.core.state import State, World
 
-GROWTH = 2.0  # how much longer than before a run is expected to be each time it has been so long
+GROWTH = 4.0  # how much longer than before a run is expected to be each time it has been so long
 LEAST_S = 1.0  # of a run that is longer than was expected
 
 
@@ -23,7 +23,9 @@ def _later_end(w: World, s: State, j: int) -> float:
     begin = s.begin[j] if w.policy.can_restart else s.start[j]
     end = s.expected[j]
     while end < s.clock.now:
-        end = begin + max(GROWTH * (end - begin), LEAST_S)
+        before, end = end, begin + max(GROWTH * (end - begin), LEAST_S)
+        if end <= before:
+            break  # the clock is so far beyond 2^53 that a second makes no difference
     return end
 
 
