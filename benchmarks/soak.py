@@ -45,9 +45,8 @@ from fuzz.cases import GPU_LOG, SWF, Case  # noqa: E402
 MARK = "QUEUEWISE_SOAK"  # in the environment of every process that a round starts
 LONGEST_S = 600.0  # of a command; compiling takes minutes on a busy machine
 ORPHANS_END_WITHIN_S = 10.0
-TIMES = frozenset(
-    {"engine_s", "jobs_per_s", "frames_per_s", "seconds", "git"}
-)  # facts that differ from run to run, and from commit to commit
+TIMES = frozenset({"engine_s", "jobs_per_s", "frames_per_s", "seconds", "git", "digest"})  # what differs from run to run or from
+# commit to commit, and the digest of a card that has such facts
 MOST_GROWTH_MIB, MOST_RISE_MIB = 24.0, 8.0  # of memory that is called flat: of any sample, and of a line through all of them
 SAMPLED_EVERY_S, PRINTED_EVERY_S = 0.2, 10.0  # of CPU
 KNOWN_WINDOWS, NEW_WINDOW_EVERY = 256, 20  # of resets; to lay out a window takes 50 times as long as to begin one again
