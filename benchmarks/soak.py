@@ -93,7 +93,7 @@ class Soak:
     def run(self, folder: Path, arguments: Sequence[str], **limits: Any) -> tuple[int | None, str]:
         """Run a command in the folder and check its answer. Returns the exit code (None: it was killed) and what it printed as errors."""
         code, err, seconds = start(folder, arguments, **limits)
-        if "Traceback" in err or (code is not None and code not in (*ENDINGS, 130)):
+        if ("Traceback" in err and not is_of_start(err)) or (code is not None and code not in (*ENDINGS, 130)):
             self.problems.append(f"{' '.join(arguments)}: exit code {code}: {err[-2000:]}")
         if code == 2 and [line.partition(":")[0] for line in err.splitlines()[-2:]] != ["error", "hint"]:
             self.problems.append(f"{' '.join(arguments)}: no error with a hint: {err[-500:]}")
@@ -272,6 +272,11 @@ def start(
     if code is None and not stop:
         code = 1  # it hung, or crashed
     return code, err, time.monotonic() - begin
+
+
+def is_of_start(err: str) -> bool:
+    """Whether Python was interrupted while it was starting, before any code of the command line ran."""
+    return err.rstrip().endswith("KeyboardInterrupt") and "queuewise/cli" not in err
 
 
 def orphans() -> list[str]:
