@@ -45,9 +45,8 @@ from fuzz.cases import GPU_LOG, SWF, Case  # noqa: E402
 MARK = "QUEUEWISE_SOAK"  # in the environment of every process that a round starts
 LONGEST_S = 600.0  # of a command; compiling takes minutes on a busy machine
 ORPHANS_END_WITHIN_S = 10.0
-TIMES = frozenset(
-    {"engine_s", "jobs_per_s", "frames_per_s", "seconds", "git"}
-)  # facts that differ from run to run, and from commit to commit
+TIMES = frozenset({"engine_s", "jobs_per_s", "frames_per_s", "seconds", "git", "digest"})  # what differs from run to run or from
+# commit to commit, and the digest of a card that has such facts
 MOST_GROWTH_MIB, MOST_RISE_MIB = 24.0, 8.0  # of memory that is called flat: of any sample, and of a line through all of them
 SAMPLED_EVERY_S, PRINTED_EVERY_S = 0.2, 10.0  # of CPU
 KNOWN_WINDOWS, NEW_WINDOW_EVERY = 256, 20  # of resets; to lay out a window takes 50 times as long as to begin one again
@@ -94,7 +93,7 @@ class Soak:
     def run(self, folder: Path, arguments: Sequence[str], **limits: Any) -> tuple[int | None, str]:
         """Run a command in the folder and check its answer. Returns the exit code (None: it was killed) and what it printed as errors."""
         code, err, seconds = start(folder, arguments, **limits)
-        if "Traceback" in err or (code is not None and code not in (*ENDINGS, 130)):
+        if ("Traceback" in err and not is_of_start(err)) or (code is not None and code not in (*ENDINGS, 130)):
             self.problems.append(f"{' '.join(arguments)}: exit code {code}: {err[-2000:]}")
         if code == 2 and [line.partition(":")[0] for line in err.splitlines()[-2:]] != ["error", "hint"]:
             self.problems.append(f"{' '.join(arguments)}: no error with a hint: {err[-500:]}")
@@ -273,6 +272,11 @@ def start(
     if code is None and not stop:
         code = 1  # it hung, or crashed
     return code, err, time.monotonic() - begin
+
+
+def is_of_start(err: str) -> bool:
+    """Whether Python was interrupted while it was starting, before any code of the command line ran."""
+    return err.rstrip().endswith("KeyboardInterrupt") and "queuewise/cli" not in err
 
 
 def orphans() -> list[str]:

@@ -85,7 +85,7 @@ def replacing(path: Path) -> Iterator[Path]:
         number = _system_error(error, temporary)
         if number is None:
             raise
-        raise _unwritable(path, number) from None
+        raise unwritable(path, number) from None
     finally:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
@@ -102,7 +102,8 @@ def _system_error(error: Exception, temporary: Path) -> int | None:
     return int(number[1] or number[2]) if number else None
 
 
-def _unwritable(path: Path, number: int) -> InputError:
+def unwritable(path: Path, number: int) -> InputError:
+    """The error for a file that the operating system refuses to write, with the number of its error."""
     hint = "free some space, or choose another folder" if number in NO_SPACE else "check the folder and its permissions"
     return InputError(f"cannot be written: {os.strerror(number)}", where=str(path), hint=hint)
 
@@ -120,7 +121,7 @@ def append_text(path: Path, text: str) -> None:
                 file.truncate(before)
                 raise
     except OSError as error:
-        raise _unwritable(path, error.errno or 0) from None
+        raise unwritable(path, error.errno or 0) from None
 
 
 def write_text(path: Path, text: str) -> None:

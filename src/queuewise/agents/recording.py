@@ -10,7 +10,9 @@ import csv
 import io
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -19,7 +21,7 @@ from pydantic import ConfigDict, Field
 from queuewise.config import Config, parse_toml, validate
 from queuewise.errors import InputError, optional_imports
 from queuewise.plain_text import printable
-from queuewise.runs import append_text, write_text
+from queuewise.runs import append_text, unwritable, write_text
 
 JSONL, CSV = "metrics.jsonl", "metrics.csv"
 Row = Mapping[str, Any]
@@ -64,17 +66,38 @@ class MetricFiles:
 
 
 class TensorBoard:
+    """Files are written by a thread of TensorBoard. What goes wrong there is raised here when something is written next."""
+
     def __init__(self, home: Path, settings: Mapping[str, Any], after: int) -> None:
         with optional_imports():
             from torch.utils.tensorboard import SummaryWriter
-        self._writer: Any = SummaryWriter(home / "tensorboard", purge_step=after or None)
+        self._home, self._hook = home / "tensorboard", threading.excepthook
+        threading.excepthook = self._without_traceback
+        with self._one_line():
+            self._writer: Any = SummaryWriter(self._home, purge_step=after or None)
 
     def write(self, row: Row) -> None:
-        for name, value in _figures(row):
-            self._writer.add_scalar(name, value, row["frames"])
+        with self._one_line():
+            for name, value in _figures(row):
+                self._writer.add_scalar(name, value, row["frames"])
 
     def close(self) -> None:
-        self._writer.close()
+        with self._one_line():
+            try:
+                self._writer.close()
+            finally:
+                threading.excepthook = self._hook
+
+    def _without_traceback(self, args: threading.ExceptHookArgs) -> None:
+        if not (issubclass(args.exc_type, OSError) and type(args.thread).__module__.startswith("tensorboard")):
+            self._hook(args)
+
+    @contextmanager
+    def _one_line(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise unwritable(self._home, error.errno or 0) from None
 
 
 class WeightsAndBiases:

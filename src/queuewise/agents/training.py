@@ -168,8 +168,8 @@ def _train_seed(one: SeedRun, listener: ProgressListener, resume: bool, init_fro
     try:
         loop.run()
     finally:
-        recorder.close()
         learner.close()
+        recorder.close()  # may raise: there may be no space for what is not written yet
     return SeedResult(learner.frames, progress.seconds, progress.best_score, progress.val)
 
 

@@ -14,13 +14,12 @@ import errno
 import os
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
 from io import TextIOWrapper
-from typing import Any, TextIO
+from typing import Any
 
-from queuewise.cli.console import note
+from queuewise.cli.console import discard, note
 from queuewise.cli.interrupts import INTERRUPTED, ending_soon
 from queuewise.errors import InputError, QueuewiseError, unknown_name
 from queuewise.plain_text import printable
@@ -86,26 +85,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     except QueuewiseError as error:
         return _report(error)
     except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
+        note("interrupted")
         return INTERRUPTED
     except MemoryError as error:  # NumPy's says how much it needed
         hint = "use fewer jobs (--jobs), fewer policies at once, or a machine with more memory"
         return _report(InputError(f"out of memory{f': {error}' if str(error) else ''}", hint=hint))
     except BrokenPipeError:  # stdout was closed early, as in `queuewise policies | head`
-        _close(sys.stdout)
+        discard(sys.stdout)
         return 0
     except OSError as error:
         if error.errno not in SYSTEM_ERRORS:
             raise
         if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-            _close(sys.stdout)
+            discard(sys.stdout)
         return _report(InputError(os.strerror(error.errno).lower(), where=str(error.filename or ""), hint=SYSTEM_ERRORS[error.errno]))
-
-
-def _close(stream: TextIO) -> None:
-    """Python flushes streams when it ends, and would report an error again."""
-    with suppress(OSError, ValueError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _dispatch(arguments: list[str], *, alone: bool) -> int:
@@ -153,12 +146,9 @@ def _help() -> str:
 
 
 def _report(error: QueuewiseError) -> int:
-    try:
-        note(_one_line(f"error: {f'{error.where}: ' if error.where else ''}{error.message}"))
-        if error.hint:
-            note(_one_line(f"hint: {error.hint}"))
-    except OSError:  # stderr is a file on the full disk as well
-        _close(sys.stderr)
+    note(_one_line(f"error: {f'{error.where}: ' if error.where else ''}{error.message}"))
+    if error.hint:
+        note(_one_line(f"hint: {error.hint}"))
     return error.exit_code
 
 

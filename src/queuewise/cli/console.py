@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import os
 import sys
 from collections.abc import Iterable, Sequence
-from typing import Literal
+from contextlib import suppress
+from typing import Literal, TextIO
 
 from queuewise.errors import InputError
 from queuewise.plain_text import printable
@@ -16,8 +18,17 @@ COMPILE_S = {"engine": 40, "environments": 45}  # on one core of the development
 
 
 def note(text: str) -> None:
-    """Print a message for the user, separate from the data."""
-    print("\n".join(map(printable, text.split("\n"))), file=sys.stderr, flush=True)
+    """Print a message for the user, separate from the data. If stderr cannot be written, as on a full disk, the command goes on."""
+    try:
+        print("\n".join(map(printable, text.split("\n"))), file=sys.stderr, flush=True)
+    except OSError:
+        discard(sys.stderr)
+
+
+def discard(stream: TextIO) -> None:
+    """Write what a stream still holds, and whatever follows, to nowhere. Python flushes it at the end, and would fail again."""
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, left: int = 1, title: str = "") -> None:

@@ -126,7 +126,7 @@ def _figures(found: Learned) -> Table:
 def _report(found: Learned, where: str) -> str:
     """The whole result as Markdown."""
     from queuewise.report.readable import duration
-    from queuewise.report.text_tables import to_markdown
+    from queuewise.report.text_tables import markdown_text, to_markdown
 
     effects = [
         [effect.key, effect.label, f"{effect.jobs}", duration(effect.wait_s), duration(effect.other_wait_s)] for effect in found.effects
@@ -138,13 +138,15 @@ def _report(found: Learned, where: str) -> str:
         for one in best
     ]
     parts = [
-        f"# What was learned of {where}",
-        f"{found.sentence}.",
+        f"# What was learned of {markdown_text(where)}",
+        markdown_text(f"{found.sentence}."),
         to_markdown(_figures(found)),
         "## Who waits longer, and who less",
-        f"Mean waits on the report days under {found.recommended} and {found.baseline}, where they change most."
-        if effects
-        else f"{found.recommended} is the baseline itself.",
+        markdown_text(
+            f"Mean waits on the report days under {found.recommended} and {found.baseline}, where they change most."
+            if effects
+            else f"{found.recommended} is the baseline itself."
+        ),
         to_markdown((["by", "class", "jobs", "recommended", "baseline"], effects)) if effects else "",
         "## The rule that was found",
         f"{found.rule.describe()} ({found.generations} generations). Without a term, the rule would cost so much more on the "

@@ -8,6 +8,7 @@ interrupted and is repeated. A run with one replay per policy (`simulate`, proto
 from __future__ import annotations
 
 import dataclasses
+import io
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -48,8 +49,10 @@ def write_replay(folder: Path, schedule: Schedule, causes: WaitCauses | None = N
     """Write a schedule, the causes of waits and the metrics computed from it."""
     create_folder(folder)
     for name, table in zip(TABLES, (jobs_table(schedule, causes), pieces_table(schedule)), strict=True):
+        packed = io.BytesIO()  # Polars does not pass on every error of a disk
+        table.write_parquet(packed)
         with replacing(folder / name) as temporary:
-            table.write_parquet(temporary)
+            temporary.write_bytes(packed.getbuffer())
     write_text(folder / REPLAY_FILE, to_json(schedule_facts(schedule) | figures))
 
 

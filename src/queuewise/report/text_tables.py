@@ -88,8 +88,8 @@ def _relative_interval(versus: Difference) -> str:
 def to_markdown(cells: TextTable, sentences: Sequence[str] = ()) -> str:
     headings, rows = cells
     lines = [headings, ["---", *["---:"] * (len(headings) - 1)], *rows]
-    table = "\n".join("| " + " | ".join(map(_markdown, line)) + " |" for line in lines) + "\n"
-    below = [f"\\{line}" if line.startswith("*") else line for line in map(_markdown, sentences)]  # no list
+    table = "\n".join("| " + " | ".join(map(markdown_text, line)) + " |" for line in lines) + "\n"
+    below = [f"\\{line}" if line.startswith("*") else line for line in map(markdown_text, sentences)]  # no list
     return table + "".join(f"\n{sentence}\n" for sentence in below)
 
 
@@ -126,7 +126,7 @@ def _interval(ci95: tuple[float, float] | None, digits: int) -> str:
     return "–" if ci95 is None else f"{ci95[0]:,.{digits}f} … {ci95[1]:,.{digits}f}"
 
 
-def _markdown(text: str) -> str:
+def markdown_text(text: str) -> str:
     """One cell: no HTML, no link, no further cell or line."""
     special = {"\\": "\\\\", "|": "\\|", "`": "\\`", "<": "&lt;", "&": "&amp;"}
     return "".join(special.get(c, c) for c in printable(text)).replace("](", "]\\(")

@@ -15,11 +15,16 @@ from pathlib import Path
 import pytest
 
 from model_setup import make_model
+from queuewise.agents.recording import TensorBoard
 from queuewise.cli import main
+from queuewise.cluster import load_cluster
 from queuewise.errors import InputError
+from queuewise.evaluation.replay_files import write_replay
+from queuewise.policies import simulate
 from queuewise.policies.found_rules import FILE, FoundRule, rule_text
 from queuewise.policies.rule_family import PARAMS
 from queuewise.runs import append_text, replacing, write_text
+from queuewise.workload import load_workload
 
 LOG = "; MaxProcs: 8\n" + "".join(f"{j} {60 * j} 5 {30 + j % 7 * 40} 1 -1 -1 1 200 -1 1 {j % 3} 1 -1 1 -1 -1 -1\n" for j in range(1, 300))
 
@@ -141,6 +146,31 @@ def test_a_line_is_appended_whole_or_not_at_all(tmp_path: Path) -> None:
     assert path.read_text() == "one\n"
     append_text(path, "three\n")
     assert path.read_text() == "one\nthree\n"
+
+
+def test_tables_that_cannot_be_written_are_one_line(log: Path, tmp_path: Path) -> None:
+    """At whatever place of the file the space ends."""
+    schedule = simulate(load_workload(log).workload, load_cluster("flat:8"), "fcfs")
+    write_replay(tmp_path / "whole", schedule)
+    size = (tmp_path / "whole" / "jobs.parquet").stat().st_size
+    for most in range(0, size, 97):
+        with small_files(most), pytest.raises(InputError, match=r"jobs\.parquet: cannot be written: File too large"):
+            write_replay(tmp_path / "run", schedule)
+    assert list((tmp_path / "run").iterdir()) == []
+
+
+def test_files_of_tensorboard_that_cannot_be_written_are_one_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    def write_rows() -> None:
+        sink = TensorBoard(tmp_path, {}, 0)
+        try:
+            for number in range(100):
+                sink.write({"frames": number, "loss": 1.0})
+        finally:
+            sink.close()
+
+    with small_files(300), pytest.raises(InputError, match="tensorboard: cannot be written: File too large"):
+        write_rows()
+    assert "Traceback" not in capfd.readouterr().err
 
 
 def test_models_that_cannot_be_written_are_one_line(tmp_path: Path) -> None:

@@ -89,7 +89,7 @@ def test_training_ends_soon_and_keeps_its_checkpoints(tmp_path: Path) -> None:
 
 LONG = {  # commands that would take minutes
     "learn": ("learn", "{log}", "--cluster", "flat:256", "--estimates", "oracle", "--budget", "1h", "--out", "{out}"),
-    "evaluate": ("evaluate", "--workload", "lublin", "--jobs", "1000000", "--windows", "8", "--window-jobs", "500000", "--cluster",
+    "evaluate": ("evaluate", "--workload", "lublin", "--jobs", "1000000", "--windows", "2", "--window-jobs", "500000", "--cluster",
                  "flat:256", "--policy", "fcfs+conservative", "--policy", "sjf+conservative", "--out", "{out}"),
     "suite": ("suite", "--policy", "fcfs+conservative", "--policy", "sjf+conservative"),
     "predict": ("predict", "{log}", "--cluster", "flat:256"),
@@ -103,12 +103,11 @@ def long_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.mark.parametrize("command", LONG)
-@pytest.mark.parametrize("times", [1, 2])
+@pytest.mark.parametrize(("command", "times"), [*((command, 1) for command in LONG), ("learn", 2)])
 def test_long_commands_end_soon_and_keep_what_they_have(command: str, times: int, long_log: Path, tmp_path: Path) -> None:
     arguments = [part.format(log=long_log, out=tmp_path / "run") for part in LONG[command]]
     process = subprocess.Popen([sys.executable, "-m", "queuewise", *arguments], stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    time.sleep(4.0 * crowded())
+    time.sleep(3.0 * crowded())
     assert process.poll() is None, process.communicate()
     slowness = crowded()
     began = time.monotonic()

@@ -41,7 +41,7 @@ def test_where_nothing_can_be_gained_the_verdict_is_keep(tmp_path: Path) -> None
 
 
 def test_the_command_ends_with_one_line_of_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    log, out = tmp_path / "log.swf", tmp_path / "run"
+    log, out = tmp_path / "<b>[a](javascript:b).swf", tmp_path / "run"
     write_workload(LOG, log)
     command = ["learn", str(log), "--cluster", "flat:256", "--estimates", "oracle", "--budget", "4s", "--seed", "1", "--out", str(out)]
     assert not main([*command, "--export", str(tmp_path / "rule.py"), "--json"])
@@ -56,7 +56,8 @@ def test_the_command_ends_with_one_line_of_json(tmp_path: Path, capsys: pytest.C
     assert "def score" in (tmp_path / "rule.py").read_text()
     assert (out / "report-days").is_dir()
     report = (out / "learned.md").read_text()
-    assert report.startswith("# What was learned of log on flat:256")
+    assert report.startswith(r"# What was learned of &lt;b>[a]\(javascript:b) on flat:256")
+    assert "<" not in report
     for heading in ("## Who waits longer, and who less", "## The rule that was found", "## Heuristics"):
         assert heading in report
 
