@@ -19,7 +19,7 @@ MOST_ROWS = 4  # of a key
 
 
 @dataclass(frozen=True)
-class Term:
+class RuleTerm:
     """A number of a rule, and what the rule costs without it. Below 0: without it, the rule would be better."""
 
     name: str
@@ -29,12 +29,12 @@ class Term:
 
 def ablate(
     rule: FoundRule, stretches: Stretches, drawn: Sequence[Stretch], reference: FoundRule | str, objective: Mapping[str, float]
-) -> list[Term]:
+) -> list[RuleTerm]:
     """The terms of a rule, the one that matters most first. Costs are means over the stretches that were drawn."""
     terms = [(name, value) for name, value in zip(NUMBERS, rule.numbers, strict=True) if value]
     rules = [rule, *(rule.without(name) for name, _ in terms)]
     costs = np.mean([cost_of(stretches.replay([*rules, reference], stretch), objective) for stretch in drawn], axis=0)
-    found = [Term(name, value, float(cost - costs[0])) for (name, value), cost in zip(terms, costs[1:], strict=True)]
+    found = [RuleTerm(name, value, float(cost - costs[0])) for (name, value), cost in zip(terms, costs[1:], strict=True)]
     return sorted(found, key=lambda term: -term.added_cost)
 
 

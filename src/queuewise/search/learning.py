@@ -40,7 +40,7 @@ from queuewise.runs import file_name, locked, write_text
 from queuewise.search.beginnings import beginnings, best_beginnings
 from queuewise.search.block_verdicts import Verdicts, judge
 from queuewise.search.evolution import LEAST_WAIT_S, REFERENCE, Generation, Journal, SearchSettings, cost_of, known_reference, search
-from queuewise.search.explanation import Effect, Term, ablate, effects
+from queuewise.search.explanation import Effect, RuleTerm, ablate, effects
 from queuewise.search.heuristics import FIRST, heuristics
 from queuewise.search.stretches import Stretches
 from queuewise.sim.core.schedule import REJECTED, Schedule
@@ -89,7 +89,7 @@ class Learned:
     test: Verdicts
     hindsight: str
     screened: list[Screened]
-    terms: list[Term]  # of the rule
+    terms: list[RuleTerm]  # of the rule
     effects: list[Effect]  # of the recommended policy, against the baseline
     generations: int
     seconds: float
@@ -311,7 +311,7 @@ class Learning:
 
     # --- explaining
 
-    def _terms(self, rule: FoundRule, baseline: str) -> list[Term]:
+    def _terms(self, rule: FoundRule, baseline: str) -> list[RuleTerm]:
         stretches, rng = self._stretches("val"), np.random.default_rng((self._settings.seed, 3))
         drawn = [stretches.draw(rng, SearchSettings.stretch_jobs) for _ in range(EXPLAINING)]
         return ablate(rule, stretches, drawn, baseline, self._settings.objective)
