@@ -27,7 +27,7 @@ from queuewise.agents.task_shape import TaskShape
 from queuewise.agents.train_settings import TrainSettings, layered
 from queuewise.agents.training import train
 from queuewise.agents.training_envs import TrainingEnvs
-from queuewise.agents.validation import baseline_cells, evaluate_policy
+from queuewise.agents.validation import Validator, baseline_cells, evaluate_policy
 from queuewise.evaluation.judging import judge
 from queuewise.evaluation.protocol import BLOCK_SEEDS
 from queuewise.evaluation.scores import parse_score
@@ -70,7 +70,7 @@ def judged(settings: TrainSettings, run: Path, seeds: Sequence[int], chosen: Cho
     """A model of every seed on REPORT, beside the baselines: [windows] scores by policy."""
     scenario, score = load_scenario(settings), parse_score(settings.score)
     experiment = scenario.experiment("report")
-    cells = baseline_cells(experiment, settings.baselines)
+    cells = baseline_cells(experiment, Validator(scenario, score).baselines)
     for seed in seeds:
         model = model_of(chosen(run, seed), scenario)
         cells += evaluate_policy(model.act, model.scaling, scenario, experiment, f"model:{seed}")

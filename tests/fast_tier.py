@@ -22,6 +22,7 @@ LEFT_OUT = (
     "tests/differential/test_engine_vs_reference.py::test_long_queues_of_gangs",  # 14 s
     "tests/differential/test_engine_vs_reference.py::test_backlogs_under_conservative_backfill",
     "tests/differential/test_fairness.py::test_a_log_with_users_and_groups",  # 28 s
+    "tests/differential/test_head_dispatch.py",  # 20 s
     "tests/differential/test_lasting_plans.py",
     "tests/differential/test_models.py",  # 50 s
     "tests/differential/test_outages.py",  # 50 s
@@ -46,6 +47,7 @@ LEFT_OUT = (
     "tests/property/test_episodes.py::test_the_vector_env_plays_what_single_envs_play",
     "tests/unit/agents/test_curves.py",
     "tests/unit/agents/test_d3qn.py::test_resuming_goes_on_to_the_bit",
+    "tests/unit/agents/test_head_training.py",  # 40 s: trains, and replays all heuristics
     "tests/unit/agents/test_ppo.py::test_resuming_goes_on_to_the_bit",
     "tests/unit/agents/test_sac.py::test_resuming_goes_on_to_the_bit",
     "tests/unit/agents/test_training_envs.py::test_a_heuristic_can_be_imitated",

@@ -164,6 +164,24 @@ def test_as_trained_to_commit(models: Any, world: tuple[Case, Conditions], seed:
 
 
 @quick
+@given(
+    worlds(), st.sampled_from(("kernel", "attn")), st.integers(0, 3), st.sampled_from(("likely", "best")), st.booleans(),
+    st.sampled_from(BOUNDS), st.sampled_from(("easy", "easy:sjf", "greedy:wfp3")),
+)  # fmt: skip
+def test_models_that_name_the_head(
+    models: Any, world: tuple[Case, Conditions], net: str, seed: int, decision: str, skip: bool, bound: str, fill: str
+) -> None:
+    """The replay is the episode, decision by decision, and the reference makes the same of its starts."""
+    case, conditions = lasting(world[0]), world[1]
+    run = models(net, seed, decision, dispatch="head", backfill=fill, skip_forced=skip)
+    _, played = recorded_decisions(case, conditions, run, float(bound[1:-1] or "inf"))
+    found = replay(case, f"model:{run}{bound}", conditions)
+    np.testing.assert_array_equal(found.piece_start, played.piece_start)
+    np.testing.assert_array_equal(found.piece_node, played.piece_node)
+    assert_driven_alike(case, conditions, f"model:{run}{bound}", f"fcfs{bound}")
+
+
+@quick
 @given(worlds(), st.sampled_from(("hosts", "joint")), st.integers(0, 2), st.booleans(), st.sampled_from(BOUNDS))
 def test_models_that_choose_nodes(models: Any, world: tuple[Case, Conditions], net: str, seed: int, skip: bool, bound: str) -> None:
     assert_driven_alike(*world, f"model:{models(net, seed, skip_forced=skip)}{bound}", f"fcfs{bound}", places=True)
@@ -255,6 +273,7 @@ WORLDS = (
 def test_compiled_and_plain_play_are_one(models: Any) -> None:
     runs = {net: models(net, window=8) for net in ("kernel", "hosts", "joint")}
     runs |= {"stops": models("attn", window=8, stops=3, moves=True), "view": models("mlp", window=8, view="rltune")}
+    runs |= {"head": models("kernel", window=8, dispatch="head", backfill="easy:aged")}
     names = [f"model:{run}{bound}" for run in runs.values() for bound in ("", "~1h")]
     names += [f"model:{runs['kernel']}+{rest}" for rest in ("easy", "conservative~1h", "greedy/3@spread")]
     told = []

@@ -87,7 +87,10 @@ def draw_curves(runs: Sequence[Path], metric: str, path: Path) -> list[Curve]:
 
 
 def _baselines(run: Path) -> dict[str, float]:
-    settings, seeds = read_run_config(run)
-    names = {f"val/{name}" for name in settings.get("baselines", ())}
-    row = next((row for row in read_rows(run / f"seed-{seeds[0]}") if names & set(row)), {})
-    return {name.removeprefix("val/"): float(row[name]) for name in sorted(names & set(row)) if row[name] is not None}
+    rows = read_rows(run / f"seed-{read_run_config(run)[1][0]}")
+    row = next((row for row in rows if row.get(VAL) is not None), {})
+    return {
+        name.removeprefix("val/"): float(row[name])
+        for name in sorted(row)
+        if name.startswith("val/") and name != VAL and row[name] is not None
+    }

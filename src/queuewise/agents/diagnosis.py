@@ -92,7 +92,7 @@ def diagnose(path: Path, *, episodes: int = 8, seed: int = 0) -> Diagnosis:
         facts["value"] = dict.fromkeys(facts["value"])
     if card["decision"] != "likely":
         facts["actions"] |= {"entropy": None, "entropy_share": None}
-    judged = {name: facts[name] for name in ("value", "actions", "masks", "units", "gradient")}
+    judged = {name: facts[name] for name in ("value", "actions", "masks", "units", "gradient", "training")}
     return Diagnosis(model=str(path), episodes=play.episodes, frames=len(play.actions), **facts, verdict=tuple(findings(**judged)))
 
 
@@ -233,6 +233,7 @@ def _actions(log_probs: Tensor, play: PlayedEpisodes, shape: TaskShape) -> dict[
     avoidable = choice & play.masks[:, -1].numpy()
     return {
         "waits": _share(waits[avoidable]),
+        "could_wait": int(avoidable.sum()),
         "entropy": float(entropy[choice].mean()) if choice.any() else 0.0,
         "entropy_share": float((entropy[choice] / np.log(legal[choice])).mean()) if choice.any() else 0.0,
         "slots": None if shape.problem == "host" else _counts(slots, 0, layout.window),
@@ -289,23 +290,28 @@ def _gradient(model: TrainedModel, play: PlayedEpisodes) -> dict[str, Any]:
 
 
 def _training(path: Path, card: dict[str, Any]) -> dict[str, Any]:
-    """The last metrics of training, if the run folder is there."""
+    """The last metrics of training, and medians of how far an update moved the policy, if the run folder is there."""
     homes = (path.parent, path.parent / f"seed-{card['seed']}", path.parent.parent)
     rows = next((rows for home in homes if (rows := read_rows(home))), [])
     names = ("gradient/norm", "value/explained_variance", "policy/kl", "policy/clip_fraction", "policy/entropy")
-    return {name: rows[-1][name] for name in names if rows and rows[-1].get(name) is not None} | {"iterations": len(rows)}
+    last = {name: rows[-1][name] for name in names if rows and rows[-1].get(name) is not None}
+    moves = {name: [row[name] for row in rows if row.get(name) is not None] for name in ("policy/kl", "policy/clip_fraction")}
+    medians = {f"{name}_median": float(np.median(values)) for name, values in moves.items() if values}
+    return last | medians | {"iterations": len(rows)}
 
 
 # --- findings in words
 
 WORTHLESS, GOOD = 0.1, 0.5  # explained variance of returns
 NEARLY_UNIFORM, SETTLED = 0.9, 0.02  # share of the greatest possible entropy
+MANY = 1000  # decisions
+LEAST_KL, LEAST_CLIPPED = 5e-4, 0.01  # KL divergence and clip fraction of updates that change a policy
 OFTEN, NEARLY_ALWAYS, MOSTLY_FORCED, MANY_DEAD = 0.9, 0.95, 0.8, 0.5  # shares
 
 Figures = dict[str, Any]
 
 
-def findings(value: Figures, actions: Figures, masks: Figures, units: Figures, gradient: Figures) -> list[str]:
+def findings(value: Figures, actions: Figures, masks: Figures, units: Figures, gradient: Figures, training: Figures) -> list[str]:
     found = [_on_values(value["explained_variance"])]
     if not gradient["finite"]:
         found.append("Weights or gradients are not finite: go back to an earlier checkpoint and use a smaller learning rate.")
@@ -318,6 +324,11 @@ def findings(value: Figures, actions: Figures, masks: Figures, units: Figures, g
         found.append(f"It has settled ({entropy:.1%} of the possible entropy): more training will change little.")
     if actions["waits"] > OFTEN:
         found.append(f"It waits in {actions['waits']:.0%} of the cases where it could start something: check the reward.")
+    if actions["waits"] == 0 and actions["could_wait"] >= MANY:
+        found.append(f"It never waits, in {actions['could_wait']:,} cases where it could: an order with backfill may do the same.")
+    moved = training.get("policy/kl_median", LEAST_KL)
+    if moved < LEAST_KL and training.get("policy/clip_fraction_median", 0.0) < LEAST_CLIPPED:
+        found.append(f"Updates hardly changed it (KL divergence {moved:.1g} in the median): raise ppo.learning_rate or ppo.epochs.")
     for what in ("slots", "hosts"):
         counts = np.array(actions[what] or [0])
         if counts.max() > NEARLY_ALWAYS * max(counts.sum(), 1):

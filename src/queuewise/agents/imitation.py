@@ -1,7 +1,8 @@
 """Imitation: a network learns to choose as a heuristic does, before it learns from rewards (behavioural cloning).
 
 The heuristic, here called the expert, chooses from what an observation shows. Job problem: `order` starts the first job
-of the order and waits until it fits, `order+greedy` starts the first job that fits. Host problem: the placement rules
+of the order and waits until it fits, `order+greedy` starts the first job that fits. With dispatch head, `order+easy` names
+the first job of the order; the task backfills. Host problem: the placement rules
 `first`, `pack` (least free) and `spread` (greatest free share), as in `fcfs@pack`. Joint problem: both. Names are those
 of policies.
 """
@@ -24,7 +25,7 @@ from queuewise.agents.training_envs import TrainingEnvs
 from queuewise.envs.env_setup import EnvSetup
 from queuewise.envs.features import NUM_GLOBAL
 from queuewise.errors import InputError
-from queuewise.policies.names import parse_policy
+from queuewise.policies.names import Policy, parse_policy
 from queuewise.sim.core.tables import F32, F64, I64
 
 ENVS = 32
@@ -140,11 +141,15 @@ class Expert:
 def find_expert(name: str, setup: EnvSetup) -> Expert:
     """The expert of this name for this task."""
     policy = parse_policy(name)
+    order = f"{policy.order}:{policy.estimates}" if policy.estimates else policy.order
     if setup.layout.view != "tokens":
         raise InputError(
             f"{name} cannot be imitated in the view {setup.layout.view!r}: a heuristic chooses by the features of jobs and hosts",
             hint="use --task.view tokens, or omit --ppo.imitate",
         )
+    if setup.settings.dispatch == "head":
+        _check_filling(name, order, policy, setup.settings.filling)
+        return Expert(order, blocking=False, rule=policy.placement)
     if policy.backfill not in ("none", "greedy"):
         raise InputError(
             f"{name} cannot be imitated: its backfill is neither none nor greedy", hint="imitate sjf or sjf+greedy, for example"
@@ -157,4 +162,14 @@ def find_expert(name: str, setup: EnvSetup) -> Expert:
         raise InputError(
             f"{name} cannot be imitated: observations do not show what its placement needs", hint=f"use one of @{', @'.join(RULES)}"
         )
-    return Expert(policy.order, policy.backfill == "none", policy.placement)
+    return Expert(order, policy.backfill == "none", policy.placement)
+
+
+def _check_filling(name: str, order: str, policy: Policy, task: Policy) -> None:
+    """Refuse a policy that fills in behind the head otherwise than the task does."""
+    second = (policy.backfill_order, policy.backfill_estimates) if policy.backfill_order else (policy.order, policy.estimates)
+    of_task = (task.backfill_order, task.backfill_estimates) if task.backfill_order else (task.order, task.estimates)
+    if policy.backfill != "none" and (policy.backfill, policy.depth, *second) != (task.backfill, task.depth, *of_task):
+        raise InputError(
+            f"{name} cannot be imitated: the task backfills otherwise", hint=f"omit --task.backfill, or imitate the order alone: {order}"
+        )

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from queuewise.agents.scenario import Scenario, load_scenario, scenario_for
+from queuewise.agents.scenario import Scenario, chosen_task, load_scenario, scenario_for
 from queuewise.agents.task_shape import TaskShape, read_shape
 from queuewise.agents.train_settings import TrainSettings
 from queuewise.cluster.conditions import Conditions
@@ -28,13 +28,14 @@ from queuewise.envs.env_setup import EnvSetup
 from queuewise.envs.episodes import lay_out_episode
 from queuewise.envs.snapshot_start import usage_by_user
 from queuewise.envs.stepping import RUNS_ON
+from queuewise.envs.task_settings import TaskSettings
 from queuewise.errors import InputError
 from queuewise.policies.interface import ReplayRequest
 from queuewise.policies.learned import TrainedNetwork
 from queuewise.policies.model_file import DIGEST, find_model, read_card, read_model
 from queuewise.policies.names import AS_TRAINED, Policy, parse_policy
 from queuewise.policies.snapshot import Snapshot
-from queuewise.policies.snapshot_decider import SnapshotDecider
+from queuewise.policies.snapshot_decider import SnapshotDecider, refuse_unseen
 from queuewise.policies.snapshot_jobs import Index, jobs_of
 from queuewise.policies.snapshot_taking import SnapshotTaker
 from queuewise.policies.user_code import explained
@@ -105,8 +106,14 @@ class ModelDecider(SnapshotDecider):
         self._path = find_model(parsed.model)
         settings, shape = settings_of(read_card(self._path), self._path)
         _check_problem(policy, parsed, shape.problem)
-        if parsed.backfill == AS_TRAINED and (settings.task.dispatch or "mask") == "commit":
+        task = validate(TaskSettings, chosen_task(settings), source=str(self._path))
+        if parsed.backfill == AS_TRAINED and task.dispatch == "commit":
             raise InputError(f"{policy} commits to jobs, and cannot be asked again before they start", hint=f"write {policy}+easy")
+        if task.own_estimates:
+            raise InputError(f"{policy} goes by estimates of its own, which a view does not show", hint="replay it as a whole")
+        if parsed.backfill == AS_TRAINED and task.dispatch == "head":
+            refuse_unseen(task.filling.backfill)
+        parsed = parsed.bounded(task.max_wait)
         # A migration is a stop and a start, except where only migrations save the work of a run.
         super().__init__(parsed, moves=bool(settings.task.moves) and conditions.preemption.mode == "kill")
         self._dispatch, self._conditions = dispatch, conditions

@@ -8,6 +8,7 @@ what its decisions cost the jobs that were there. Needs no torch.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,11 +19,13 @@ from queuewise.cluster.spec import Cluster
 from queuewise.envs.env_setup import EnvSetup, build_setup
 from queuewise.envs.presets import preset as preset_settings
 from queuewise.envs.rewards import Term
+from queuewise.envs.task_settings import Metric
 from queuewise.errors import InputError
 from queuewise.evaluation.experiment import Experiment, ReplaySettings
 from queuewise.evaluation.protocol import BLOCK_SEEDS, DEFAULT_SPLIT, Plan, block_jobs, block_windows, parse_split
 from queuewise.evaluation.scores import parse_score
 from queuewise.evaluation.seen_days import TrainedOn, identify_log, record_training
+from queuewise.policies.names import parse_policy
 from queuewise.policies.snapshot import Snapshot
 from queuewise.reading import Notify
 from queuewise.workload import Workload
@@ -138,11 +141,30 @@ def scenario_for(settings: TrainSettings, workload: Workload, cluster: Cluster) 
     return Scenario(settings, workload, cluster, _task(settings, workload))
 
 
-def _task(settings: TrainSettings, workload: Workload) -> dict[str, Any]:
-    """The settings of the environment: a published scheme, changed by what the user chose."""
-    choices = settings.task.model_dump(exclude={"preset", "reward"}, exclude_none=True)
+def chosen_task(settings: TrainSettings) -> dict[str, Any]:
+    """The settings of the environment without what follows from the workload: a published scheme, changed by what the user chose."""
+    choices = settings.task.model_dump(exclude={"preset", "reward", "baseline"}, exclude_none=True)
     base = preset_settings(settings.task.preset) if settings.task.preset else OWN_TASK
-    task = base | choices
+    return base | _task_of_teacher(settings) | choices
+
+
+def _task_of_teacher(settings: TrainSettings) -> dict[str, Any]:
+    """With dispatch head: backfill, bound and estimates of the policy to imitate, so that it is one of the task's policies."""
+    name = settings.ppo.imitate if settings.algo == "ppo" and settings.task.dispatch == "head" else None
+    if name is None or (teacher := parse_policy(name)).backfill == "none":
+        return {}
+    order = teacher.backfill_order or teacher.order
+    estimates = teacher.backfill_estimates if teacher.backfill_order else teacher.estimates
+    task = {"backfill": f"{teacher.backfill}:{order}:{estimates}".removesuffix(":")}
+    if teacher.max_wait_s < math.inf:
+        task["max_wait"] = f"{teacher.max_wait_s:.15g}s"
+    return task | ({"shown_estimates": teacher.estimates} if teacher.estimates else {})
+
+
+def _task(settings: TrainSettings, workload: Workload) -> dict[str, Any]:
+    task = chosen_task(settings)
+    if settings.task.baseline is not None:
+        task["baseline"] = {"policy": settings.task.baseline, "metric": metric_of(settings.score)}
     if settings.task.reward is not None:
         task["reward"] = parse_reward(settings.task.reward)
     elif "reward" not in task:
@@ -163,6 +185,9 @@ REWARD_OF: dict[str, Term] = {  # score -> the reward term that sums to it
     "energy": Term(name="energy", weight=1 / 3.6e6),  # J -> kWh
     "fairness": Term(name="fairness"),
 }
+METRIC_OF: dict[str, Metric] = {
+    "bsld": "bounded_slowdown", "slowdown": "slowdown", "wait": "wait", "jct": "jct", "util": "utilisation",
+}  # fmt: skip
 MAKESPAN = Term(name="elapsed", per=("span",))  # the work is given: utilisation is highest when it ends soonest
 
 
@@ -175,6 +200,14 @@ def reward_for(score: str) -> tuple[Term, ...]:
         term = REWARD_OF.get(name, MAKESPAN)
         terms.append(term.model_copy(update={"weight": weight * term.weight}))
     return tuple(terms)
+
+
+def metric_of(score: str) -> Metric:
+    """The metric by which rewards compare with a baseline: that of the first term of the score that has one."""
+    for _, name in parse_score(score).terms:
+        if name in METRIC_OF:
+            return METRIC_OF[name]
+    raise InputError(f"task.baseline cannot go by --score {score}", hint=f"use a score with one of {', '.join(METRIC_OF)}")
 
 
 def parse_reward(text: str) -> tuple[Term, ...]:

@@ -36,15 +36,25 @@ class TaskChoices(Config):
     window_order: str | None = Field(
         default=None, description="order of the jobs in the window: any that does not change over time, e.g. fcfs or sjf"
     )
-    dispatch: Literal["mask", "commit"] | None = Field(
-        default=None, description="mask: only jobs that fit now can be chosen; commit: any job can, and the machine is held for it"
+    dispatch: Literal["mask", "commit", "head"] | None = Field(
+        default=None,
+        description="mask: only jobs that fit now can be chosen; commit: any job can, and the machine is held for it; "
+        "head: any job can be the head, anew at every event, and others are backfilled behind it",
     )
     backfill: str | None = Field(
-        default=None, description="with commit: what may start while the chosen job waits; host problem: none or greedy"
+        default=None,
+        description="with commit and head: what may start while the chosen job waits, as in names of policies, e.g. easy:sjf; "
+        "default: none, with head that of ppo.imitate, or easy; host problem: none or greedy",
+    )
+    max_wait: str | None = Field(
+        default=None, description="bound on waiting, e.g. 3d: overdue jobs go first; default: none, with head that of ppo.imitate"
     )
     placement: str | None = Field(default=None, description="where a chosen job goes (job problem)")
     estimates: str | None = Field(
         default=None, description="oracle, requested, noisy:SIGMA or predicted; default: requested, or oracle for models without requests"
+    )
+    shown_estimates: str | None = Field(
+        default=None, description="estimates that observations show; default: those of reservations, with head those of ppo.imitate"
     )
     stops: int | None = Field(
         default=None, ge=0, description="number of running jobs that the policy sees and may preempt (job problem, dispatch mask)"
@@ -67,6 +77,9 @@ class TaskChoices(Config):
     pay: Literal["event", "terminal"] | None = Field(default=None, description="when rewards are paid: as they arise, or all at the end")
     reward: str | None = Field(
         default=None, description="sum of weight*term/divisor, e.g. 'jct/jobs/time_scale + 0.1*noop_feasible'; default: by --score"
+    )
+    baseline: str | None = Field(
+        default=None, description="policy with which the terms relative and log_ratio, and the divisor baseline, compare the same window"
     )
 
 
@@ -118,7 +131,9 @@ class PpoSettings(Config):
     )
     temperature: float = Field(default=1.0, ge=1, description="exploration: logits are divided by this at first and by 1 in the end")
     temperature_decay: float = Field(default=0.99, gt=0, le=1, description="factor on (temperature − 1) per update")
-    imitate: str | None = Field(default=None, description="warm start: imitate this heuristic first, e.g. sjf+greedy")
+    imitate: str | None = Field(
+        default=None, description="warm start: imitate this heuristic first, e.g. sjf+greedy, or wise with task.dispatch head"
+    )
     imitate_frames: int = Field(default=50_000, ge=1, description="frames of the heuristic's play")
     imitate_epochs: int = Field(default=4, ge=1, description="passes over these frames")
 
@@ -229,7 +244,8 @@ class TrainSettings(Config):
     )
     frames: int = Field(default=2_000_000, ge=1, description="training steps, summed over all environments")
     baselines: tuple[str, ...] = Field(
-        default=("fcfs", "fcfs+greedy", "sjf+greedy", "saf+greedy", "random"), description="policies to compare with on VAL and REPORT"
+        default=("best", "fcfs", "fcfs+easy", "random"),
+        description="policies to compare with on VAL and REPORT; best: the three best of all orders and backfills on VAL",
     )
     eval_every: int = Field(default=10, ge=1, description="iterations between evaluations on VAL")
     val_windows: int = Field(default=20, ge=2, description="number of VAL windows")

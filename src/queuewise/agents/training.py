@@ -23,7 +23,7 @@ from queuewise.agents.recording import CONFIG, Recorder, check_contents
 from queuewise.agents.scenario import Scenario, load_scenario
 from queuewise.agents.task_shape import TaskShape
 from queuewise.agents.train_settings import TrainSettings
-from queuewise.agents.validation import Validator, baseline_cells, evaluate_policy
+from queuewise.agents.validation import BEST, Validator, baseline_cells, evaluate_policy
 from queuewise.config import parse_toml, to_toml
 from queuewise.errors import InputError
 from queuewise.evaluation.identity import digest_cluster, digest_workload
@@ -107,6 +107,8 @@ def _train(
         check_contents(run, contents)
     score = parse_score(settings.score)
     validator = Validator(scenario, score)
+    if BEST in settings.baselines:
+        listener.note(f"policies to compare with: {', '.join(validator.baselines)} ({BEST}: chosen of all orders and backfills on VAL)")
     trained_on = _known_training(run) if resume else _training(scenario, init_from)
     facts = {"command": "train", "seeds": list(seeds), "contents": contents, "settings": settings.model_dump(mode="json"), **trained_on}
     write_text(run / CONFIG, to_toml(facts))
@@ -119,7 +121,7 @@ def _train(
         raise
     best = _best_seed(ends, score, seeds)
     _publish(run, run / f"seed-{seeds[best]}")
-    result = _report(run, settings, scenario, score, listener)
+    result = _report(run, settings, scenario, score, validator.baselines, listener)
     frames, seconds = sum(end.frames for end in ends), sum(end.seconds for end in ends)
     outcome = TrainOutcome(run, frames, frames / max(seconds, 1e-9), ends[best].val, result, settings)
     write_text(run / LAST_FILE, to_json(outcome.as_json() | {"standings": result.as_json()}))
@@ -299,10 +301,12 @@ def _publish(run: Path, home: Path) -> None:
             shutil.copyfile(home / name, temporary)
 
 
-def _report(run: Path, settings: TrainSettings, scenario: Scenario, score: Score, listener: ProgressListener) -> Result:
+def _report(
+    run: Path, settings: TrainSettings, scenario: Scenario, score: Score, baselines: Sequence[str], listener: ProgressListener
+) -> Result:
     """Evaluate the selected model on REPORT, beside the baselines."""
     listener.note(f"evaluating the best model on {settings.report_windows} windows never used before")
     experiment = scenario.experiment("report")
     model = load_model(run / f"best{SUFFIX}", TaskShape(settings.env, scenario.setup.layout))
     cells = evaluate_policy(model.act, model.scaling, scenario, experiment, f"model:{run}")
-    return judge([*cells, *baseline_cells(experiment, settings.baselines)], score)
+    return judge([*cells, *baseline_cells(experiment, baselines)], score)

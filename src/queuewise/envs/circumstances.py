@@ -45,6 +45,10 @@ class Circumstances:
         """The first of the window's own jobs. Those before it wait or run when the episode begins."""
         return 0 if self.start is None else int(np.searchsorted(workload.submit, self.start.now, side="right"))
 
+    def bound_s(self, settings: TaskSettings) -> float:
+        """The bound on waiting: this one or, if there is none, that of the task."""
+        return self.max_wait_s if self.max_wait_s < np.inf else settings.max_wait_s
+
     def most_stops(self, settings: TaskSettings) -> int:
         """The limit on stops. Where the engine starts the jobs, nobody stops them."""
         return settings.most_stops if settings.stops and self.ordering is None else 0

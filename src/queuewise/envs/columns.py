@@ -18,8 +18,8 @@ from queuewise.sim.queue import FACTS, Records
 
 # TaskConfig.problem
 JOB, HOST, JOINT = range(3)
-# TaskConfig.dispatch
-MASK, COMMIT = range(2)
+# TaskConfig.dispatch; BY_ENGINE: the engine starts the jobs, in the order that a network gives
+MASK, COMMIT, HEAD, BY_ENGINE = range(4)
 # TaskConfig.lookahead
 OFF, PER_GPU, SORTED, CDF = range(4)
 TOKENS = 0  # TaskConfig.observation_view: every other number is a published view
@@ -72,6 +72,7 @@ class Scale(Scalars, dtype=np.float64):
     all_flops: float
     idle_watts: float
     base_value: float
+    least_value: float  # logarithms of ratios take lesser values for this
     first_time: float  # of the first submission, or of the snapshot that the episode starts from
     began: float  # when the episode began, if it starts from a snapshot; otherwise -inf
     num_loaded: float
@@ -99,6 +100,7 @@ class EpisodeCounts(Scalars, dtype=np.int64):
     free_units: int  # entries of unit_sorted that are FREE
     instants: int  # times at which something happened, if what fits changes with time
     stuck: int  # 1: no further event, although jobs wait
+    turn: int  # dispatch head: the queue whose head is named; those before it have had their turn at this instant
 
 
 class EpisodeValues(Scalars, dtype=np.float64):
@@ -158,7 +160,7 @@ class Task(Table):
     node_amount: F64 = column("nodes", meaning="amount of the main resource in the node, 0: none or unlimited")
     score: F64 = column(meaning="scores of heuristics that never change")  # [K*J]
     score_kind: I64 = column(meaning="-1: the scores are in `score`; otherwise the code of a live order")  # [K]
-    facts: Records = column(dtype=FACTS, meaning="facts about jobs that live orders score by")  # [J or 1]
+    facts: Records = column(dtype=FACTS, meaning="facts about jobs that live orders score by")  # [K*J or 1]
     published: F32 = column(meaning="rows of a published view, see published.py")
     class_group: I64 = column(meaning="equal numbers for classes that may use the same nodes (view `rltune`)")  # [C or 1]
 

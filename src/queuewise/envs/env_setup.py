@@ -22,17 +22,22 @@ from queuewise.envs.env_memory import Template, make_template
 from queuewise.envs.episodes import Episode, lay_out_episode, num_units
 from queuewise.envs.features import ObservationLayout
 from queuewise.envs.presets import preset as preset_settings
+from queuewise.envs.rewards import AGAINST_BASELINE
 from queuewise.envs.task_settings import TaskSettings
 from queuewise.envs.windows import WindowJobs, WindowSource, known_runtimes, make_source
-from queuewise.errors import InputError, unknown_name
+from queuewise.errors import InputError
 from queuewise.evaluation.protocol import DEFAULT_SPLIT
-from queuewise.policies.backfill import BACKFILLS, SLURM
+from queuewise.policies.backfill import SLURM
+from queuewise.policies.ordering import order_rule
 from queuewise.policies.snapshot import Snapshot
+from queuewise.policies.user_code import is_reference
+from queuewise.sim.core.state import NO_LIMIT
 from queuewise.workload.jobs import Workload
 
 DEFAULT_WORKLOAD = "bench"
 DEFAULT_CLUSTER = "16x8:V100-16"
 KEPT = 512  # windows whose templates are cached
+HEAD_BACKFILLS = ("easy", "easy-strict", "conservative", "greedy")
 
 
 @dataclass(eq=False)
@@ -75,6 +80,47 @@ class EnvSetup:
         return EnvBatch(size, self.cluster, self.settings, self.layout, threads)
 
 
+def _check_queue(settings: TaskSettings) -> None:
+    """Refuse orders, backfills and bounds that the task cannot have."""
+    filling, rule = settings.filling, settings.backfill
+    if order_rule(filling.order).fixed is None:
+        raise InputError(
+            f"window_order {settings.window_order!r} changes with time",
+            hint="choose an order that does not change: fcfs, sjf, priority, …",
+        )
+    if filling.backfill == SLURM:
+        raise InputError("environments have no loops of their own: backfill='slurm' is for replays", hint="use 'conservative' or 'easy'")
+    if filling.depth != NO_LIMIT:
+        raise InputError(f"backfill={rule!r}: environments have no limit on the depth of backfill", hint="leave out / and the number")
+    if filling.backfill_order and (is_reference(filling.backfill_order) or order_rule(filling.backfill_order).fair):
+        raise InputError(
+            f"backfill={rule!r}: an order by usage, or of your own, is for replays", hint="choose a built-in order of size and time"
+        )
+    if settings.problem == "host" and rule not in (None, "none", "greedy"):
+        raise InputError(f"the host problem does not support backfill={rule!r}", hint="use 'none' (the head blocks) or 'greedy'")
+    if settings.dispatch != "mask" and settings.problem != "job":
+        unfit = f"the {settings.problem} problem does not support dispatch={settings.dispatch!r}"
+        raise InputError(unfit, hint="use dispatch='mask', or the job problem")
+    if settings.dispatch == "head" and filling.backfill not in HEAD_BACKFILLS:
+        raise InputError(
+            f"dispatch='head' does not support backfill={rule!r}: something has to be filled in behind the head",
+            hint=f"use one of {', '.join(HEAD_BACKFILLS)}",
+        )
+    settings.max_wait_s  # noqa: B018 (checks it)
+
+
+def _check_baseline(settings: TaskSettings) -> None:
+    """Refuse rewards that compare with a baseline, if there is none or its metric has no ratio."""
+    compares = [f"term {term.name!r}" for term in settings.reward if term.name in AGAINST_BASELINE]
+    compares += ["divisor 'baseline'" for term in settings.reward if "baseline" in term.per]
+    if compares and settings.baseline is None:
+        raise InputError(
+            f"the reward {compares[0]} needs a baseline", hint="for example baseline={'policy': 'fcfs+easy', 'metric': 'wait'}"
+        )
+    if settings.baseline is not None and settings.baseline.metric == "utilisation" and compares not in ([], ["term 'relative'"]):
+        raise InputError(f"the reward {compares[-1]} cannot go by utilisation", hint="choose another metric, or the term 'relative'")
+
+
 def build_setup(
     problem: str | None = None,
     *,
@@ -100,18 +146,7 @@ def build_setup(
     if problem is not None:
         chosen["problem"] = problem
     checked = validate(TaskSettings, chosen, source="environment settings")
-    if checked.backfill not in BACKFILLS:
-        raise unknown_name("backfill", checked.backfill, BACKFILLS)
-    if checked.backfill == SLURM:
-        raise InputError("environments have no loops of their own: backfill='slurm' is for replays", hint="use 'conservative' or 'easy'")
-    if checked.problem == "host" and checked.backfill not in ("none", "greedy"):
-        raise InputError(
-            f"the host problem does not support backfill={checked.backfill!r}", hint="use 'none' (the head blocks) or 'greedy'"
-        )
-    if checked.dispatch == "commit" and checked.problem != "job":
-        raise InputError(
-            f"the {checked.problem} problem does not support dispatch='commit'", hint="use dispatch='mask', or the job problem"
-        )
+    _check_queue(checked)
     if (checked.view == "lsf") != (checked.problem == "host") and checked.view != "tokens":
         raise InputError(
             f"the {checked.problem} problem has no view {checked.view!r}",
@@ -123,10 +158,7 @@ def build_setup(
         )
     if checked.moves and not checked.stops:
         raise InputError("moves=True needs slots for running jobs", hint="for example, stops=8 shows eight of them")
-    if any(term.name == "relative" for term in checked.reward) and checked.baseline is None:
-        raise InputError(
-            "the reward term 'relative' needs a baseline", hint="for example baseline={'policy': 'fcfs+easy', 'metric': 'wait'}"
-        )
+    _check_baseline(checked)
     machine = load_cluster(cluster) if isinstance(cluster, str) else cluster
     world = conditions if isinstance(conditions, Conditions) else validate(Conditions, conditions, source="conditions")
     sizes: dict[str, Any] = {"jobs": jobs, "block": block, "split": split, "pool": pool, "model_args": model_args, "starts": starts}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from queuewise.envs import columns, rewards
 from queuewise.envs.bookkeeping import BOUND_S, discounted, inverse, is_own, time_waited
 from queuewise.envs.columns import EpisodeState, Task
@@ -83,3 +85,4 @@ def add_final_terms(w: World, s: State, k: Task, p: EpisodeState, unfinished: bo
         base = k.scale.base_value
         own = _own_value(w, s, k, p)
         p.term[rewards.RELATIVE] += (base - own) / max(base, own, 1.0) * worth
+        p.term[rewards.LOG_RATIO] += np.log(max(base, k.scale.least_value) / max(own, k.scale.least_value)) * worth

@@ -18,16 +18,15 @@ from queuewise.envs import columns, published, rewards
 from queuewise.envs.circumstances import AS_TRAINED, Circumstances, check_log_size, most_failures
 from queuewise.envs.columns import EpisodeState, Scale, Task, TaskConfig
 from queuewise.envs.features import LOOKAHEADS, NUM_CLASS_LIVE, VIEWS, ObservationLayout
-from queuewise.envs.fixed_features import host_tokens, job_tokens, scores_of_orders, seen_by
+from queuewise.envs.fixed_features import host_tokens, job_tokens, scores_of_orders
 from queuewise.envs.snapshot_start import start_episode
 from queuewise.envs.task_settings import TaskSettings
+from queuewise.envs.windows import known_runtimes
 from queuewise.errors import InputError
 from queuewise.evaluation import energy, measure, utilisation
 from queuewise.policies.backfill import BACKFILLS
 from queuewise.policies.deciding import listed_order
-from queuewise.policies.names import placement_rule
-from queuewise.policies.ordering import order_rule
-from queuewise.policies.replaying import simulate
+from queuewise.policies.replaying import known_jobs, simulate
 from queuewise.policies.resuming import rules_after
 from queuewise.sim.backfill import NO_BACKFILL
 from queuewise.sim.core.engine import limited_runtime
@@ -42,6 +41,8 @@ from queuewise.workload.estimates import Estimates
 from queuewise.workload.jobs import Workload
 
 PROBLEMS = {"job": columns.JOB, "host": columns.HOST, "joint": columns.JOINT}
+DISPATCHES = {"mask": columns.MASK, "commit": columns.COMMIT, "head": columns.HEAD}
+LEAST_TIME_S = 60.0  # lesser waits and completion times count as this in ratios
 METRICS: dict[str, tuple[int, Callable[[measure.Measurement], float]]] = {
     "wait": (columns.WAIT_MEAN, lambda m: float(measure.wait(m).mean())),
     "jct": (columns.JCT_MEAN, lambda m: float(measure.jct(m).mean())),
@@ -96,27 +97,15 @@ def make_rules(
     failures: int = 0,
 ) -> Rules:
     """The rules by which the engine places jobs, orders the window and backfills. Up to `failures` runs may end by failures."""
-    order = order_rule(settings.window_order)
-    if order.fixed is None:
-        raise InputError(
-            f"window_order {settings.window_order!r} changes with time",
-            hint="choose an order that does not change: fcfs, sjf, priority, …",
-        )
+    policy = settings.filling
+    if settings.dispatch == "mask":
+        policy = replace(policy, backfill="none", backfill_order="", backfill_estimates="")
     placement = circumstances.placement or settings.placement
-    rule, option, node_scorer = placement_rule(placement if settings.problem == "job" else "pack")
-    commits = settings.dispatch == "commit"
-    return Rules(
-        order=order.make(seen_by([order], workload, cluster, estimate)),
-        backfill=BACKFILLS[settings.backfill].code if commits else NO_BACKFILL,
-        rule=rule,
-        rule_option=option,
-        node_scorer=node_scorer,
-        dispatch=COMMIT if commits else REORDER,
-        max_wait_s=circumstances.max_wait_s,
-        guessed=circumstances.guessed,
-        seed=circumstances.seed,
-        stops=failures + circumstances.room_for_stops(settings, len(workload)),
-    )
+    policy = replace(policy, placement=placement if settings.problem == "job" else "pack", max_wait_s=circumstances.bound_s(settings))
+    known = Estimates(estimate, guessed=circumstances.guessed)
+    jobs = known_jobs(policy, workload, cluster, known, circumstances.seed, circumstances.conditions)
+    rules = policy.rules(jobs, "commit" if settings.dispatch == "commit" else "reorder")
+    return replace(rules, stops=failures + circumstances.room_for_stops(settings, len(workload)))
 
 
 def _lay_out_engine(
@@ -128,16 +117,15 @@ def _lay_out_engine(
         conditions = conditions.model_copy(update={"preemption": settings.stopping})
     ordering = circumstances.ordering
     used = rules if ordering is None else replace(
-        rules, order=listed_order(), backfill=BACKFILLS[ordering.backfill].code, depth=ordering.depth,
+        rules, order=listed_order(), backfill_order=None, backfill=BACKFILLS[ordering.backfill].code, depth=ordering.depth,
         dispatch=COMMIT if ordering.dispatch == "commit" else REORDER,
     )  # fmt: skip
     laid_out = lay_out(workload, cluster, used, runtime=runtime, estimate=estimate, conditions=conditions)
     world, machine, state = laid_out.tables
-    if ordering is not None:
+    if used.dynamic:
         assert rules.order.fixed is not None
         world = world.replace(rank=order_jobs(laid_out.classes, laid_out.trees, rules.order.fixed)[0])  # of the window
-    else:
-        world.policy.external_queue = int(rules.backfill == NO_BACKFILL)
+    world.policy.external_queue = int(ordering is None and rules.backfill == NO_BACKFILL)
     world.policy.external_places = int(settings.problem != "job")
     return used, world, machine, state
 
@@ -203,13 +191,14 @@ def _task(
     first = _beginning(workload, circumstances)
     own = can_run.copy()
     own[: circumstances.first_own(workload)] = False
+    base = _base_value(workload, cluster, settings, estimate, circumstances)
     divisors = {
         "jobs": float(own.sum()), "work": float(work[own].sum()), "span": horizon - first,
-        "priority": float(workload.priority[own].sum()), "time_scale": settings.time_scale_s,
+        "priority": float(workload.priority[own].sum()), "time_scale": settings.time_scale_s, "baseline": max(base),
     }  # fmt: skip
     flops = utilisation.node_tflops(cluster)
     units = cluster.node_gpus if cluster.num_gpus else np.ones(cluster.num_nodes, np.int64)
-    score, score_kind, facts = scores_of_orders(workload, cluster, settings, estimate)
+    score, score_kind, facts = scores_of_orders(workload, cluster, settings, estimate, circumstances.seed)
     weight = rewards.weights(settings.reward, divisors)
     config = _config(settings, layout, resource, circumstances)
     config.num_users = int(workload.user.max(initial=-1)) + 1
@@ -224,11 +213,11 @@ def _task(
     return Task.allocate(
         lengths,
         config=config,
-        scale=_scale(workload, cluster, settings, horizon, shown_horizon, first, capacity, flops, node_amount, estimate, circumstances),
+        scale=_scale(workload, cluster, settings, horizon, shown_horizon, first, capacity, flops, node_amount, base, circumstances),
         total=np.array(_totals(cluster)),
         weight=weight,
         weighted=np.concatenate([np.flatnonzero(weight), np.zeros(1, np.int64)]),
-        token=job_tokens(workload, cluster, estimate, world),
+        token=job_tokens(workload, cluster, _shown_estimate(workload, cluster, settings, estimate, circumstances.seed), world),
         host_token=host_tokens(cluster),
         **_job_columns(workload, amount, work),
         unit_first=np.concatenate([[0], np.cumsum(units)]),
@@ -241,6 +230,11 @@ def _task(
         published=published.lay_out_view(settings.view, workload, cluster, estimate, settings.time_scale_s),
         class_group=published.pool_groups(world, settings.view),
     )
+
+
+def _shown_estimate(workload: Workload, cluster: Cluster, settings: TaskSettings, estimate: F64, seed: int) -> F64:
+    """[J] what observations show of the runtimes."""
+    return estimate if settings.shown_estimates is None else known_runtimes(workload, cluster, settings.shown_estimates, seed).values
 
 
 def _beginning(workload: Workload, circumstances: Circumstances) -> float:
@@ -297,14 +291,14 @@ def _horizon(workload: Workload, cluster: Cluster, settings: TaskSettings, runti
 def _config(settings: TaskSettings, layout: ObservationLayout, resource: int, circumstances: Circumstances) -> TaskConfig:
     config = TaskConfig()
     config.problem = PROBLEMS[settings.problem]
-    config.dispatch = columns.COMMIT if settings.dispatch == "commit" else columns.MASK
+    config.dispatch = DISPATCHES[settings.dispatch] if circumstances.ordering is None else columns.BY_ENGINE
     config.window = layout.window
     config.host_slots = layout.hosts
     config.lookahead = LOOKAHEADS.index(settings.lookahead)
     config.units = layout.units
     config.num_scores = len(layout.scores)
     config.skip_forced = int(settings.skip_forced)
-    config.blocking = int(settings.problem == "host" and settings.backfill == "none")
+    config.blocking = int(settings.problem == "host" and settings.filling.backfill == "none")
     config.max_steps = columns.NO_CAP if settings.max_steps is None or settings.never_cut else settings.max_steps
     config.terminal = int(settings.pay == "terminal")
     config.relative_to = METRICS[settings.baseline.metric][0] if settings.baseline else columns.NOTHING
@@ -319,7 +313,7 @@ def _config(settings: TaskSettings, layout: ObservationLayout, resource: int, ci
 
 def _scale(
     workload: Workload, cluster: Cluster, settings: TaskSettings, horizon: float, shown_horizon: float, first: float, capacity: float,
-    flops: F64, node_amount: F64, estimate: F64, circumstances: Circumstances,
+    flops: F64, node_amount: F64, base: tuple[float, float], circumstances: Circumstances,
 ) -> Scale:  # fmt: skip
     scale = Scale()
     scale.horizon = np.inf if settings.never_cut else horizon
@@ -333,17 +327,26 @@ def _scale(
     scale.first_time = first
     scale.began = -np.inf if circumstances.start is None else circumstances.start.now
     scale.num_loaded = float((node_amount > 0).sum())
-    if settings.baseline and len(workload):
-        schedule = simulate(
-            workload, cluster, settings.baseline.policy, dispatch=_baseline_dispatch(settings),
-            estimates=Estimates(estimate, guessed=circumstances.guessed), kill_at_limit=circumstances.kill_at_limit,
-            conditions=circumstances.conditions, start=circumstances.start,
-        )  # fmt: skip
-        first_own = circumstances.first_own(workload)
-        if schedule.finished[first_own:].any():
-            scale.base_value = METRICS[settings.baseline.metric][1](measure.measure_from(schedule, first_own))
+    scale.base_value, scale.least_value = base
     return scale
 
 
-def _baseline_dispatch(settings: TaskSettings) -> str:
-    return "commit" if settings.dispatch == "commit" else "reorder"
+def _base_value(
+    workload: Workload, cluster: Cluster, settings: TaskSettings, estimate: F64, circumstances: Circumstances
+) -> tuple[float, float]:
+    """The baseline's figure for the window's own jobs, 0 without a baseline or jobs; and the least that ratios count."""
+    if settings.baseline is None:
+        return 0.0, 1.0
+    metric = settings.baseline.metric
+    least = LEAST_TIME_S if metric in ("wait", "jct") else 1.0
+    if not len(workload):
+        return 0.0, least
+    schedule = simulate(
+        workload, cluster, settings.baseline.policy, dispatch="commit" if settings.dispatch == "commit" else "reorder",
+        estimates=Estimates(estimate, guessed=circumstances.guessed), kill_at_limit=circumstances.kill_at_limit,
+        conditions=circumstances.conditions, start=circumstances.start,
+    )  # fmt: skip
+    first_own = circumstances.first_own(workload)
+    if not schedule.finished[first_own:].any():
+        return 0.0, least
+    return METRICS[metric][1](measure.measure_from(schedule, first_own)), least

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,9 @@ from queuewise.envs.windows import known_runtimes
 from queuewise.errors import InputError
 from queuewise.evaluation import utilisation
 from queuewise.policies.known import Jobs
-from queuewise.policies.ordering import OrderRule, order_rule
+from queuewise.policies.names import split_estimates
+from queuewise.policies.ordering import order_rule
+from queuewise.sim.core.compilation import JIT_DISABLED
 from queuewise.sim.core.facts import job_facts
 from queuewise.sim.core.state import World
 from queuewise.sim.core.tables import F32, F64
@@ -25,23 +26,25 @@ from queuewise.workload.jobs import Workload
 MANY_TASKS = 1024.0  # this many tasks are shown as 1
 
 
-def seen_by(orders: Sequence[OrderRule], workload: Workload, cluster: Cluster, estimate: F64) -> Jobs:
-    predicts = any(order.uses_predictions for order in orders)
-    history = {"predicted": known_runtimes(workload, cluster, "predicted").values} if predicts else NO_HISTORY
-    return Jobs.of(workload, estimate, history=history)
-
-
-def scores_of_orders(workload: Workload, cluster: Cluster, settings: TaskSettings, estimate: F64) -> tuple[F64, Any, Any]:
+def scores_of_orders(workload: Workload, cluster: Cluster, settings: TaskSettings, estimate: F64, seed: int) -> tuple[F64, Any, Any]:
     """Scores of the heuristics that are features: numbers for fixed orders, facts about jobs for live orders."""
-    rules = [order_rule(name) for name in settings.scores]
-    if unfit := [name for name, rule in zip(settings.scores, rules, strict=True) if rule.fair]:
+    number = len(workload)
+    orders = [split_estimates(name) for name in settings.scores]
+    rules = [order_rule(name) for name, _ in orders]
+    if unfit := [name for (name, _), rule in zip(orders, rules, strict=True) if rule.fair]:
         raise InputError(f"the score {unfit[0]!r} depends on the usage of users and cannot be a feature", hint="choose another order")
-    jobs = seen_by(rules, workload, cluster, estimate)
-    fixed = [rule.fixed(jobs) if rule.fixed is not None else np.zeros(len(workload)) for rule in rules]
+    fixed = np.zeros((len(rules), number))
     kinds = np.array([-1 if rule.fixed is not None else rule.live for rule in rules] or [-1], np.int64)
-    live = (kinds >= 0).any() and len(workload) > 0
-    facts = job_facts(workload, estimate, NO_HISTORY, np.ones(len(workload))) if live else np.zeros(1, FACTS)
-    return _at_least_one(np.concatenate(fixed) if fixed else np.zeros(1)), kinds, facts
+    live = (kinds >= 0).any() and number > 0
+    facts: Any = np.zeros(len(rules) * number if live else 1, FACTS)
+    for row, ((_, by), rule) in enumerate(zip(orders, rules, strict=True)):
+        known = known_runtimes(workload, cluster, by, seed).values if by else estimate
+        if rule.fixed is not None:
+            history = {"predicted": known_runtimes(workload, cluster, "predicted", seed).values} if rule.uses_predictions else NO_HISTORY
+            fixed[row] = rule.fixed(Jobs.of(workload, known, history=history))
+        elif live:
+            job_facts(workload, known, NO_HISTORY, np.ones(number), rows=facts[row * number :])
+    return _at_least_one(fixed.ravel()), kinds, facts.view(np.recarray) if JIT_DISABLED else facts
 
 
 def _at_least_one(column: Any) -> F64:

@@ -10,6 +10,7 @@ from queuewise.envs.columns import EpisodeState, Task
 from queuewise.envs.features import NUM_CLASS_LIVE
 from queuewise.envs.observation import shown_jobs
 from queuewise.envs.stopping import mark_stops
+from queuewise.sim.conditions.quotas import OVER, standing
 from queuewise.sim.core.compilation import inline, kernel, noinline
 from queuewise.sim.core.machine import slots_on
 from queuewise.sim.core.state import Machine, State, World
@@ -63,6 +64,13 @@ def first_choice(w: World, m: Machine, z: Machine, s: State, p: EpisodeState, mo
     return columns.NOBODY
 
 
+@inline
+def may_be_head(w: World, s: State, p: EpisodeState, j: int) -> bool:
+    """Dispatch head: whether job j may be named now. It is of the queue whose turn it is, and its quota lets it start."""
+    c = w.job_class[j]
+    return w.class_queue[c] == p.count.turn and standing(w, s, c) != OVER
+
+
 @kernel
 def mark_legal(w: World, m: Machine, z: Machine, s: State, k: Task, p: EpisodeState, mask: I8) -> None:
     """Write which actions are legal: [Q+P+M+1] (job), [H+1] (host) or [Q+1 + Q*H] (joint: jobs, then hosts of each)."""
@@ -77,11 +85,13 @@ def mark_legal(w: World, m: Machine, z: Machine, s: State, k: Task, p: EpisodeSt
         legal = True
         if gang != columns.NOBODY:
             legal = p.waiting[q] == gang
-        elif k.config.dispatch != columns.COMMIT:
+        elif k.config.dispatch == columns.HEAD:
+            legal = may_be_head(w, s, p, p.waiting[q])
+        elif k.config.dispatch == columns.MASK:
             legal = p.class_live[p.row_class[q] * NUM_CLASS_LIVE] > 0.0  # fits, as computed for the observation
         mask[q] = np.int8(legal)
         some += legal
-    if has_bound(w) and gang == columns.NOBODY and k.config.dispatch != columns.COMMIT:
+    if has_bound(w) and gang == columns.NOBODY and k.config.dispatch == columns.MASK:
         some -= _unmark_delaying(w, m, z, s, p, mask, shown)
     for q in range(shown, window):
         mask[q] = np.int8(0)

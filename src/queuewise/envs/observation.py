@@ -66,7 +66,7 @@ def _open_row(w: World, s: State, k: Task, p: EpisodeState, out: F32, base: int,
     p.row_submit[q] = w.submit[j]
     for f in range(NUM_JOB_FIXED):
         out[base + f] = k.token[j * NUM_JOB_FIXED + f]
-    if w.policy.can_restart:
+    if w.policy.can_restart and s.stops[j] > 0:
         out[base + JOB_AT.estimate] = shown_estimate(s.remaining_estimate[j])
     out[base + JOB_AT.user_usage] = np.float32(0.0)
     out[base + JOB_AT.slack] = np.float32(1.0)
@@ -133,7 +133,7 @@ def _observe_scores(w: World, s: State, k: Task, p: EpisodeState, out: F32, at: 
     for number in range(k.config.num_scores):
         if k.score_kind[number] >= 0:
             params[0] = k.score_kind[number]
-            facts, none = view(k.facts, num_jobs), view(p.order, 0)
+            facts, none = view(k.facts, (number + 1) * num_jobs)[number * num_jobs :], view(p.order, 0)
             score_live(facts, view(p.waiting, shown), shown, s.clock.now, none, none, params, view(p.score, shown))
         else:
             for q in range(shown):

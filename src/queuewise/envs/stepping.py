@@ -21,15 +21,17 @@ from queuewise.envs.bookkeeping import (
 from queuewise.envs.class_fit import fit_changes_with_time
 from queuewise.envs.columns import EpisodeState, Task
 from queuewise.envs.episode_end import add_final_terms
-from queuewise.envs.masks import first_choice
+from queuewise.envs.masks import first_choice, may_be_head
 from queuewise.envs.node_occupancy import reset_occupancy, touch, update_load
 from queuewise.envs.observation import shown_jobs
 from queuewise.envs.stopping import something_may_stop, stop_or_move
+from queuewise.policies.ordering import score_live
 from queuewise.sim import backfill
 from queuewise.sim.backfill.conservative import plan_queue
+from queuewise.sim.backfill.easy import some_class_fits
 from queuewise.sim.backfill.pins import place_first
 from queuewise.sim.conditions.quotas import OVER, standing
-from queuewise.sim.core.compilation import inline, kernel
+from queuewise.sim.core.compilation import inline, kernel, noinline
 from queuewise.sim.core.lifecycle import start_placed
 from queuewise.sim.core.loop import backfill_queue, next_instant, reserve_bound
 from queuewise.sim.core.machine import slots_on
@@ -37,7 +39,9 @@ from queuewise.sim.core.pieces import put_tasks
 from queuewise.sim.core.schedule import FAILED, QUEUED, RUNNING
 from queuewise.sim.core.state import Machine, State, World
 from queuewise.sim.core.stepwise import start_beside_overdue, start_overdue
+from queuewise.sim.core.table_types import view
 from queuewise.sim.placement.placement_rules import runtime_factor
+from queuewise.sim.queue import PARAMS_SIZE
 from queuewise.sim.queue.overdue import has_bound, oldest_overdue
 
 RUNS_ON, TERMINATED, TRUNCATED = range(3)  # outcome of a step
@@ -57,7 +61,9 @@ def advance(w: World, m: Machine, s: State, k: Task, p: EpisodeState) -> bool:
         return False
     if p.count.begun:
         pass_time(k, p, before, s.clock.now)
+    p.value.idling = 0.0
     p.count.begun = 1
+    p.count.turn = 0
     p.count.instants += fit_changes_with_time(w)
     if s.count.running_jobs != p.count.on_machine:
         _note_ends(w, m, s, k, p)
@@ -104,14 +110,25 @@ def _try_start(w: World, m: Machine, z: Machine, s: State, k: Task, p: EpisodeSt
     return True
 
 
+@noinline
+def _score_candidates(w: World, s: State) -> None:
+    """Score the waiting jobs by the order of backfill, which changes with time."""
+    number = s.count.pending_jobs
+    facts = view(w.second_facts if w.policy.second_facts else w.facts, w.sizes.num_jobs)
+    nothing, params = view(s.outlook, 0), view(w.second_params, PARAMS_SIZE)
+    score_live(facts, view(s.pending, number), number, s.clock.now, nothing, nothing, params, view(s.second_score, number))
+
+
 @kernel
 def _backfill_behind(w: World, m: Machine, z: Machine, s: State, k: Task, p: EpisodeState, head: int) -> None:
-    """Let the backfill rule start jobs behind the committed job, which waits."""
+    """Let the backfill rule start jobs behind the committed or named job, which waits."""
     rule = w.policy.backfill
     if rule == backfill.NO_BACKFILL or (p.count.waiting == 1 and not w.policy.plans_all):
         return
     q = w.class_queue[w.job_class[head]]
     s.head[q] = head
+    if w.policy.scans_queue:
+        _score_candidates(w, s)
     if rule == backfill.CONSERVATIVE:
         plan_queue(w, m, z, s, q)
     else:
@@ -136,9 +153,49 @@ def _commit(w: World, m: Machine, z: Machine, s: State, k: Task, p: EpisodeState
 
 
 @kernel
+def _name_head(w: World, m: Machine, z: Machine, s: State, k: Task, p: EpisodeState, j: int) -> None:
+    """Start job j of the queue whose turn it is. If it does not fit, it is the head: others are backfilled behind it, and the turn ends."""
+    q = p.count.turn
+    if _try_start(w, m, z, s, k, p, j):
+        s.shadow_head[q] = columns.NOBODY  # it may have taken the place that was reserved for another
+        return
+    s.plan_state[q] = backfill.UNSETTLED  # the last plan may have had the job behind others
+    _backfill_behind(w, m, z, s, k, p, j)
+    p.count.turn += 1
+
+
+@kernel
+def _may_name(w: World, m: Machine, s: State, k: Task, p: EpisodeState) -> bool:
+    """Whether the agent sees a job of the queue whose turn it is and, if forced steps are skipped, naming one can change anything."""
+    q = p.count.turn
+    if s.queue_active[q] == 0:
+        return False
+    if k.config.skip_forced and w.policy.backfill != backfill.CONSERVATIVE and not some_class_fits(w, m, s, q):
+        return False
+    for row in range(shown_jobs(k, p)):  # noqa: SIM110 (no generators in kernels)
+        if may_be_head(w, s, p, p.waiting[row]):
+            return True
+    return False
+
+
+@kernel
+def _find_turn(w: World, m: Machine, z: Machine, s: State, k: Task, p: EpisodeState) -> bool:
+    """Go on to the next queue whose head the agent names at this instant, False if there is none. Overdue jobs are heads unnamed."""
+    while p.count.turn < w.sizes.num_queues:
+        j = oldest_overdue(w, s, p.count.turn)
+        if j >= 0:
+            _name_head(w, m, z, s, k, p, j)
+        elif _may_name(w, m, s, k, p):
+            return True
+        else:
+            p.count.turn += 1
+    return False
+
+
+@kernel
 def _serve_overdue(w: World, m: Machine, z: Machine, s: State, k: Task, p: EpisodeState) -> None:
     """Let overdue jobs go first, whatever the agent would choose. Those that do not fit get a reservation or, with commit, are awaited."""
-    if not has_bound(w) or w.policy.scans_queue:
+    if not has_bound(w) or k.config.dispatch == columns.BY_ENGINE:
         return
     if k.config.dispatch != columns.COMMIT:
         start_overdue(w, m, z, s)
@@ -174,14 +231,16 @@ def _put_on_host(w: World, m: Machine, s: State, k: Task, p: EpisodeState, j: in
 
 @kernel
 def _wait(w: World, m: Machine, s: State, k: Task, p: EpisodeState) -> None:
-    """Advance to the next event."""
+    """Advance to the next event. With dispatch head, leave the queue whose turn it is without a head."""
     p.count.gang = columns.NOBODY
     if p.count.fitting > 0:
         idle = 1.0 - p.value.busy / k.scale.capacity
         p.term[rewards.NOOP_FEASIBLE] -= idle
         p.value.idling = 1.0
-    p.count.stuck = not advance(w, m, s, k, p)
-    p.value.idling = 0.0
+    if k.config.dispatch == columns.HEAD:
+        p.count.turn += 1
+    else:
+        p.count.stuck = not advance(w, m, s, k, p)
 
 
 @kernel
@@ -205,7 +264,7 @@ def _advance_to_decision(w: World, m: Machine, z: Machine, s: State, k: Task, p:
     """
     in_gang = k.config.problem != columns.JOB and p.count.gang != columns.NOBODY
     while not in_gang:
-        if has_bound(w) and s.clock.now <= k.scale.horizon:
+        if has_bound(w) and k.config.dispatch != columns.HEAD and s.clock.now <= k.scale.horizon:
             _serve_overdue(w, m, z, s, k, p)
         if p.count.stuck:
             return TERMINATED
@@ -217,7 +276,9 @@ def _advance_to_decision(w: World, m: Machine, z: Machine, s: State, k: Task, p:
             return TRUNCATED
         if k.config.problem == columns.HOST:
             _choose_next_job(w, m, z, s, k, p)
-        if k.config.dispatch == columns.COMMIT:
+        if k.config.dispatch == columns.HEAD:
+            forced = not _find_turn(w, m, z, s, k, p)
+        elif k.config.dispatch == columns.COMMIT:
             forced = p.count.waiting == 0
         elif not k.config.skip_forced:
             forced = False
@@ -248,8 +309,20 @@ def _act(w: World, m: Machine, z: Machine, s: State, k: Task, p: EpisodeState, a
         stop_or_move(w, m, s, k, p, action - k.config.window)
     elif k.config.dispatch == columns.COMMIT:
         _commit(w, m, z, s, k, p, p.waiting[action])
+    elif k.config.dispatch == columns.HEAD:
+        _name_head(w, m, z, s, k, p, p.waiting[action])
     else:
         _try_start(w, m, z, s, k, p, p.waiting[action])
+
+
+@kernel
+def _is_asked(w: World, m: Machine, z: Machine, s: State, k: Task, p: EpisodeState) -> bool:
+    """Serve overdue jobs at the first instants of an episode. Returns whether there is something to decide then."""
+    if k.config.dispatch == columns.HEAD:
+        _find_turn(w, m, z, s, k, p)
+    else:
+        _serve_overdue(w, m, z, s, k, p)
+    return p.count.waiting > 0
 
 
 @kernel
@@ -261,16 +334,14 @@ def begin(w: World, m: Machine, z: Machine, s: State, k: Task, p: EpisodeState) 
         p.term[t] = 0.0
     if s.count.arrived > 0:
         note_snapshot(w, m, s, k, p)
-    if k.config.one_instant:
-        _serve_overdue(w, m, z, s, k, p)
-    else:
-        going = advance(w, m, s, k, p)  # what the snapshot shows has been decided
-        while going:
-            _serve_overdue(w, m, z, s, k, p)
-            going = p.count.waiting == 0 and advance(w, m, s, k, p)
+    asked = False
+    going = k.config.one_instant or advance(w, m, s, k, p)  # what the snapshot shows has been decided
+    while going:
+        asked = _is_asked(w, m, z, s, k, p)
+        going = not asked and advance(w, m, s, k, p)
     p.value.step_began = s.clock.now
     p.value.elapsed = 0.0
-    p.count.over = p.count.waiting == 0
+    p.count.over = not asked
     if k.config.problem == columns.HOST:
         _choose_next_job(w, m, z, s, k, p)
 

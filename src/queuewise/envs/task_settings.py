@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
 from pydantic import Field
@@ -9,13 +10,14 @@ from pydantic import Field
 from queuewise.cluster.conditions import Preemption
 from queuewise.config import Config
 from queuewise.envs.rewards import Term
+from queuewise.policies.names import Policy, parse_bound, parse_policy, split_estimates
 
 Problem = Literal["job", "host", "joint"]
 Metric = Literal["wait", "jct", "slowdown", "bounded_slowdown", "utilisation"]
 
 
 class Baseline(Config):
-    """The policy that the reward term `relative` compares an episode with. It is replayed on the same window."""
+    """The policy that the reward terms `relative` and `log_ratio` compare an episode with. It is replayed on the same window."""
 
     policy: str = "fcfs+easy"
     metric: Metric = "bounded_slowdown"
@@ -27,8 +29,9 @@ class TaskSettings(Config):
     # decisions
     window: int = Field(64, ge=1)
     window_order: str = "fcfs"  # order of the window, and of the queue in the host problem; it must not change with time
-    dispatch: Literal["mask", "commit"] = "mask"
-    backfill: str = "none"  # commit: what may start behind the committed job; host problem: none (the head blocks) or greedy
+    dispatch: Literal["mask", "commit", "head"] = "mask"
+    backfill: str | None = None  # what may start behind the job that is awaited, as in names of policies; None: `filling` says which
+    max_wait: str | None = None  # a bound on waiting, for example "3d"
     placement: str = "pack"  # job problem
     illegal: Literal["error", "wait"] = "error"
     skip_forced: bool = False
@@ -41,6 +44,7 @@ class TaskSettings(Config):
     observation: Literal["flat", "dict"] = "flat"
     view: Literal["tokens", "gpu-optimizer", "drl-scheduler", "lsf", "rltune", "rlscheduler"] = "tokens"  # or a published vector
     estimates: str | None = None  # None: requested, predicted or oracle, as in replays
+    shown_estimates: str | None = None  # what the feature `estimate` shows; None: the same, by which reservations go
     lookahead: Literal["off", "per_gpu", "sorted", "cdf"] = "sorted"
     scores: tuple[str, ...] = ()  # heuristics whose scores are features
     host_slots: int | None = Field(None, ge=1)  # rows of the host part; None: one per node of the cluster
@@ -54,3 +58,18 @@ class TaskSettings(Config):
     horizon_factor: float = Field(10.0, gt=0)  # horizon: last submission + factor × work ÷ capacity
     max_steps: int | None = Field(None, ge=1)
     never_cut: bool = False  # play until every job has ended, whatever the horizon and max_steps
+
+    @property
+    def filling(self) -> Policy:
+        """The order of the window and the backfill. Dispatch commit, head: behind the job that is awaited; host problem: none, greedy."""
+        return parse_policy(f"{self.window_order}+{self.backfill or ('easy' if self.dispatch == 'head' else 'none')}")
+
+    @property
+    def own_estimates(self) -> set[str]:
+        """Estimates other than those of the episode that orders and observations go by."""
+        by_scores = {split_estimates(name)[1] for name in self.scores}
+        return (by_scores | {*self.filling.own_estimates, self.shown_estimates or ""}) - {""}
+
+    @property
+    def max_wait_s(self) -> float:
+        return math.inf if self.max_wait is None else parse_bound(self.max_wait, "max_wait")

@@ -10,13 +10,14 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from queuewise.cluster.conditions import PERFECT, Conditions
 from queuewise.cluster.spec import Cluster
 from queuewise.envs.task_settings import TaskSettings
 from queuewise.errors import InputError
 from queuewise.evaluation.protocol import BLOCK_SEEDS, WARM_POLICY, block_jobs
-from queuewise.policies.estimating import estimate_on
+from queuewise.policies.estimating import declare_part, estimate_on
 from queuewise.policies.replaying import simulate
 from queuewise.policies.schedule_snapshots import ScheduleSnapshots
 from queuewise.policies.snapshot import Snapshot
@@ -102,9 +103,12 @@ class LogSource(WindowSource):
         if self.warm and self._jobs:
             before, start = self._snapshots.before(first)
             if len(before):
-                rows = np.concatenate([before, np.arange(own.start, own.stop)])
-                return WindowJobs(self._workload.take(rows), self._known.take(rows), start)
-        return WindowJobs(self._workload.take(own), self._known.take(own))
+                return self._jobs_of(np.concatenate([before, np.arange(own.start, own.stop)]), start)
+        return self._jobs_of(np.arange(own.start, own.stop), None)
+
+    def _jobs_of(self, rows: NDArray[np.int64], start: Snapshot | None) -> WindowJobs:
+        """Predictions know of these jobs what they know in the whole log."""
+        return WindowJobs(declare_part(self._workload.take(rows), self._workload, rows), self._known.take(rows), start)
 
 
 class ListSource(WindowSource):

@@ -26,10 +26,7 @@ class SnapshotDecider(ABC):
     wake_at = math.inf  # when it wants to be asked again, even if nothing happens before
 
     def __init__(self, policy: Policy, *, moves: bool) -> None:
-        for part in {policy.backfill, policy.placement} & set(NOT_SHOWN):
-            raise InputError(
-                f"{part} goes by {NOT_SHOWN[part]}, which a view does not show", hint="use another rule, or replay it as a whole"
-            )
+        refuse_unseen(policy.backfill, policy.placement)
         self._policy, self._moves = policy, moves
         self._last: Snapshot | None = None
 
@@ -56,6 +53,12 @@ class SnapshotDecider(ABC):
     def _next_overdue(self, snapshot: Snapshot) -> float:
         times = (one.job.submit + self._policy.max_wait_s for one in snapshot.queue)
         return min((time for time in times if time > snapshot.now), default=math.inf)
+
+
+def refuse_unseen(*parts: str) -> None:
+    """Refuse backfill rules and placements that go by more than a view shows."""
+    for part in set(parts) & set(NOT_SHOWN):
+        raise InputError(f"{part} goes by {NOT_SHOWN[part]}, which a view does not show", hint="use another rule, or replay it as a whole")
 
 
 def _remembering(snapshot: Snapshot, last: Snapshot) -> Snapshot:

@@ -63,7 +63,7 @@ def test_a_second_interrupt_ends_at_once() -> None:
 def test_training_ends_soon_and_keeps_its_checkpoints(tmp_path: Path) -> None:
     command = [
         sys.executable, "-m", "queuewise", "train", "--workload", "bursty", "--cluster", "2x4:V100-16", "--frames", "100000000",
-        "--preset", "quick", "--checkpoint-every", "1", "--out", str(tmp_path / "run"),
+        "--preset", "quick", "--checkpoint-every", "1", "--baselines", "fcfs", "--out", str(tmp_path / "run"),
     ]  # fmt: skip
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
     deadline = time.monotonic() + 300

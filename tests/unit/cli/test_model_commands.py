@@ -75,7 +75,7 @@ def test_diagnosis_of_every_network(net: str, tmp_path: Path, capsys: pytest.Cap
     assert found["units"]["total"] == sum(layer["units"] for layer in found["units"]["layers"]) > 0
     assert found["gradient"]["finite"]
     assert found["gradient"]["norm"] == pytest.approx(float(np.sqrt(sum(norm**2 for norm in found["gradient"]["parts"].values()))))
-    assert found["training"] == {"policy/kl": 0.02, "gradient/norm": 0.5, "iterations": 1}
+    assert found["training"] == {"policy/kl": 0.02, "policy/kl_median": 0.02, "gradient/norm": 0.5, "iterations": 1}
     assert found["verdict"][0].startswith("Values ")
     assert main(["diagnose", str(tmp_path / "run"), "--episodes", "2"]) == 0
     assert f"- {found['verdict'][0]}" in capsys.readouterr().out
@@ -97,10 +97,11 @@ def test_diagnosis_counts_stops_and_moves(tmp_path: Path, capsys: pytest.Capture
 def test_the_verdict_names_what_is_wrong() -> None:
     sound: dict[str, dict[str, Any]] = {
         "value": {"explained_variance": 0.8},
-        "actions": {"entropy_share": 0.4, "waits": 0.1, "slots": [5, 4, 3], "hosts": None},
+        "actions": {"entropy_share": 0.4, "waits": 0.1, "could_wait": 2000, "slots": [5, 4, 3], "hosts": None},
         "masks": {"cut_episodes": 0, "forced_share": 0.2},
         "units": {"dead_share": 0.1},
         "gradient": {"finite": True, "without": []},
+        "training": {"policy/kl_median": 4e-3, "policy/clip_fraction_median": 0.0},
     }
     assert findings(**sound) == ["Values predict returns well (explained variance 0.80).", "Nothing else is unusual."]
     for part, key, odd, word in (
@@ -109,6 +110,8 @@ def test_the_verdict_names_what_is_wrong() -> None:
         ("actions", "entropy_share", 0.0, "settled"),
         ("actions", "waits", 0.97, "It waits in 97%"),
         ("actions", "slots", [0, 0, 99], "nearly always takes number 2"),
+        ("actions", "waits", 0.0, "never waits, in 2,000 cases"),
+        ("training", "policy/kl_median", 2e-5, "hardly changed it (KL divergence 2e-05"),
         ("masks", "cut_episodes", 3, "3 episodes were truncated"),
         ("masks", "forced_share", 0.9, "leave no choice"),
         ("units", "dead_share", 0.75, "75% of its units"),
@@ -116,6 +119,9 @@ def test_the_verdict_names_what_is_wrong() -> None:
         ("gradient", "without", ["job.weight"], "their gradients are zero: job.weight"),
     ):
         assert word in " ".join(findings(**sound | {part: sound[part] | {key: odd}}))
+    few = {"actions": {"waits": 0.0, "could_wait": 20}, "training": {"policy/kl_median": 2e-5, "policy/clip_fraction_median": 0.2}}
+    assert findings(**sound | {part: sound[part] | some for part, some in few.items()}) == findings(**sound)
+    assert findings(**sound | {"training": {"iterations": 0}}) == findings(**sound)
     values = {"actions": {"entropy_share": None}, "value": {"explained_variance": None}}
     told = findings(**sound | {part: sound[part] | unknown for part, unknown in values.items()})
     assert told == ["Its critic is not stored with it: nothing is known about its values.", "Nothing else is unusual."]

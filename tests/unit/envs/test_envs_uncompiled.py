@@ -33,6 +33,7 @@ CASES = {
     "host": {"problem": "host"},
     "joint": {"problem": "joint"},
     "stops": {"problem": "job", "stops": 2, "moves": True},
+    "head": {"problem": "job", "dispatch": "head", "backfill": "easy:wfp3", "scores": ("aged", "saf"), "max_wait": "1h"},
     "failures": {"problem": "job", "conditions": {"failures": {"mtbf_h": 2.0, "mttr_h": 0.5}}},
     "sleep": {"problem": "joint", "conditions": {"power": {"sleep_after_s": 5.0, "wake_s": 60.0, "cap_watts": 5000.0}}},
     "cores": {"problem": "job", "cluster": "flat:32", "workload": "lublin", "model_args": {"processors": 32}},
