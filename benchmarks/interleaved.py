@@ -27,6 +27,7 @@ REPLAYS = {  # policy: jobs
 }  # fmt: skip
 ENVS, STEPS = 128, 300
 PPO_FRAMES = 65_536
+PPO_BASELINES = ("fcfs", "fcfs+greedy", "sjf+greedy", "saf+greedy", "random")
 
 
 def replay_case(policy: str, jobs: int) -> Callable[[], float]:
@@ -83,7 +84,7 @@ def env_case(threads: int) -> Callable[[], float]:
 
 
 def ppo_case() -> Callable[[], float]:
-    """Frames per second of whole short trainings, compilation and imports included."""
+    """Frames per second of whole short trainings, compilation and imports included, with the same policies to compare with."""
     import tempfile
 
     def measure() -> float:
@@ -97,6 +98,8 @@ def ppo_case() -> Callable[[], float]:
                 "quick",
                 "--frames",
                 str(PPO_FRAMES),
+                "--baselines",
+                *PPO_BASELINES,
                 "--out",
                 f"{folder}/run",
             ]
