@@ -39,7 +39,7 @@ class TaskChoices(Config):
     dispatch: Literal["mask", "commit", "head"] | None = Field(
         default=None,
         description="mask: only jobs that fit now can be chosen; commit: any job can, and the machine is held for it; "
-        "head: any job can be the head, anew at every event, and others are backfilled behind it",
+        "head: any job can be named the head, again at every event, and others are backfilled behind it",
     )
     backfill: str | None = Field(
         default=None,
@@ -245,7 +245,8 @@ class TrainSettings(Config):
     frames: int = Field(default=2_000_000, ge=1, description="training steps, summed over all environments")
     baselines: tuple[str, ...] = Field(
         default=("best", "fcfs", "fcfs+easy", "random"),
-        description="policies to compare with on VAL and REPORT; best: the three best of all orders and backfills on VAL",
+        description="policies to compare with on VAL and REPORT; best: the three best on VAL of all orders with easy and greedy "
+        "backfill, and of the best of these with conservative",
     )
     eval_every: int = Field(default=10, ge=1, description="iterations between evaluations on VAL")
     val_windows: int = Field(default=20, ge=2, description="number of VAL windows")

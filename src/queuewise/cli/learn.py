@@ -13,6 +13,7 @@ from queuewise.reading import Reading
 
 if TYPE_CHECKING:
     from queuewise.evaluation.seen_days import TrainedOn
+    from queuewise.report.text_tables import TextTable
     from queuewise.search.learning import Learned
     from queuewise.workload.jobs import Workload
 
@@ -96,9 +97,6 @@ class Learn:
         return record_training(workload, identify_log(workload, self.log, self.reading.load_factor), split)
 
 
-Table = tuple[list[str], list[list[str]]]  # headings, rows
-
-
 def _print(found: Learned) -> None:
     from queuewise.cli.console import print_table
 
@@ -106,7 +104,7 @@ def _print(found: Learned) -> None:
     print(found.sentence)
 
 
-def _figures(found: Learned) -> Table:
+def _figures(found: Learned) -> TextTable:
     from queuewise.report.readable import duration
 
     rows = []

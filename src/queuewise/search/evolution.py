@@ -105,7 +105,7 @@ def _journal_lines(path: Path) -> list[Any]:
         for line in path.read_bytes().splitlines():
             found.append(json.loads(line))
     if not found:
-        raise InputError("is damaged: its first line cannot be read", where=str(path), hint="remove it, and the search begins anew")
+        raise InputError("is damaged: its first line cannot be read", where=str(path), hint="remove it, and the search starts over")
     return found
 
 
