@@ -17,6 +17,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from queuewise.errors import InputError
+from queuewise.regular_files import check_regular
 
 LAST_FILE = "summary.json"
 LONGEST_NAME = 200  # bytes of a folder name; file systems allow 255
@@ -71,8 +72,7 @@ def replacing(path: Path) -> Iterator[Path]:
 
     The file gets the permissions that the umask gives to new files, whoever writes it. A full disk and the like raise an InputError.
     """
-    if path.exists() and not path.is_file():
-        raise InputError("is a folder" if path.is_dir() else "is not a regular file", where=str(path), hint="choose another name")
+    check_regular(path, "choose another name")
     path = path.resolve()  # a link stays a link, /dev/stdout above all
     temporary = path.with_name(f".{path.name[:LONGEST_NAME]}.{os.getpid()}.part")
     try:
