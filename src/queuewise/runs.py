@@ -22,6 +22,7 @@ from queuewise.regular_files import check_regular
 LAST_FILE = "summary.json"
 LONGEST_NAME = 200  # bytes of a folder name; file systems allow 255
 HASH_DIGITS = 12
+UNFINISHED = re.compile(r"\..+\.\d+\.part")  # names that `replacing` gives: .NAME.PROCESS.part
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -52,7 +53,8 @@ def locked(folder: Path) -> Iterator[None]:
             pass
         else:
             for unfinished in folder.rglob(".*.part"):
-                unfinished.unlink(missing_ok=True)
+                if UNFINISHED.fullmatch(unfinished.name):  # others may keep files in the folder
+                    unfinished.unlink(missing_ok=True)
         yield
     finally:
         os.close(descriptor)
@@ -74,7 +76,8 @@ def replacing(path: Path) -> Iterator[Path]:
     """
     check_regular(path, "choose another name")
     path = path.resolve()  # a link stays a link, /dev/stdout above all
-    temporary = path.with_name(f".{path.name[:LONGEST_NAME]}.{os.getpid()}.part")
+    kept = os.fsdecode(os.fsencode(path.name)[:LONGEST_NAME])
+    temporary = path.with_name(f".{kept}.{os.getpid()}.part")
     try:
         temporary.touch()
         mode = stat.S_IMODE(temporary.stat().st_mode)
