@@ -120,6 +120,7 @@ USAGE = {  # what is typed -> error and hint
     ),
     "simulate --workload a --policy fcfs --jobs": ("--jobs needs a value", "see queuewise simulate --help"),
     "simulate --workload a --policy fcfs --jobs ten": ("--jobs 'ten' is not a whole number", "see queuewise simulate --help"),
+    "train --frames -1": ("frames = -1: input should be greater than or equal to 1", "see queuewise train --help"),
     "train --ppo.gamma 7": ("gamma = 7.0: input should be less than or equal to 1", "see queuewise train --help"),
     "train --frames many": ("--frames 'many' is not a whole number", "see queuewise train --help"),
     "simulate --workload a --policy fcfs --seed 1.5": ("--seed '1.5' is not a whole number", "see queuewise simulate --help"),
