@@ -27,7 +27,7 @@ from queuewise.evaluation.protocol import make_plan
 from queuewise.policies import simulate
 from queuewise.policies.found_rules import BLOCKED_NUMBERS, NUMBERS, ORDER_NUMBERS, FoundRule, rule_text
 from queuewise.policies.window_replays import Candidate, ReplayOptions, WindowRows, replay_windows
-from queuewise.search.evolution import FIRST_SPREAD, NEVER_NEGATIVE, PULL, STEPS
+from queuewise.search.evolution import BOUNDED_BELOW, FIRST_SPREAD, PULL, STEPS
 from queuewise.sim.core.schedule import Schedule
 from queuewise.workload import load_workload
 from queuewise.workload.jobs import Floats, Workload
@@ -76,7 +76,7 @@ def search(sequences: Sequences, backfill: str, seconds: float, seed: int) -> tu
     reference = FoundRule(tuple(float(name == "log_runtime") for name in NUMBERS), scheduling=backfill, estimates="oracle")
     places, steps = [NUMBERS.index(name) for name in SEARCHED], np.array([STEPS[name] for name in SEARCHED])
     origin = np.array([start.get(name, 0.0) for name in NUMBERS])
-    lower = [-origin[place] / STEPS[name] if name in NEVER_NEGATIVE else None for name, place in zip(SEARCHED, places, strict=True)]
+    lower = [-origin[place] / STEPS[name] if name in BOUNDED_BELOW else None for name, place in zip(SEARCHED, places, strict=True)]
     strategy = cma.CMAEvolutionStrategy(
         np.zeros(len(SEARCHED)), FIRST_SPREAD, {"popsize": POPULATION, "seed": seed + 1, "verbose": -9, "bounds": [lower, None]}
     )

@@ -18,7 +18,9 @@ ORDERS = (  # numbers that are not 0
     {"log_runtime": 1.0},  # sjf
     {"log_runtime": 1.0, "log_width": 0.5},
 )
-PATIENT = {"log_runtime": 1.0, "log_width": 0.3, "hold_log_runtime": 0.02, "hold_age": 0.3}
+PATIENT = {  # what fits goes first, some of the machine stays free for short jobs, and reservations come late
+    "log_runtime": 1.0, "log_width": 0.3, "hold_log_runtime": 0.02, "hold_age": 0.3, "blocked": 1.0, "blocked_share": 0.5, "guard": 0.5,
+}  # fmt: skip
 BOUNDS = ("~3d", "~7d", "")
 
 
