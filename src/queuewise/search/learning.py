@@ -33,7 +33,7 @@ from queuewise.evaluation.protocol import BLOCKS, block_jobs
 from queuewise.evaluation.seen_days import CARD_KEY, TrainedOn
 from queuewise.policies import simulate
 from queuewise.policies.estimating import estimate_on
-from queuewise.policies.found_rules import FILE, ORDER_NUMBERS, SEARCHED, FoundRule, rule_text
+from queuewise.policies.found_rules import FILE, NUMBERS, ORDER_NUMBERS, SEARCHED, FoundRule, rule_text
 from queuewise.policies.names import MODEL, WISE, WISE_ORDER
 from queuewise.policies.window_replays import ReplayOptions
 from queuewise.runs import file_name, locked, write_text
@@ -117,6 +117,21 @@ class Learned:
             },
             "seconds": self.seconds,
         }
+
+    def details(self) -> dict[str, Any]:
+        """`as_json`, the rule, and for every policy on the report days its figures and how the recommended one differs from it."""
+        policies = {}
+        for name in self.test.cells:
+            row: dict[str, Any] = {"max_wait_s": self.test.max_wait(name)}
+            for key, score in (("bsld", "bsld"), ("wait_s", "wait")):
+                diff, ci95 = self.test.percent(self.recommended, name, score)
+                row[key] = {"mean": self.test.mean(name, score), "recommended_percent": diff, "ci95": ci95}
+            policies[name] = row
+        rule = {"numbers": dict(zip(NUMBERS, self.rule.numbers, strict=True)), "scheduling": self.rule.scheduling,
+                "order_estimates": self.rule.order_estimates, "estimates": self.rule.estimates}  # fmt: skip
+        return self.as_json() | {
+            "report_days": policies, "found": self.candidate, "rule": rule, "generations": self.generations, "heuristics": len(self.screened),
+        }  # fmt: skip
 
     @property
     def sentence(self) -> str:
