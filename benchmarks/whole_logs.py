@@ -60,9 +60,8 @@ def whole_logs(results: Results) -> str:
     for policy in POLICIES:
         cells = [(one["bsld"], one["shaken_mean"], one["least"], one["greatest"]) for one in (logs[log][policy] for log in logs)]
         rows.append([f"`{policy}`", *(text for a, b, c, d in cells for text in (f"{a:.1f}", f"{b:.1f} ({c:.1f} … {d:.1f})"))])
-    names = ("published: EASY", "published: EASY-SJBF", "published: practical prediction", "published: best of 2,880 predictors in hindsight")
-    for place, name in enumerate(names):
-        rows.append([name, *(text for log in logs for text in (f"{PUBLISHED[log][place]:.1f}", ""))])
+    for place, name in enumerate(("EASY", "EASY-SJBF", "practical prediction", "best of 2,880 predictors in hindsight")):
+        rows.append([f"published: {name}", *(text for log in logs for text in (f"{PUBLISHED[log][place]:.1f}", ""))])
     return table(columns, rows, left=1)
 
 

@@ -129,9 +129,8 @@ class Learned:
             policies[name] = row
         rule = {"numbers": dict(zip(NUMBERS, self.rule.numbers, strict=True)), "scheduling": self.rule.scheduling,
                 "order_estimates": self.rule.order_estimates, "estimates": self.rule.estimates}  # fmt: skip
-        return self.as_json() | {
-            "report_days": policies, "found": self.candidate, "rule": rule, "generations": self.generations, "heuristics": len(self.screened),
-        }  # fmt: skip
+        counts = {"generations": self.generations, "heuristics": len(self.screened)}
+        return self.as_json() | {"report_days": policies, "found": self.candidate, "rule": rule} | counts
 
     @property
     def sentence(self) -> str:
