@@ -33,7 +33,7 @@ from queuewise.evaluation.protocol import BLOCKS, block_jobs
 from queuewise.evaluation.seen_days import CARD_KEY, TrainedOn
 from queuewise.policies import simulate
 from queuewise.policies.estimating import estimate_on
-from queuewise.policies.found_rules import FILE, NUMBERS, ORDER_NUMBERS, SEARCHED, FoundRule, rule_text
+from queuewise.policies.found_rules import FILE, NUMBERS, SEARCHED, SEARCHED_IF_EXACT, FoundRule, rule_text
 from queuewise.policies.names import MODEL, WISE, WISE_ORDER
 from queuewise.policies.window_replays import ReplayOptions
 from queuewise.runs import file_name, locked, write_text
@@ -259,8 +259,8 @@ class Learning:
     # --- search
 
     def _search(self, baseline: str, until: float) -> tuple[FoundRule, int]:
-        """The rule of least cost on the validation days, of those that searches from different beginnings find."""
-        numbers = SEARCHED if self._settings.replay.estimates == "oracle" else ORDER_NUMBERS
+        """The rule of least cost on the validation days, of those that searches begin with and find."""
+        numbers = SEARCHED_IF_EXACT if self._settings.replay.estimates == "oracle" else SEARCHED
         how = SearchSettings(self._settings.objective, numbers, seed=self._settings.seed)
         stretches = self._stretches("train")
         reference = known_reference(self._out / JOURNAL.format(1)) or baseline
@@ -269,7 +269,7 @@ class Learning:
         for number, beginning in enumerate(begin, 1):
             end = first + (until - first) * number / len(begin)
             means = self._search_from(beginning, stretches, reference, how, number, end)
-            found += [means[math.ceil(share * len(means)) - 1] for share in TRAIL]
+            found += [beginning, *(means[math.ceil(share * len(means)) - 1] for share in TRAIL)]
             generations += len(means)
         best = self._best_of(found, reference, how)
         seen = to_toml({CARD_KEY: [one.model_dump() for one in self._settings.trained_on]}) if self._settings.trained_on else ""
