@@ -129,7 +129,7 @@ class Learned:
             policies[name] = row
         rule = {"numbers": dict(zip(NUMBERS, self.rule.numbers, strict=True)), "scheduling": self.rule.scheduling,
                 "order_estimates": self.rule.order_estimates, "estimates": self.rule.estimates}  # fmt: skip
-        counts = {"generations": self.generations, "heuristics": len(self.screened)}
+        counts = {"generations": self.generations, "heuristics": len(self.screened), "cpu_seconds": time.process_time()}
         return self.as_json() | {"report_days": policies, "found": self.candidate, "rule": rule} | counts
 
     @property

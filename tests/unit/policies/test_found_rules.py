@@ -112,12 +112,12 @@ def test_its_name_may_have_another_backfill_and_bound(tmp_path: Path) -> None:
 def test_rules_of_the_package_have_names(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     policy = parse_policy(f"model:{name}")
-    assert (policy.order_estimates, policy.backfill, policy.max_wait_s) == ("predicted", "easy", 259_200.0)
+    assert (policy.estimates, policy.backfill, policy.max_wait_s) == ("predicted", "easy", 259_200.0)
     assert policy.params is not None
     assert policy.params[NUMBERS.index("blocked")] > 0
     (tmp_path / name).mkdir()
     (tmp_path / name / "rule.toml").write_text(rule_text(AGED, {}), encoding="utf-8")
-    assert parse_policy(f"model:{name}").order_estimates == ""  # a run of one's own comes first
+    assert parse_policy(f"model:{name}").estimates == ""  # a run of one's own comes first
 
 
 def test_a_formula_names_the_terms_that_count() -> None:
