@@ -44,7 +44,7 @@ from queuewise.workload.transform import offered_load
 FOLDER = RESULTS / "generalist"
 MACHINES = {  # model, cluster
     "generalist-hpc": (("lublin", "flat:256"), ("lublin", "flat:128"), ("lublin", "flat:512")),
-    "generalist-gpu": (("bench", "16x8:V100-16"), ("poisson", "4x8:V100-16"), ("bursty", "2x8:V100-16"), ("hetero", "hetero")),
+    "generalist-gpu": (("bench", "16x8:V100-16"), ("poisson", "4x8:V100-16"), ("bursty", "2x8:V100-16"), ("hetero", "hetero56")),
 }
 LOADS = (0.75, 0.85, 0.95)
 JOBS, STRETCH = 12_000, 3_000
