@@ -1,7 +1,7 @@
 """Search for one rule for all logs, on workload models only, and compare it with `wise` on logs: fill a table of docs/results.md.
 
 python benchmarks/generalist.py search [NAME ...]        five minutes each; writes the rules to benchmarks/results/generalist
-python benchmarks/generalist.py choose                   validation days of SDSC, under `wise`, the round numbers of `round` and what was found
+python benchmarks/generalist.py choose                   validation days of SDSC, under `wise`, the numbers of `round` and what was found
 python benchmarks/generalist.py compare [LOG ...]        report days of the logs, under `wise` and the rule of the package
 
 Models know no users, so orders go by runtimes with noise (`noisy:1.0`) in place of predictions. Requests are runtimes divided by a
