@@ -93,7 +93,7 @@ def search_rule(kind: str, minutes: float, seed: int) -> FoundRule:
     with tempfile.TemporaryDirectory() as folder:
         journal = Journal(Path(folder) / "journal.jsonl", {}, settings.population)
         reference = f"aged:{NOISE}+easy:sjf:{NOISE}~3d"  # as wise, if its predictions were these
-        for one in search(ManyStretches(members), beginning, reference, settings, journal, lambda: time.monotonic() > until):  # type: ignore[arg-type]
+        for one in search(ManyStretches(members), beginning, [reference], settings, journal, lambda: time.monotonic() > until):  # type: ignore[arg-type]
             found = one.rule
             if one.number % 10 == 0:
                 note(f"{kind}, generation {one.number}: cost {one.cost:+.3f}, {found.formula}")

@@ -47,11 +47,11 @@ def _generalist() -> dict[str, float]:
 
 
 def best_beginnings(
-    stretches: Stretches, rules: Sequence[FoundRule], reference: FoundRule | str, settings: SearchSettings, number: int
+    stretches: Stretches, rules: Sequence[FoundRule], references: Sequence[str], settings: SearchSettings, number: int
 ) -> list[FoundRule]:
     """So many rules of least cost on a stretch, each with another backfill or bound."""
     stretch = stretches.draw(np.random.default_rng((settings.seed, 1)), settings.stretch_jobs)
-    costs = cost_of(stretches.replay([*rules, reference], stretch), settings.objective)
+    costs = cost_of(stretches.replay([*rules, *references], stretch), settings.objective, len(references))
     best: dict[str, FoundRule] = {}
     for place in np.argsort(costs, kind="stable"):
         best.setdefault(rules[place].scheduling, rules[place])
