@@ -33,8 +33,8 @@ from queuewise.envs.features import NUM_RUNNING, ObservationLayout
 from queuewise.envs.output_rows import OutputRows
 from queuewise.envs.playing import play, play_in_order
 from queuewise.envs.published import publish
-from queuewise.envs.step_entry import begin_or_step
-from queuewise.envs.step_threads import REFUSED, StepThreads
+from queuewise.envs.step_entry import begin_or_step, begin_or_step_plain
+from queuewise.envs.step_threads import REFUSED, STEP_SIGNATURE, StepThreads
 from queuewise.envs.task_settings import TaskSettings
 from queuewise.errors import InputError
 from queuewise.evaluation.measure import measure_from
@@ -92,6 +92,7 @@ class EnvBatch:
         self._publish: Any = None if layout.view == "tokens" else publish
         self._threads = 1 if JIT_DISABLED else max(1, min(threads or os.cpu_count() or 1, size))
         self._step_threads: StepThreads | None = None
+        self._entry: Any = begin_or_step_plain
         drawn = self._frame.drawn.reshape(size, 2)
         self._random, self._chosen = (drawn, self._actions) if self.joint else (drawn[:, 0], self._actions[:, 0])
         # Random actions: whether the caller asked for some since the last step, whether those of the present state are
@@ -148,6 +149,7 @@ class EnvBatch:
         """
         if not JIT_DISABLED and self._publish is None and len(template.block.bytes) <= len(self._memory[e]):
             self._following[e] = template
+            self._choose_entry(template)
             self._frame.next[e * columns.NEXT_SIZE : (e + 1) * columns.NEXT_SIZE] = template.following
 
     def went_on(self, e: int) -> bool:
@@ -160,6 +162,7 @@ class EnvBatch:
 
     def _load(self, e: int, template: Template) -> None:
         block, frame = template.block, self._frame
+        self._choose_entry(template)
         if len(self._memory[e]) < len(block.bytes):
             if len(self._memory[e]) == 0:
                 self._allocate_blocks(round_to_cache_line(len(block.bytes) * 5 // 4))  # larger windows may follow
@@ -177,6 +180,12 @@ class EnvBatch:
             frame.lists[first + BLOCK_LISTS] = home + block.lists
             frame.lists[first + SHARED_LISTS] = template.following[SHARED]
         self._templates[e] = template
+
+    def _choose_entry(self, template: Template) -> None:
+        """Use the entry for all envs from now on, unless the one for plain envs can step this template as well."""
+        if self._entry is begin_or_step_plain and not template.plain:
+            self.close()  # its threads know the old entry
+            self._entry = begin_or_step
 
     def _allocate_blocks(self, size: int) -> None:
         """Allocate a block of `size` bytes for every env."""
@@ -199,7 +208,9 @@ class EnvBatch:
             self._let_steps_draw(self._asked)
         fresh = self._set_output(self._rows[-1] if out is None else self._rows_of(out))
         if self._step_threads is None:
-            self._step_threads = StepThreads(self._threads, self._call, self._all_envs, begin_or_step, self._publish)
+            if not JIT_DISABLED and not self._entry.overloads:
+                self._entry.compile(STEP_SIGNATURE.args)
+            self._step_threads = StepThreads(self._threads, self._call, self._all_envs, self._entry, self._publish)
         ended = self._step_threads.step(fresh)
         if ended <= REFUSED:
             self._output = None  # nothing was written to the buffer
@@ -225,7 +236,7 @@ class EnvBatch:
         self._frame.space.draws = draws
 
     def _begin_or_step(self, envs: I64, begins: bool, fresh: bool) -> int:
-        ended: int = begin_or_step(self._call, envs, begins, fresh, self.size)
+        ended: int = self._entry(self._call, envs, begins, fresh, self.size)
         if self._publish is not None:
             self._publish(self._call, envs)
         return ended

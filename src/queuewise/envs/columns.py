@@ -13,8 +13,11 @@ from __future__ import annotations
 import numpy as np
 
 from queuewise.envs.features import positions
+from queuewise.sim.backfill import NO_BACKFILL
+from queuewise.sim.core.state import PLAIN, World
+from queuewise.sim.core.table_types import KnownValues
 from queuewise.sim.core.tables import F32, F64, I8, I32, I64, Scalars, Table, column, table_reader
-from queuewise.sim.queue import FACTS, Records
+from queuewise.sim.queue import FACTS, REORDER, Records
 
 # TaskConfig.problem
 JOB, HOST, JOINT = range(3)
@@ -239,3 +242,21 @@ as_task = table_reader(Task)
 as_episode_state = table_reader(EpisodeState)
 as_output = table_reader(Output)
 as_frame = table_reader(Frame)
+
+# What the job problem with dispatch mask has in common, unless jobs may be stopped or there are conditions: most training.
+PLAIN_WORLD: KnownValues = PLAIN | {
+    ("policy", "backfill"): frozenset({NO_BACKFILL}),
+    ("policy", "dispatch"): frozenset({REORDER}),
+    ("policy", "external_queue"): frozenset({1}),
+    ("policy", "scans_queue"): frozenset({0}),
+    ("policy", "bounds_waits"): frozenset({0}),
+    ("policy", "tracks_free_times"): frozenset({0}),
+}
+PLAIN_TASK: KnownValues = {
+    ("config", "problem"): frozenset({JOB}),
+    ("config", "dispatch"): frozenset({MASK}),
+    ("config", "observation_view"): frozenset({TOKENS}),
+    ("config", "lookahead"): frozenset({SORTED}),
+} | {("config", name): frozenset({0}) for name in ("stop_slots", "move_slots", "one_instant", "blocking", "has_deadlines")}
+as_plain_world = table_reader(World, "InPlainEnv", PLAIN_WORLD)
+as_plain_task = table_reader(Task, "Plain", PLAIN_TASK)

@@ -383,6 +383,7 @@ def _policy(rules: Rules, conditions: Conditions, all_by_pool: bool, restarts: b
     policy.learns_keys = int(rules.levels is not None and rules.levels.learns)
     policy.promotes = int(rules.levels is not None and rules.levels.promotes)
     policy.reads_cluster = int(any(order.looks_around for order in rules.orders))
+    policy.scores_fairly = int(any(order.fair != queue.FIXED for order in rules.orders))
     policy.reads_users = int(any(order.looks_at_users for order in rules.orders))
     policy.second_facts = int(rules.backfill_order is not None and rules.backfill_order.estimate is not rules.order.estimate)
     policy.bounds_waits = int(rules.max_wait_s < np.inf)
