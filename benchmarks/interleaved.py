@@ -67,7 +67,7 @@ def env_case(threads: int) -> Callable[[], float]:
     from queuewise.envs import QueuewiseVectorEnv
 
     envs: Any = QueuewiseVectorEnv(
-        ENVS, "job", threads=threads, copy=False, cluster="16x8:V100-16", jobs=256, pool=64, model_args={"load": 0.9}
+        ENVS, "job", threads=threads, copy=False, cluster="16x8:V100-16", episode_jobs=256, pool=64, model_args={"load": 0.9}
     )
     envs.reset(seed=0)
     envs.legal_actions(seed=1)

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import tyro
 
 from queuewise.cli.inputs import read_conditions
-from queuewise.reading import Reading
+from queuewise.reading import Reading, args_on_cluster, parse_model_args
 
 if TYPE_CHECKING:
+    from queuewise.cluster.spec import Cluster
     from queuewise.evaluation.experiment import Cell, Experiment
     from queuewise.evaluation.judging import Result
     from queuewise.evaluation.protocol import Plan
@@ -80,6 +81,8 @@ class Evaluate:
     conditions: Annotated[str | None, tyro.conf.arg(metavar="FILE")] = None
     """A .toml file with outages, failures, preemption costs, quotas, node sleep or a power cap (see docs/conditions.md)."""
     reading: Reading = field(default_factory=Reading)
+    workload_args: Annotated[tuple[str, ...], tyro.conf.arg(metavar="PARAMETER=VALUE")] = ()
+    """Parameters of a workload model, e.g. load=1.1; queuewise workload generate lists them."""
     jobs: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
     """Use the first N jobs of a log, or generate N jobs from a model."""
     seed: Annotated[int, tyro.conf.arg(metavar="S")] = 0
@@ -196,7 +199,9 @@ class Evaluate:
         from queuewise.workload.estimates import check_known, default_estimates
         from queuewise.workload.transform import distinct_ids
 
-        loaded, cluster = self.reading.load_with_cluster(self.workload, self.cluster, self.jobs, self.seed, note)
+        loaded, cluster = self.reading.load_with_cluster(
+            self.workload, self.cluster, self.jobs, self.seed, note, parse_model_args(self.workload_args, self.workload)
+        )
         from_model = loaded.format.startswith("model:")
         split = DEFAULT_SPLIT if self.split is None else parse_split(self.split)
         plan = make_plan(
@@ -235,7 +240,7 @@ class Evaluate:
             conditions=read_conditions(self.conditions),
         )
         workload = distinct_ids(loaded.workload) if settings.start == "warm" else loaded.workload
-        return Experiment(workload, cluster, plan, settings, self._draw if from_model else None)
+        return Experiment(workload, cluster, plan, settings, self._drawer(cluster) if from_model else None)
 
     def _protocol(self, from_model: bool) -> str:
         """The protocol. Options of another one are refused."""
@@ -267,10 +272,12 @@ class Evaluate:
             raise InputError("--start warm has no --warmup or --cooldown", hint="use --start empty")
         return self.start or ("warm" if takes_start and not (self.warmup or self.cooldown) else "empty")
 
-    def _draw(self, jobs: int, seed: int) -> Workload:
-        from queuewise.workload import load_workload
+    def _drawer(self, cluster: Cluster) -> Callable[[int, int], Workload]:
+        """Draw windows of a model as training does: for the size of the cluster, unless --workload-args says otherwise."""
+        from queuewise.workload.models import generate
 
-        return load_workload(self.workload, jobs=jobs, seed=seed).workload
+        args = args_on_cluster(self.workload, cluster) | parse_model_args(self.workload_args, self.workload)
+        return lambda jobs, seed: generate(self.workload, jobs, seed, **args)
 
     def _starts(self) -> list[int] | None:
         from queuewise.errors import InputError

@@ -11,7 +11,7 @@ import tyro
 
 from queuewise.cli.inputs import read_conditions
 from queuewise.plain_text import printable
-from queuewise.reading import Reading
+from queuewise.reading import Reading, parse_model_args
 
 if TYPE_CHECKING:
     from queuewise.cluster import Cluster
@@ -32,6 +32,8 @@ class Simulate:
     cluster: Annotated[str | None, tyro.conf.arg(metavar="NAME|FILE")] = None
     """A preset (see queuewise clusters), flat:N, NxM:kind or a .toml file. Default: that of the log (docs/clusters.md)."""
     reading: Reading = field(default_factory=Reading)
+    workload_args: Annotated[tuple[str, ...], tyro.conf.arg(metavar="PARAMETER=VALUE")] = ()
+    """Parameters of a workload model, e.g. load=1.1; queuewise workload generate lists them."""
     dispatch: Literal["reorder", "commit"] = "reorder"
     """reorder: sort the queue again at every decision. commit: keep the machine free for the chosen job until it fits."""
     estimates: Annotated[str | None, tyro.conf.arg(metavar="KIND")] = None
@@ -65,7 +67,9 @@ class Simulate:
         from queuewise.evaluation.seen_days import remarks_on_log
         from queuewise.evaluation.wait_causes import wait_causes
 
-        loaded, cluster = self.reading.load_with_cluster(self.workload, self.cluster, self.jobs, self.seed, note)
+        loaded, cluster = self.reading.load_with_cluster(
+            self.workload, self.cluster, self.jobs, self.seed, note, parse_model_args(self.workload_args, self.workload)
+        )
         schedules = [self._replay(loaded, cluster, policy) for policy in dict.fromkeys(self.policy)]
         causes = [wait_causes(schedule) for schedule in schedules]
         summaries = [summarise(schedule) | {"wait_causes": its.means()} for schedule, its in zip(schedules, causes, strict=True)]

@@ -54,6 +54,7 @@ class Sizes(Scalars, dtype=np.int64):
     num_accounts: int
     num_reservation_ends: int
     num_users: int  # whose work is known to scoring functions
+    num_domains: int  # of PlacementWorld.pool_domain
 
 
 class PolicyFlags(Scalars, dtype=np.int64):

@@ -45,6 +45,7 @@ NODE_FACTS = np.dtype(
 
 
 class PlacementWorld(Table):
+    pool_domain: I64 = column("pools", meaning="partition of the pool, if no node is in two of them; otherwise 0. Tiers keep gangs in one")
     penalty: F64 = column("penalties", meaning="added to the runtime factor of a job on more nodes, and on more racks, than necessary")
     # Task types of the workload, for fragmentation
     type_gpu: I64 = column("types", unit="milli")
