@@ -33,6 +33,10 @@ class SnapshotDecider(ABC):
     def reset(self, cluster: Cluster, seed: int) -> None:
         self._cluster, self._seed, self._last = cluster, seed, None
 
+    def forget(self) -> None:
+        """Forget earlier decisions: the next one goes by its snapshot alone."""
+        self._last = None
+
     def decide(self, view: View) -> Iterable[Decision]:
         before = view.snapshot()
         self.wake_at = math.inf
