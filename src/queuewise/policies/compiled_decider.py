@@ -26,7 +26,6 @@ from queuewise.workload.estimates import learns_by_waits as is_prediction
 from queuewise.workload.jobs import Workload
 
 REQUESTED = "requested"
-SHOWN = (REQUESTED,)  # estimates beside those of the view that every view shows; predictions are for the sender of a snapshot to give
 USAGE = ("fairshare", "fairtree", "multifactor")
 LEVELS = tuple(name for name, rule in PREEMPTIVE.items() if rule.option)  # rules by levels of service
 

@@ -15,6 +15,7 @@ from queuewise.policies.names import parse_policy, plays_apart
 from queuewise.policies.snapshot import JobId, Place, Snapshot
 from queuewise.policies.snapshot_decider import SnapshotDecider
 from queuewise.serve.forecast import Forecast, roll_forward
+from queuewise.serve.job_positions import positions_of
 from queuewise.serve.snapshot_cluster import cluster_of, with_broken_parts
 from queuewise.serve.waiting_reasons import Explanation, explain_wait
 
@@ -74,7 +75,7 @@ class LivePolicy:
     def decide(self, snapshot: Snapshot) -> Decided:
         """What to start now, and where: the most urgent first."""
         cluster, shown = self._shown(snapshot)
-        positions = _positions(shown)
+        positions = positions_of(shown)
         self._decider.forget()
         decisions = list(self._decider.decide(_SnapshotView(shown, positions)))
         job_at = {position: job_id for job_id, position in positions.items()}
@@ -92,11 +93,11 @@ class LivePolicy:
 
     def probabilities(self, snapshot: Snapshot) -> dict[JobId, float]:
         """How probable each waiting job is to be the next to start, under a policy that has probabilities: a trained network."""
-        cluster, shown = self._shown(snapshot)
+        _, shown = self._shown(snapshot)
         of_network = getattr(self._decider, "probabilities", None)
         if of_network is None:
             raise InputError(f"{self.name} has no probabilities", hint="they are for trained networks (model:RUN); decide gives the starts")
-        positions = _positions(shown)
+        positions = positions_of(shown)
         self._decider.forget()
         found: dict[JobId, float] = of_network(_SnapshotView(shown, positions))
         return found
@@ -131,12 +132,6 @@ class _SnapshotView:
 
     def index(self, job_id: JobId) -> int:
         return self._positions[job_id]
-
-
-def _positions(snapshot: Snapshot) -> dict[JobId, int]:
-    """Where the jobs would be in a log: by submission, and by id where that is the same."""
-    jobs = sorted((one.job for one in snapshot.jobs), key=lambda job: (job.submit, isinstance(job.job_id, str), job.job_id))
-    return {job.job_id: position for position, job in enumerate(jobs)}
 
 
 def _ranked(job_id: JobId, where: Any, cluster: Cluster) -> RankedStart:
