@@ -25,18 +25,20 @@ if TYPE_CHECKING:
     from queuewise.evaluation.wait_causes import WaitCauses, wait_causes
     from queuewise.policies import policy_names, simulate
     from queuewise.policies.snapshot import Snapshot
+    from queuewise.serve.live_policy import LivePolicy, load_policy
     from queuewise.sim.core.schedule import Schedule
     from queuewise.workload import ReadOptions, load_workload
     from queuewise.workload.jobs import Workload
 
 __all__ = [
-    "Cluster", "ManyReplays", "NodeGroup", "QueuewiseError", "ReadOptions", "Schedule", "Snapshot", "Validation",
-    "WaitCauses", "Workload", "load_cluster", "load_workload", "policy_names", "simulate", "simulate_many", "summarise", "validate",
-    "wait_causes",
+    "Cluster", "LivePolicy", "ManyReplays", "NodeGroup", "QueuewiseError", "ReadOptions", "Schedule", "Snapshot", "Validation",
+    "WaitCauses", "Workload", "load_cluster", "load_policy", "load_workload", "policy_names", "simulate", "simulate_many",
+    "summarise", "validate", "wait_causes",
 ]  # fmt: skip
 
 _HOME = {
     "Cluster": "queuewise.cluster",
+    "LivePolicy": "queuewise.serve.live_policy",
     "ManyReplays": "queuewise.evaluation.many",
     "NodeGroup": "queuewise.cluster",
     "QueuewiseError": "queuewise.errors",
@@ -47,6 +49,7 @@ _HOME = {
     "WaitCauses": "queuewise.evaluation.wait_causes",
     "Workload": "queuewise.workload.jobs",
     "load_cluster": "queuewise.cluster",
+    "load_policy": "queuewise.serve.live_policy",
     "load_workload": "queuewise.workload",
     "policy_names": "queuewise.policies",
     "simulate": "queuewise.policies",
