@@ -140,6 +140,7 @@ class ActionSpace(Scalars, dtype=np.int64):
     pairs: int  # 1: an action names a job and a host (joint problem)
     lenient: int  # 1: illegal actions count as waits
     draws: int  # 1: each step ends by drawing a random action for the next step
+    turned: int  # 1: the last observations are in Output.before
 
 
 class Task(Table):
@@ -208,6 +209,8 @@ class Output(Table):
     observation: F32 = column()  # [F]
     mask: I8 = column(meaning="1: legal")  # [A]
     final: F32 = column(meaning="the last observation of an episode, if the env went on to its next episode in the same step")  # [F]
+    before: F32 = column(meaning="the row of the other buffer, if two are written in turn")  # [F]
+    job_rows: I64 = column("one", meaning="rows of the job part of `observation` that are not zero")
 
 
 class Frame(Table):

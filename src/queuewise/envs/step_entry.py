@@ -10,7 +10,7 @@ from queuewise.envs.bookkeeping import is_own
 from queuewise.envs.columns import TALLY_AT, EpisodeState, Frame, Output, Task, as_episode_state, as_frame, as_output, as_task
 from queuewise.envs.env_memory import CACHE_LINE
 from queuewise.envs.masks import mark_legal
-from queuewise.envs.observation import note_window, observe
+from queuewise.envs.observation import note_window, observe, take_over
 from queuewise.envs.stepping import RUNS_ON, TERMINATED, TRUNCATED, begin, reward_of_step, step
 from queuewise.envs.stopping import observe_running
 from queuewise.sim.core.compilation import entry, inline, kernel
@@ -142,7 +142,10 @@ def begin_or_step(frame, envs, begins, fresh, num_envs) -> int:  # type: ignore[
             outcome = _step_one(f, w, m, z, s, k, p, o, e, num_envs)
             over += outcome != RUNS_ON
         if k.config.observation_view == columns.TOKENS:
+            if f.space.turned and not (fresh or at_beginning):
+                take_over(k, p, o.observation, o.before, o.job_rows[0], f.length[0])
             observe(w, m, s, k, p, o.observation, fresh or at_beginning)
+            o.job_rows[0] = p.count.shown
             if k.config.stop_slots > 0:
                 observe_running(w, m, s, k, p, o.observation, f.running_at[0])
         else:
