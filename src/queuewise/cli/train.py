@@ -66,7 +66,8 @@ class Train:
 
         settings = self.settings
         if self.conditions is not None:
-            settings = settings.model_copy(update={"conditions": read_conditions(self.conditions)})
+            workload = settings.reading.load(settings.workload, None, 0).workload  # for the dates of its clock
+            settings = settings.model_copy(update={"conditions": read_conditions(self.conditions, workload)})
         run = self.resume or self.out or _new_folder(settings)
         announce_compilation(playing=True)
         try:

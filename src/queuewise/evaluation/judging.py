@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,6 +17,9 @@ from queuewise.evaluation.experiment import Cell
 from queuewise.evaluation.scores import Score
 from queuewise.evaluation.statistics import SAME, ScoreSeries, Standing, compare, ranking
 from queuewise.evaluation.units import check_score, mean_series
+
+if TYPE_CHECKING:
+    import polars as pl
 
 UTILISATION = {"GPUs": "gpu_utilisation", "cores": "cpu_utilisation"}  # resource -> metric
 
@@ -67,6 +71,17 @@ class Result:
             found.append("† was trained or chosen on days that count here")
         return found
 
+    def to_frame(self) -> pl.DataFrame:
+        """One row per policy, best first, with the keys of `as_json`; intervals are two columns."""
+        frame: pl.DataFrame = _shown().frame_of_result(self)
+        return frame
+
+    def __repr__(self) -> str:
+        return str(_shown().text_of_result(self))
+
+    def _repr_html_(self) -> str:
+        return str(_shown().html_of_result(self))
+
     def as_json(self) -> list[dict[str, Any]]:
         return [self._row(standing) for standing in self.standings]
 
@@ -103,6 +118,11 @@ class Result:
             jobs = [round(number) for number in series.jobs.tolist()]
             row |= {"days": len(jobs), "jobs": sum(jobs), "per_window_jobs": jobs, "worst_day": beside.worst_unit}
         return row
+
+
+def _shown() -> Any:
+    """How results are shown: it needs the tables of reports, a layer below, so it is looked up by name."""
+    return import_module("queuewise.api.shown")
 
 
 def judge(cells: Sequence[Cell], score: Score, *, same: float = SAME) -> Result:
