@@ -68,7 +68,8 @@ class Train:
 
         settings = self.settings
         if self.conditions is not None:
-            settings = settings.model_copy(update={"conditions": read_conditions(self.conditions)})
+            workload = settings.reading.load(settings.workload, None, 0).workload  # for the dates of its clock
+            settings = settings.model_copy(update={"conditions": read_conditions(self.conditions, workload)})
         if self.show_config:
             from queuewise.agents.resolved import resolve
             from queuewise.agents.scenario import load_scenario

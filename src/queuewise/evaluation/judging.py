@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,6 +17,9 @@ from queuewise.evaluation.experiment import Cell
 from queuewise.evaluation.scores import Score
 from queuewise.evaluation.statistics import SAME, ScoreSeries, Standing, TypicalDifference, compare, compare_geometric, ranking
 from queuewise.evaluation.units import LOG_BSLD, check_score, mean_series
+
+if TYPE_CHECKING:
+    import polars as pl
 
 UTILISATION = {"GPUs": "gpu_utilisation", "cores": "cpu_utilisation"}  # resource -> metric
 
@@ -85,6 +89,17 @@ class Result:
             )
         return found
 
+    def to_frame(self) -> pl.DataFrame:
+        """One row per policy, best first, with the keys of `as_json`; intervals are two columns."""
+        frame: pl.DataFrame = _shown().frame_of_result(self)
+        return frame
+
+    def __repr__(self) -> str:
+        return str(_shown().text_of_result(self))
+
+    def _repr_html_(self) -> str:
+        return str(_shown().html_of_result(self))
+
     def as_json(self) -> list[dict[str, Any]]:
         return [self._row(standing) for standing in self.standings]
 
@@ -129,6 +144,11 @@ def _typical_json(typical: TypicalDifference | None) -> dict[str, Any] | None:
         return None
     interval = (None, None) if typical.ci95 is None else tuple(100 * bound for bound in typical.ci95)
     return {"diff_percent": 100 * typical.relative, "ci95_percent": list(interval), "clear": typical.clear}
+
+
+def _shown() -> Any:
+    """How results are shown: it needs the tables of reports, a layer below, so it is looked up by name."""
+    return import_module("queuewise.api.shown")
 
 
 def judge(cells: Sequence[Cell], score: Score, *, same: float = SAME) -> Result:
