@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -29,10 +29,11 @@ _KEY = re.compile(r"""^\s*((?:[\w-]+|"[^"]*"|'[^']*')(?:\s*\.\s*(?:[\w-]+|"[^"]*
 Settings = TypeVar("Settings", bound=Config)
 
 
-def read_toml(path: Path, model: type[Settings]) -> Settings:
-    """The settings in a TOML file."""
+def read_toml(path: Path, model: type[Settings], prepare: Callable[..., dict[str, Any]] | None = None) -> Settings:
+    """The settings in a TOML file. `prepare(tables, path=…, text=…)` may change what is read before it is checked."""
     text = _read(path)
-    return validate(model, _parse(text, path), source=str(path), text=text)
+    tables = _parse(text, path)
+    return validate(model, tables if prepare is None else prepare(tables, path=path, text=text), source=str(path), text=text)
 
 
 def parse_toml(path: Path) -> dict[str, Any]:

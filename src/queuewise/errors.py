@@ -18,6 +18,7 @@ EXTRA_OF = {  # top-level module of an optional package -> the extra of pyprojec
     "plotly": "report",
     "onnx": "export",
     "onnxruntime": "export",
+    "highspy": "milp",
 }
 
 

@@ -39,6 +39,7 @@ COMMANDS: dict[str, Command] = {
     "suite": Command("suite:Suite", "rank policies on a fixed set of tasks"),
     "predict": Command("predict:Predict", "predict the runtimes of a log and judge the predictions on later days"),
     "evaluate": Command("evaluate:Evaluate", "compare policies on the same windows of a workload, with confidence intervals"),
+    "size": Command("size:Size", "find the number of nodes that a target for waits needs"),
     "train": Command("train:Train", "train a policy for a workload and evaluate it on windows it has not seen"),
     "plot": Command("plot:Plot", "plot the learning curves of training runs, with bands over seeds"),
     "diagnose": Command("diagnose:Diagnose", "inspect a trained network: values, actions, units, gradients"),

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json as json_text
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
 from queuewise.cli.inputs import read_conditions
+from queuewise.cli.progress import progress_of
+from queuewise.cli.what_if import WhatIf, print_replays
 from queuewise.plain_text import printable
-from queuewise.reading import Reading
+from queuewise.reading import Reading, parse_model_args
 
 if TYPE_CHECKING:
     from queuewise.cluster import Cluster
+    from queuewise.cluster.conditions import Conditions
     from queuewise.evaluation.wait_causes import WaitCauses
     from queuewise.sim.core.schedule import Schedule
     from queuewise.workload import Loaded
@@ -32,6 +35,8 @@ class Simulate:
     cluster: Annotated[str | None, tyro.conf.arg(metavar="NAME|FILE")] = None
     """A preset (see queuewise clusters), flat:N, NxM:kind or a .toml file. Default: that of the log (docs/clusters.md)."""
     reading: Reading = field(default_factory=Reading)
+    workload_args: Annotated[tuple[str, ...], tyro.conf.arg(metavar="PARAMETER=VALUE")] = ()
+    """Parameters of a workload model, e.g. load=1.1; queuewise workload generate lists them."""
     dispatch: Literal["reorder", "commit"] = "reorder"
     """reorder: sort the queue again at every decision. commit: keep the machine free for the chosen job until it fits."""
     estimates: Annotated[str | None, tyro.conf.arg(metavar="KIND")] = None
@@ -44,6 +49,7 @@ class Simulate:
     conditions: Annotated[str | None, tyro.conf.arg(metavar="FILE")] = None
     """A .toml file with outages, failures, reservations, preemption costs, quotas, node sleep or a power cap
     (see docs/conditions.md)."""
+    what_if: WhatIf = field(default_factory=WhatIf)
     jobs: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
     """Use the first N jobs of a log, or generate N jobs from a model."""
     seed: Annotated[int, tyro.conf.arg(metavar="S")] = 0
@@ -61,14 +67,19 @@ class Simulate:
         self._check()
         from queuewise.cli.console import note
         from queuewise.evaluation import remarks
-        from queuewise.evaluation.metrics import summarise
         from queuewise.evaluation.seen_days import remarks_on_log
-        from queuewise.evaluation.wait_causes import wait_causes
 
-        loaded, cluster = self.reading.load_with_cluster(self.workload, self.cluster, self.jobs, self.seed, note)
-        schedules = [self._replay(loaded, cluster, policy) for policy in dict.fromkeys(self.policy)]
-        causes = [wait_causes(schedule) for schedule in schedules]
-        summaries = [summarise(schedule) | {"wait_causes": its.means()} for schedule, its in zip(schedules, causes, strict=True)]
+        reading = replace(self.reading, load_factor=None)
+        args = parse_model_args(self.workload_args, self.workload)
+        as_is, machine = reading.load_with_cluster(self.workload, self.cluster, self.jobs, self.seed, note, args)
+        loaded, cluster = replace(as_is, workload=self.reading.faster(as_is.workload)), self.what_if.cluster(machine)
+        world = read_conditions(self.conditions, as_is.workload)
+        changed = self.what_if.conditions(world, cluster, float(loaded.workload.submit[0]))
+        policies = list(dict.fromkeys(self.policy))
+        with progress_of("replaying", len(policies) * (2 if self._asks_what_if else 1)) as advance:
+            before = [self._replay(as_is, machine, policy, world, advance) for policy in policies] if self._asks_what_if else []
+            schedules = [self._replay(loaded, cluster, policy, changed, advance) for policy in policies]
+        summaries, causes = self._measure(schedules)
         rejected = _report_rejected(schedules)
         found = [*remarks_on_log(self.policy, loaded.workload, self.workload, self.reading.load_factor)]
         found += remarks.before(loaded.workload, cluster, self.policy, schedules[0].estimate, schedules[0].estimates)
@@ -77,14 +88,30 @@ class Simulate:
             found += remarks.after(loaded.workload, cluster, [row["wait_s"]["p95"] for row in summaries], slowdowns)
         for remark in found:
             note(remark)
+        for row, old in zip(summaries, self._measure(before)[0], strict=True) if before else ():
+            row["as_is"] = old
         if self.out:
             self._write(schedules, causes, summaries)
         if self.json:
             print(json_text.dumps(summaries, indent=2, allow_nan=False))
+        elif before:
+            title = f"{loaded.workload.name} on {machine.name}, {self.what_if.title(self.reading.load_factor)}"
+            print_replays(title, [row["as_is"] for row in summaries], summaries)
         else:
             _print(loaded, cluster, summaries)
             _print_causes(schedules, causes)
         return remarks.exit_code(rejected, len(loaded.workload), allowed=self.allow_rejected)
+
+    @property
+    def _asks_what_if(self) -> bool:
+        return self.what_if.changes_nodes or self.reading.load_factor is not None
+
+    def _measure(self, schedules: list[Schedule]) -> tuple[list[dict[str, Any]], list[WaitCauses]]:
+        from queuewise.evaluation.metrics import summarise
+        from queuewise.evaluation.wait_causes import wait_causes
+
+        causes = [wait_causes(schedule) for schedule in schedules]
+        return [summarise(schedule) | {"wait_causes": its.means()} for schedule, its in zip(schedules, causes, strict=True)], causes
 
     def _check(self) -> None:
         from queuewise.cli.console import check_policies
@@ -101,13 +128,13 @@ class Simulate:
         if self.out:
             start_run(self.out)  # report a problem with the folder before the replay
 
-    def _replay(self, loaded: Loaded, cluster: Cluster, policy: str) -> Schedule:
+    def _replay(self, loaded: Loaded, cluster: Cluster, policy: str, conditions: Conditions, advance: Callable[[str], None]) -> Schedule:
         from queuewise.cli.console import announce_compilation
         from queuewise.policies import simulate
         from queuewise.policies.names import plays_apart
 
         announce_compilation(playing=plays_apart(policy))
-        return simulate(
+        schedule = simulate(
             loaded.workload,
             cluster,
             policy,
@@ -116,8 +143,10 @@ class Simulate:
             seed=self.seed,
             kill_at_limit=self.kill_at_limit,
             max_wait=self.max_wait,
-            conditions=read_conditions(self.conditions),
+            conditions=conditions,
         )
+        advance(policy)
+        return schedule
 
     def _write(self, schedules: list[Schedule], causes: list[WaitCauses], summaries: list[dict[str, Any]]) -> None:
         from queuewise.cli.console import note
@@ -128,7 +157,9 @@ class Simulate:
 
         options = asdict(self)
         with writing_run(self.out or "") as folder:
-            write_text(folder / "config.toml", to_toml({"command": "simulate", **options, **options.pop("reading")}))
+            write_text(
+                folder / "config.toml", to_toml({"command": "simulate", **options, **options.pop("reading"), **options.pop("what_if")})
+            )
             write_cluster(folder, schedules[0].cluster)
             for schedule, its in zip(schedules, causes, strict=True):
                 write_replay(folder / file_name(schedule.policy), schedule, its)

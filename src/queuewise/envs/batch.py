@@ -60,7 +60,14 @@ class EnvBatch:
     """
 
     def __init__(
-        self, size: int, cluster: Cluster, settings: TaskSettings, layout: ObservationLayout, threads: int | None = None, *, turns: bool = False
+        self,
+        size: int,
+        cluster: Cluster,
+        settings: TaskSettings,
+        layout: ObservationLayout,
+        threads: int | None = None,
+        *,
+        turns: bool = False,
     ) -> None:
         self.size, self.cluster, self.settings, self.layout = size, cluster, settings, layout
         self.joint = settings.problem == "joint"
@@ -350,7 +357,15 @@ class EnvBatch:
 
     def bytes_per_env(self) -> int:
         """Bytes of memory that one env needs: its block of arrays and its rows of the buffers."""
-        rows = (*(rows.observations for rows in self._rows), self.finals, self.mask, self.rewards, self.elapsed, self.tallies, self._actions)
+        rows = (
+            *(rows.observations for rows in self._rows),
+            self.finals,
+            self.mask,
+            self.rewards,
+            self.elapsed,
+            self.tallies,
+            self._actions,
+        )
         return max(len(memory) for memory in self._memory) + sum(row.nbytes for row in rows) // self.size
 
     def close(self) -> None:

@@ -61,6 +61,8 @@ class TaskConfig(Scalars, dtype=np.int64):
     most_stops: int
     jobs_per_limit: int  # most_stops holds for so many jobs that have arrived; 0: for the whole episode
     one_instant: int  # 1: the episode consists of the decisions at its first instant
+    has_prices: int  # 1: energy has a price
+    one_event: int  # 1: each step lets one event pass, a placement as well
 
 
 class Scale(Scalars, dtype=np.float64):
@@ -103,6 +105,8 @@ class EpisodeCounts(Scalars, dtype=np.int64):
     free_units: int  # entries of unit_sorted that are FREE
     instants: int  # times at which something happened, if what fits changes with time
     stuck: int  # 1: no further event, although jobs wait
+    declined: int  # 1: the step was a wait although something fitted
+    pending_events: int  # one_event: events of this instant that further steps let pass
     turn: int  # dispatch head: the queue whose head is named; those before it have had their turn at this instant
 
 
@@ -166,6 +170,7 @@ class Task(Table):
     score_kind: I64 = column(meaning="-1: the scores are in `score`; otherwise the code of a live order")  # [K]
     facts: Records = column(dtype=FACTS, meaning="facts about jobs that live orders score by")  # [K*J or 1]
     published: F32 = column(meaning="rows of a published view, see published.py")
+    price: F64 = column("hours", initial=0.0, meaning="of a kWh, by hour of day")
     class_group: I64 = column(meaning="equal numbers for classes that may use the same nodes (view `rltune`)")  # [C or 1]
 
 

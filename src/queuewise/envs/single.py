@@ -20,7 +20,7 @@ RENDER_MODES = ("human", "rgb_array")
 
 
 class QueuewiseEnv(gymnasium.Env[Any, Any]):
-    """An environment such as `QueuewiseEnv("job", workload="bench", cluster="16x8:V100-16", jobs=256)`.
+    """An environment such as `QueuewiseEnv("job", workload="bench", cluster="16x8:V100-16", episode_jobs=256)`.
 
     It takes the arguments of `build_setup`.
     """

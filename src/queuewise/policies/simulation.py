@@ -193,7 +193,7 @@ class Simulation:
         """A hash of the jobs, the cluster and the policy."""
         digest = hashlib.sha256("".join(self._own).encode())
         policy = self._world.policy.copy()
-        policy.node_scorer = policy.node_scorer != 0  # the address of the function differs between processes
+        policy.node_scorer, policy.solver, policy.solver_number = policy.node_scorer != 0, policy.solver != 0, 0  # of this process
         for name, column in zip(self._world.columns, self._world.replace(policy=policy), strict=True):
             if name != "sizes":  # it holds the length of the log
                 digest.update(np.ascontiguousarray(column).tobytes())

@@ -155,6 +155,8 @@ def schedule_of(
     engine_s: float,
     conditions: Conditions = PERFECT,
 ) -> Schedule:
+    if rules.solver is not None:
+        rules.solver.raise_failure()
     pieces = int(state.count.pieces)
     stays = tuple(column[:pieces] for column in (state.piece_job, state.piece_node, state.piece_start, state.piece_end))
     return Schedule(
@@ -179,8 +181,9 @@ def schedule_of(
         decisions=int(state.count.decisions),
         overstays=count_overstays(workload, cluster, conditions, stays),
         power=conditions.power,
+        thinking=None if rules.solver is None else rules.solver.statistics.as_dict(),
         origin=Origin(
-            rules=dataclasses.replace(rules, order=Order(), backfill_order=None),  # scores of all jobs would take much memory
+            rules=dataclasses.replace(rules, order=Order(), backfill_order=None, solver=None),  # scores of all jobs take much memory
             conditions=conditions,
             ready=state.ready[: len(workload)].copy() if len(state.ready) >= len(workload) else None,
         ),

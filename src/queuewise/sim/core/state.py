@@ -56,6 +56,7 @@ class Sizes(Scalars, dtype=np.int64):
     num_accounts: int
     num_reservation_ends: int
     num_users: int  # whose work is known to scoring functions
+    num_domains: int  # of PlacementWorld.pool_domain
 
 
 class PolicyFlags(Scalars, dtype=np.int64):
@@ -84,6 +85,8 @@ class PolicyFlags(Scalars, dtype=np.int64):
     bounds_waits: int  # jobs become overdue (overdue.py)
     holds: int  # a function may keep jobs from starting (holds.py)
     node_scorer: int  # address of the function behind the rule BY_SCORE
+    solver: int  # address of the function behind the rule BY_SOLVER
+    solver_number: int  # which solver it is to ask
     has_quotas: int
     has_dependencies: int
     nodes_sleep: int

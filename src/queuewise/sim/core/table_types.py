@@ -289,3 +289,23 @@ def table_at(table_type: TableType) -> Callable[..., Any]:
         return table_type(addresses), codegen
 
     return as_table
+
+
+@intrinsic
+def _address_of_table(typingctx: Any, table: Any) -> Any:
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return builder.ptrtoint(args[0], ir.IntType(64))
+
+    return types.int64(table), codegen
+
+
+def _table_in_python(table: Any) -> Any:
+    return table
+
+
+def _table_compiled(table: Any) -> int:
+    return _address_of_table(table)  # type: ignore[call-arg]
+
+
+address_of_table = _table_in_python if JIT_DISABLED else inline(_table_compiled)
+"""The address of a table's list of addresses, from which an entry that is called meanwhile reads the same table."""
