@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from queuewise.workload import Loaded
 
 
+DROP_FIRST = ("jobs/s", "kWh", "makespan", "mean JCT", "completed", "p50")  # where the terminal is narrow
+
+
 @dataclass(frozen=True)
 class Simulate:
     """Replay a workload on a cluster under one or more policies and compare them."""
@@ -216,7 +219,8 @@ def _print(loaded: Loaded, cluster: Cluster, summaries: list[dict[str, Any]]) ->
     seldom = ("killed", "rejected", "cancelled", "failed", "unfinished")
     columns = {name: show for name, show in columns.items() if name not in seldom or any(row[name] for row in summaries)}
     rows = [[show(row) for show in columns.values()] for row in summaries]
-    print_table(list(columns), rows, title=f"{loaded.workload.name}: {len(loaded.workload):,} jobs on {cluster.name}")
+    narrow = [number for name in DROP_FIRST for number, column in enumerate(columns) if column == name]
+    print_table(list(columns), rows, title=f"{loaded.workload.name}: {len(loaded.workload):,} jobs on {cluster.name}", drop_first=narrow)
 
 
 def _print_causes(schedules: list[Schedule], causes: list[WaitCauses]) -> None:
