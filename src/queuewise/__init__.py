@@ -29,20 +29,22 @@ if TYPE_CHECKING:
     from queuewise.evaluation.wait_causes import WaitCauses, wait_causes
     from queuewise.policies import policy_names
     from queuewise.policies.snapshot import Snapshot
+    from queuewise.serve.live_policy import LivePolicy, load_policy
     from queuewise.sim.core.schedule import Schedule
     from queuewise.workload import ReadOptions, load_workload
     from queuewise.workload.jobs import Workload
 
 __all__ = [
-    "Cluster", "Conditions", "ManyReplays", "NodeGroup", "QueuewiseError", "ReadOptions", "Result", "Schedule",
+    "Cluster", "Conditions", "LivePolicy", "ManyReplays", "NodeGroup", "QueuewiseError", "ReadOptions", "Result", "Schedule",
     "Schedules", "Snapshot", "Validation", "WaitCauses", "Workload", "compare", "evaluate", "load_cluster",
-    "load_conditions", "load_workload", "name_policy", "policy_names", "report", "simulate", "simulate_many",
+    "load_conditions", "load_policy", "load_workload", "name_policy", "policy_names", "report", "simulate", "simulate_many",
     "summarise", "train", "validate", "wait_causes",
 ]  # fmt: skip
 
 _HOME = {
     "Cluster": "queuewise.cluster",
     "Conditions": "queuewise.cluster.conditions",
+    "LivePolicy": "queuewise.serve.live_policy",
     "ManyReplays": "queuewise.evaluation.many",
     "NodeGroup": "queuewise.cluster",
     "QueuewiseError": "queuewise.errors",
@@ -58,6 +60,7 @@ _HOME = {
     "evaluate": "queuewise.api.calls",
     "load_cluster": "queuewise.cluster",
     "load_conditions": "queuewise.cluster.conditions",
+    "load_policy": "queuewise.serve.live_policy",
     "load_workload": "queuewise.workload",
     "name_policy": "queuewise.api.calls",
     "policy_names": "queuewise.policies",

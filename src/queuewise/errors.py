@@ -17,6 +17,7 @@ EXTRA_OF = {  # top-level module of an optional package -> the extra of pyprojec
     "matplotlib": "report",
     "onnx": "export",
     "onnxruntime": "export",
+    "highspy": "milp",
 }
 
 

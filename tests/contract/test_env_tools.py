@@ -38,7 +38,7 @@ def test_stable_baselines_accepts_every_id_without_a_warning(name: str) -> None:
 @pytest.mark.parametrize("preset", sorted(PRESETS))
 def test_gymnasium_accepts_every_preset(preset: str, capsys: pytest.CaptureFixture[str]) -> None:
     workload = busy_days(60)
-    check_env(QueuewiseEnv(preset=preset, workload=workload, cluster=small_cluster(), jobs=30, block=None), skip_render_check=True)
+    check_env(QueuewiseEnv(preset=preset, workload=workload, cluster=small_cluster(), episode_jobs=30, block=None), skip_render_check=True)
     assert "WARN" not in capsys.readouterr().err
 
 
@@ -70,7 +70,13 @@ def test_importing_queuewise_loads_neither_gymnasium_nor_the_engine() -> None:
 
 
 def small_env(**arguments: Any) -> QueuewiseEnv:
-    defaults: dict[str, Any] = {"workload": busy_days(120, load=1.2), "cluster": small_cluster(), "jobs": 30, "window": 8, "block": None}
+    defaults: dict[str, Any] = {
+        "workload": busy_days(120, load=1.2),
+        "cluster": small_cluster(),
+        "episode_jobs": 30,
+        "window": 8,
+        "block": None,
+    }
     return QueuewiseEnv("job", observation="flat", estimates="noisy:0.3", **defaults | arguments)
 
 

@@ -42,7 +42,7 @@ class Ppo:
         weights, play, sampling, chance, self._imitation_seed = learner.spawn_seeds(seed, 5)
         self._setup = setup
         share = ppo.num_envs // ppo.workers
-        windows = window_filter(setup, settings.filter, settings.score)
+        windows = window_filter(setup, settings.filter, settings.objective)
         groups = [TrainingEnvs(setup, share, seed=play, first_env=number * share, draw=windows) for number in range(ppo.workers)]
         self.network = build_network(settings.net, groups[0].shape, settings.network, seed=weights)
         for parameter in self.network.parameters():

@@ -20,10 +20,11 @@ from queuewise.agents.checkpoint import CheckpointFolder, check_card, load_model
 from queuewise.agents.learner import DivergedError, Learner, make_learner
 from queuewise.agents.observation_scaling import read_scaling
 from queuewise.agents.recording import CONFIG, Recorder, check_contents
-from queuewise.agents.scenario import Scenario, load_scenario
+from queuewise.agents.resolved import play_in_words, resolve
+from queuewise.agents.scenario import BEST, Scenario, load_scenario
 from queuewise.agents.task_shape import TaskShape
 from queuewise.agents.train_settings import TrainSettings
-from queuewise.agents.validation import BEST, Validator, baseline_cells, evaluate_policy
+from queuewise.agents.validation import Validator, acting, evaluate_policy
 from queuewise.config import parse_toml, to_toml
 from queuewise.errors import InputError
 from queuewise.evaluation.identity import digest_cluster, digest_workload
@@ -69,6 +70,7 @@ class TrainOutcome:
     val: dict[str, float]
     result: Result  # on REPORT
     settings: TrainSettings
+    play: str  # how the policies of the result back-fill and place jobs, where their names do not say
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -110,7 +112,8 @@ def _train(
     facts: dict[str, Any] = {"command": "train", "seeds": list(seeds), "settings": settings.model_dump(mode="json")}
     if resume and init_from is None and (noted := parse_toml(run / CONFIG).get(INIT_FROM)):
         init_from = Path(str(noted))  # it was interrupted before it had a checkpoint
-    facts |= {} if init_from is None else {INIT_FROM: str(init_from)}
+    began_with = {} if init_from is None else {INIT_FROM: str(init_from)}
+    facts |= began_with
     if not resume:
         write_text(run / CONFIG, to_toml(facts))  # first: whatever interrupts the run, it can be resumed
     listener.note(f"reading {settings.workload} …")
@@ -120,21 +123,24 @@ def _train(
         contents["split"] = ",".join(f"{share:g}" for share in scenario.split)
     if resume:
         check_contents(run, contents)
-    score = parse_score(settings.score)
+    score = parse_score(settings.objective)
     listener.note("replaying the policies to compare with on VAL …")
     validator = Validator(scenario, score)
     if BEST in settings.baselines:
         listener.note(f"policies to compare with: {', '.join(validator.baselines)} ({BEST}: chosen of all orders and backfills on VAL)")
     begun = resume and any(run.glob("seed-*/checkpoints/*"))
     trained_on = _known_training(run) if begun else _training(scenario, init_from)
-    write_text(run / CONFIG, to_toml(facts | {"contents": contents} | trained_on))
+    write_text(run / CONFIG, to_toml(facts | {"contents": contents, "resolved": resolve(scenario), **trained_on}))
     write_cluster(run, scenario.cluster)
-    ends = [_train_seed(SeedRun(seed, run, settings, scenario, validator, trained_on), listener, resume, init_from) for seed in seeds]
+    ends = [
+        _train_seed(SeedRun(seed, run, settings, scenario, validator, trained_on | began_with), listener, resume, init_from)
+        for seed in seeds
+    ]
     best = _best_seed(ends, score, seeds)
     _publish(run, run / f"seed-{seeds[best]}")
-    result = _report(run, settings, scenario, score, validator.baselines, listener)
+    result = _report(run, settings, scenario, score, validator, listener)
     frames, seconds = sum(end.frames for end in ends), sum(end.seconds for end in ends)
-    outcome = TrainOutcome(run, frames, frames / max(seconds, 1e-9), ends[best].val, result, settings)
+    outcome = TrainOutcome(run, frames, frames / max(seconds, 1e-9), ends[best].val, result, settings, play_in_words(scenario))
     write_text(run / LAST_FILE, to_json(outcome.as_json() | {"standings": result.as_json()}))
     return outcome
 
@@ -201,15 +207,15 @@ class _TrainLoop:
     listener: ProgressListener
 
     def run(self) -> None:
-        settings, higher = self.one.settings, parse_score(self.one.settings.score).higher_is_better
+        settings, higher = self.one.settings, parse_score(self.one.settings.objective).higher_is_better
         try:
             while self.learner.frames < settings.frames and not self._stale():
                 began = time.perf_counter()
                 row = self._iterate()
                 if self._due(settings.eval_every):
                     val = self.one.validator.val(self.learner)
-                    row |= {f"val/{policy}": score for policy, score in val.items()}
-                    self._compare(val, higher)
+                    row |= val.as_row()
+                    self._compare(val.means, higher)
                 self.progress.seconds += time.perf_counter() - began
                 self.recorder.write(row)
                 self.listener.iteration(row)
@@ -258,7 +264,7 @@ class _TrainLoop:
         facts = {
             "frames": self.learner.frames,
             "progress": vars(self.progress),
-            "score": self.one.settings.score,
+            "score": self.one.settings.objective,
             "decision": self.learner.decision,
             **self.one.trained_on,
         }
@@ -316,11 +322,11 @@ def _publish(run: Path, home: Path) -> None:
 
 
 def _report(
-    run: Path, settings: TrainSettings, scenario: Scenario, score: Score, baselines: Sequence[str], listener: ProgressListener
+    run: Path, settings: TrainSettings, scenario: Scenario, score: Score, validator: Validator, listener: ProgressListener
 ) -> Result:
     """Evaluate the selected model on REPORT, beside the baselines."""
     listener.note(f"evaluating the best model on {settings.report_windows} windows never used before")
     experiment = scenario.experiment("report")
     model = load_model(run / f"best{SUFFIX}", TaskShape(settings.env, scenario.setup.layout))
-    cells = evaluate_policy(model.act, model.scaling, scenario, experiment, f"model:{run}")
-    return judge([*cells, *baseline_cells(experiment, baselines)], score)
+    cells = evaluate_policy(acting(model, settings.eval_actions), model.scaling, scenario, experiment, f"model:{run}")
+    return judge([*cells, *validator.baseline_cells(experiment, validator.baselines)], score)

@@ -133,5 +133,5 @@ def announce_compilation(*, playing: bool = False) -> None:
 
     if not cache_is_warm():
         note(f"compiling the engine (once, about {COMPILE_S['engine']} s) …")
-    if playing and not cache_is_warm("envs", "begin_or_step"):
+    if playing and not cache_is_warm("envs", "begin_or_step_plain"):
         note(f"compiling the environments (once, about {COMPILE_S['environments']} s) …")

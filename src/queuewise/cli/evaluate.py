@@ -12,9 +12,10 @@ import tyro
 from queuewise.cli.inputs import read_conditions
 from queuewise.cli.progress import progress_of
 from queuewise.cli.what_if import WhatIf, compare_results, print_results
-from queuewise.reading import Reading
+from queuewise.reading import Reading, args_on_cluster, parse_model_args
 
 if TYPE_CHECKING:
+    from queuewise.cluster.spec import Cluster
     from queuewise.evaluation.experiment import Cell, Experiment
     from queuewise.evaluation.judging import Result
     from queuewise.evaluation.protocol import Plan
@@ -82,6 +83,8 @@ class Evaluate:
     conditions: Annotated[str | None, tyro.conf.arg(metavar="FILE")] = None
     """A .toml file with outages, failures, preemption costs, quotas, node sleep or a power cap (see docs/conditions.md)."""
     reading: Reading = field(default_factory=Reading)
+    workload_args: Annotated[tuple[str, ...], tyro.conf.arg(metavar="PARAMETER=VALUE")] = ()
+    """Parameters of a workload model, e.g. load=1.1; queuewise workload generate lists them."""
     what_if: WhatIf = field(default_factory=WhatIf)
     jobs: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
     """Use the first N jobs of a log, or generate N jobs from a model."""
@@ -207,12 +210,14 @@ class Evaluate:
         from queuewise.evaluation.planning import PlanOptions, plan_experiment
 
         reading = replace(self.reading, load_factor=None)
-        loaded, cluster = reading.load_with_cluster(self.workload, self.cluster, self.jobs, self.seed, note)
+        own_args = parse_model_args(self.workload_args, self.workload)
+        loaded, cluster = reading.load_with_cluster(self.workload, self.cluster, self.jobs, self.seed, note, own_args)
         given = {f.name: getattr(self, f.name) for f in fields(PlanOptions) if f.name not in ("starts", "conditions")}
         options = PlanOptions(**given, starts=self._starts(), conditions=read_conditions(self.conditions, loaded.workload))
 
         def draw(jobs: int, seed: int) -> Workload:
-            return reading.load(self.workload, jobs, seed).workload
+            """A window as training draws it: for the size of the cluster, unless --workload-args says otherwise."""
+            return reading.load(self.workload, jobs, seed, args=args_on_cluster(self.workload, cluster) | own_args).workload
 
         from_model = loaded.format.startswith("model:")
         as_is = plan_experiment(loaded.workload, cluster, self.policy, options, draw if from_model else None)

@@ -13,7 +13,7 @@ from queuewise.cli.inputs import read_conditions
 from queuewise.cli.progress import progress_of
 from queuewise.cli.what_if import WhatIf, print_replays
 from queuewise.plain_text import printable
-from queuewise.reading import Reading
+from queuewise.reading import Reading, parse_model_args
 
 if TYPE_CHECKING:
     from queuewise.cluster import Cluster
@@ -38,6 +38,8 @@ class Simulate:
     cluster: Annotated[str | None, tyro.conf.arg(metavar="NAME|FILE")] = None
     """A preset (see queuewise clusters), flat:N, NxM:kind or a .toml file. Default: that of the log (docs/clusters.md)."""
     reading: Reading = field(default_factory=Reading)
+    workload_args: Annotated[tuple[str, ...], tyro.conf.arg(metavar="PARAMETER=VALUE")] = ()
+    """Parameters of a workload model, e.g. load=1.1; queuewise workload generate lists them."""
     dispatch: Literal["reorder", "commit"] = "reorder"
     """reorder: sort the queue again at every decision. commit: keep the machine free for the chosen job until it fits."""
     estimates: Annotated[str | None, tyro.conf.arg(metavar="KIND")] = None
@@ -71,7 +73,8 @@ class Simulate:
         from queuewise.evaluation.seen_days import remarks_on_log
 
         reading = replace(self.reading, load_factor=None)
-        as_is, machine = reading.load_with_cluster(self.workload, self.cluster, self.jobs, self.seed, note)
+        args = parse_model_args(self.workload_args, self.workload)
+        as_is, machine = reading.load_with_cluster(self.workload, self.cluster, self.jobs, self.seed, note, args)
         loaded, cluster = replace(as_is, workload=self.reading.faster(as_is.workload)), self.what_if.cluster(machine)
         world = read_conditions(self.conditions, as_is.workload)
         changed = self.what_if.conditions(world, cluster, float(loaded.workload.submit[0]))

@@ -38,6 +38,8 @@ class Train:
     its contents."""
     init_from: Annotated[Path | None, tyro.conf.arg(metavar="DIR|FILE")] = None
     """Start with the weights of this run or model."""
+    show_config: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """Print the resolved settings as TOML (reward terms, baseline, score, backfill, placement, windows, cluster) and end."""
     json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Print one JSON object at the end: run, algo, frames, frames_per_s, val, report."""
 
@@ -68,6 +70,13 @@ class Train:
         if self.conditions is not None:
             workload = settings.reading.load(settings.workload, None, 0).workload  # for the dates of its clock
             settings = settings.model_copy(update={"conditions": read_conditions(self.conditions, workload)})
+        if self.show_config:
+            from queuewise.agents.resolved import resolve
+            from queuewise.agents.scenario import load_scenario
+            from queuewise.config import to_toml
+
+            print(to_toml({**resolve(load_scenario(settings, note)), "settings": settings.model_dump(mode="json")}), end="")
+            return
         run = self.resume or self.out or _new_folder(settings)
         announce_compilation(playing=True)
         try:
@@ -116,4 +125,6 @@ def _print(outcome: TrainOutcome) -> None:
     from queuewise.cli.evaluate import print_result
 
     settings = outcome.settings
-    print_result(outcome.result, f"{settings.workload}: REPORT, {settings.report_windows} windows of {settings.jobs} jobs")
+    print_result(
+        outcome.result, f"{settings.workload}: REPORT, {settings.report_windows} windows of {settings.episode_jobs} jobs; {outcome.play}"
+    )

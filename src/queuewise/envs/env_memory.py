@@ -20,7 +20,7 @@ from queuewise.envs.columns import Task
 from queuewise.envs.episodes import Episode
 from queuewise.sim.core.compilation import JIT_DISABLED
 from queuewise.sim.core.state import World
-from queuewise.sim.core.tables import I64, addresses_of, check_types
+from queuewise.sim.core.tables import I64, addresses_of, check_types, has_known
 
 ALIGNMENT = 16  # bytes, of arrays
 CACHE_LINE = 64  # bytes
@@ -98,6 +98,7 @@ class Template(NamedTuple):
     world: Any
     task: Any
     following: I64  # [NEXT_SIZE] entries of Frame.next for this template
+    plain: bool  # whether the entry for plain envs can step it
 
 
 MACHINE, SPARE, STATE, EPISODE_STATE = range(4)  # tables of an env's block
@@ -131,7 +132,8 @@ def make_template(episode: Episode) -> Template:
     following = np.zeros(columns.NEXT_SIZE, np.int64)
     if not JIT_DISABLED:
         following[:] = block.bytes.ctypes.data, len(block.bytes), world.ctypes.data, task.ctypes.data
-    return Template(episode, block, world, task, following)
+    plain = has_known(episode.world, columns.PLAIN_WORLD) and has_known(episode.task, columns.PLAIN_TASK)
+    return Template(episode, block, world, task, following, plain)
 
 
 def zeroed_memory(size: int) -> NDArray[np.uint8]:

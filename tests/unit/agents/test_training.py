@@ -107,7 +107,7 @@ def test_a_model_read_back_scores_as_it_did(tmp_path: Path) -> None:
 
 def command(run: Path) -> list[str]:
     flags = (
-        "--cluster 2x4:V100-16 --jobs 30 --task.window 8 --frames 2560 --eval-every 4 --checkpoint-every 1 --val-windows 2"
+        "--cluster 2x4:V100-16 --episode-jobs 30 --task.window 8 --frames 2560 --eval-every 4 --checkpoint-every 1 --val-windows 2"
         " --report-windows 2 --network.width 16 --ppo.num-envs 4 --ppo.steps 16 --ppo.minibatch 32 --baselines fcfs --logs --json"
     )
     return [sys.executable, "-m", "queuewise", "train", *flags.split(), "--out", str(run)]

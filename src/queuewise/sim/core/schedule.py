@@ -65,6 +65,7 @@ class Schedule:
     decisions: int  # scheduling passes made
     overstays: NDArray[np.int32] | None = None  # [J] runs still on reserved nodes when a reservation of others began; None: no reservations
     power: Power = field(default_factory=Power)  # rules of sleeping nodes, and the price of energy
+    thinking: dict[str, Any] | None = None  # statistics of a policy that solves or plans (policies/thinking.py)
     origin: Origin | None = None  # None: the schedule was read from files
 
     @property

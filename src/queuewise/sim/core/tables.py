@@ -19,6 +19,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -26,7 +27,7 @@ from numba import from_dtype
 from numpy.typing import NDArray
 
 from queuewise.sim.core.compilation import JIT_DISABLED
-from queuewise.sim.core.table_types import ColumnType, ScalarsType, TableType, table_at
+from queuewise.sim.core.table_types import ColumnType, KnownValues, ScalarsType, TableType, table_at
 
 I64 = NDArray[np.int64]
 I32 = NDArray[np.int32]
@@ -255,8 +256,12 @@ def _allocate_rows(table: type[Table], lengths: Mapping[str, int], given: Mappin
     return arrays
 
 
-def table_reader(table: type[Table]) -> Callable[[Any], Any]:
-    """A function that kernels call to turn the result of `addresses_of` into the table."""
+def table_reader(table: type[Table], variant: str = "", known: KnownValues = MappingProxyType({})) -> Callable[[Any], Any]:
+    """A function that kernels call to turn the result of `addresses_of` into the table.
+
+    A variant has its own name, and its scalars have only the values that are `known`: kernels that are called with it are
+    compiled without the code for others. The caller checks with `has_known` that they do.
+    """
     if JIT_DISABLED:
         return lambda value: value
     columns: dict[str, ColumnType | ScalarsType] = {}
@@ -267,7 +272,12 @@ def table_reader(table: type[Table]) -> Callable[[Any], Any]:
             )
         else:
             columns[name] = ColumnType(from_dtype(declared.dtype), table.strides[name])
-    return table_at(TableType(table.__name__, columns))
+    return table_at(TableType(f"{table.__name__}{variant}", columns, known))
+
+
+def has_known(table: Table, known: KnownValues) -> bool:
+    """Whether the scalars of the table have only known values."""
+    return all(int(getattr(getattr(table, column), name)) in values for (column, name), values in known.items())
 
 
 def check_types(table: Table) -> None:
