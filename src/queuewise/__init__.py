@@ -75,7 +75,15 @@ def _model_policies() -> ModuleType:
     return model_policies
 
 
+def _planned_policies() -> ModuleType:
+    from queuewise.policies.planning import planned_policies
+
+    return planned_policies
+
+
 register_prefix("model", _model_policies)
+for _planner in ("plan", "portfolio", "recent"):
+    register_prefix(_planner, _planned_policies)
 
 
 def _register_envs() -> None:

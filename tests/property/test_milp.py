@@ -39,7 +39,7 @@ def instance(seed: int) -> tuple[Workload, Cluster]:
                 mem_gib=float(rng.choice([8.0, 16.0])),
                 nodes_per_rack=int(rng.integers(1, 3)),
                 core_watts=float(rng.choice([2.0, 5.0])),
-            )  # fmt: skip
+            )
         )
     num = int(rng.integers(3, 8))
     milli = rng.choice([0, 300, 500, 500, 1000, 1000, 2000], num) if any(group.gpus for group in groups) else np.zeros(num, np.int64)

@@ -77,6 +77,12 @@ class Evaluate:
     """Kill jobs that exceed their requested time."""
     max_wait: Annotated[str | None, tyro.conf.arg(metavar="TIME")] = None
     """Bound the waits under every policy whose name has no bound: a number with s, m, h or d, e.g. 3d. Same as ~3d in the name."""
+    milp_work: Annotated[int, tyro.conf.arg(metavar="N")] = 200
+    """For @milp: nodes of the search for one placement, after which the best one found so far is taken."""
+    plan_budget: Annotated[int, tyro.conf.arg(metavar="N")] = 64
+    """For plan: and portfolio: rollouts per decision."""
+    plan_samples: Annotated[int, tyro.conf.arg(metavar="N")] = 8
+    """For plan: and portfolio: futures that each candidate is tried with, as far as the budget allows."""
     conditions: Annotated[str | None, tyro.conf.arg(metavar="FILE")] = None
     """A .toml file with outages, failures, preemption costs, quotas, node sleep or a power cap (see docs/conditions.md)."""
     reading: Reading = field(default_factory=Reading)
@@ -106,7 +112,7 @@ class Evaluate:
         from queuewise.evaluation.scores import parse_score
         from queuewise.evaluation.units import check_score
         from queuewise.policies import simulate
-        from queuewise.policies.names import plays_apart
+        from queuewise.policies.names import parse_policy, plays_apart
 
         score = parse_score(self.score or ("packed" if self.protocol == "packing" else "bsld"))
         same = parse_percent(self.same)
@@ -118,7 +124,7 @@ class Evaluate:
         windows = plan.windows
         note(describe_plan(plan, experiment.workload, self.seed))
         folder = Path(self.out) if self.out else None
-        announce_compilation(playing=any(map(plays_apart, self.policy)))
+        announce_compilation(playing=any(plays_apart(policy) and not parse_policy(policy).planner for policy in self.policy))
         with _progress(len(set(self.policy)) * len(windows)) as on_cell:
             cells = run_experiment(experiment, self.policy, simulate, folder=folder, on_cell=on_cell, threads=self.threads, seen=seen)
         if not any(cell.metrics["completed"] for cell in cells):
@@ -192,6 +198,7 @@ class Evaluate:
         from queuewise.evaluation.experiment import Experiment, ReplaySettings
         from queuewise.evaluation.protocol import DEFAULT_SPLIT, make_plan, parse_split
         from queuewise.policies import parse_policy
+        from queuewise.policies.budgets import Budgets
         from queuewise.policies.names import parse_bound
         from queuewise.workload.estimates import check_known, default_estimates
         from queuewise.workload.transform import distinct_ids
@@ -233,6 +240,7 @@ class Evaluate:
             split=split,
             start=self._start(plan.protocol, from_model),
             conditions=read_conditions(self.conditions),
+            budgets=Budgets(self.milp_work, self.plan_budget, self.plan_samples),
         )
         workload = distinct_ids(loaded.workload) if settings.start == "warm" else loaded.workload
         return Experiment(workload, cluster, plan, settings, self._draw if from_model else None)

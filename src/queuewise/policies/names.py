@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 DISPATCHES = {"reorder": queue.REORDER, "commit": queue.COMMIT}
 GRAMMAR = (
     "order[+backfill[/depth][:order]][~bound][@placement], e.g. sjf+easy~3d@pack; +slurm[:FILE] takes a file instead; FILE.py:NAME stands "
-    "for an order or placement of your own, model:RUN is a trained network"
+    "for an order or placement of your own, model:RUN is a trained network; plan:POLICY, portfolio:A,B,… and recent:A,B,… plan"
 )
 SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 BOUND = re.compile(r"~(?!/)")  # ~/ begins a path
@@ -57,6 +57,11 @@ NOT_FOR_MODELS = ("defrag", SLURM)  # backfills
 WISE = "wise"  # the policy to recommend: this order, with reservations by the estimates of the replay and a bound on waiting
 WISE_ORDER = ("aged", "predicted")
 WISE_POLICY = f"{WISE}+easy:sjf:predicted~3d"
+PLANNERS = {  # with an example of each
+    "plan": "plan:sjf+easy",
+    "portfolio": "portfolio:fcfs+easy,saf+easy,sjf+greedy",
+    "recent": "recent:fcfs+easy,saf+easy,sjf+greedy",
+}
 AS_TRAINED = ""  # backfill and placement of a model whose name has none
 RUN_NAMES = (
     "write model:RUN[+backfill[/depth]][~bound][@placement] with the folder of a run or a model file; its path has no +, ~ or @, "
@@ -79,6 +84,8 @@ class Policy:
     max_wait_s: float = np.inf
     slurm_config: str = ""  # file with the parameters of the backfill slurm; empty: Slurm's defaults
     params: tuple[float, ...] | None = None  # for its own functions; None: the PARAMS of their file
+    planner: str = ""  # plan, portfolio or recent: it acts by its members, whose names follow
+    members: tuple[str, ...] = ()
 
     @property
     def model(self) -> str:
@@ -88,7 +95,7 @@ class Policy:
     @property
     def decides_in_python(self) -> bool:
         """Whether it is a class of the user's own."""
-        return is_reference(self.order) and find_user_code(self.order).is_class
+        return not self.planner and is_reference(self.order) and find_user_code(self.order).is_class
 
     def bounded(self, max_wait: str | None) -> Policy:
         """The policy with this bound on waiting, unless it has one."""
@@ -99,6 +106,8 @@ class Policy:
     @property
     def own_estimates(self) -> tuple[str, ...]:
         """The names of estimates that its orders use instead of those of the replay."""
+        if self.planner:
+            return tuple(dict.fromkeys(name for one in self.members for name in parse_policy(one).own_estimates))
         return tuple(dict.fromkeys(name for name in (self.estimates, self.backfill_estimates) if name))
 
     def rules(self, jobs: Jobs, dispatch: str, params: Sequence[float] | None = None) -> Rules:
@@ -106,6 +115,8 @@ class Policy:
         params = self.params if params is None else params
         if self.model:
             raise InputError(f"{self.order} is a trained network, which only whole replays know", hint="use queuewise.simulate")
+        if self.planner:
+            raise InputError(f"{self.order} is a planner, which only whole replays know", hint="use queuewise.simulate")
         if params is not None and not any(own.takes_params for own in self.own):
             raise InputError("none of the policy's functions takes params", hint="add a parameter params, and PARAMS to the file")
         rule, option, node_scorer = placement_rule(self.placement)
@@ -150,7 +161,9 @@ class Policy:
 
     @property
     def history(self) -> set[str]:
-        """The columns of the history of jobs that its orders look at."""
+        """The columns of the history of jobs that its orders, or its forecasts, look at."""
+        if self.planner:
+            return {"predicted", "predicted_low", "predicted_high"}.union(*(parse_policy(one).history for one in self.members))
         named = (ORDERS[name] for name in (self.order, self.backfill_order) if name in ORDERS)
         predicts = {"predicted"} if any(rule.uses_predictions for rule in named) else set()
         return predicts.union(*(own.history for own in self.own))
@@ -158,11 +171,15 @@ class Policy:
     @property
     def own(self) -> list[UserCode]:
         """The user's own functions in it, with those that hold jobs back."""
+        if self.planner:
+            return [own for one in self.members for own in parse_policy(one).own]
         named = [find_user_code(part) for part in (self.order, self.backfill_order, self.placement) if is_reference(part)]
         return named + [own.hold for own in named if not own.is_class and own.hold is not None]
 
     def compile(self) -> list[UserScore]:
         """Compile the user's own functions in it, as the first replay would."""
+        if self.planner:
+            return [score for one in self.members for score in parse_policy(one).compile()]
         named = () if self.decides_in_python else (self.order, self.backfill_order)
         orders = [job_score(part) for part in named if is_reference(part)]
         return orders + ([node_score(self.placement)] if is_reference(self.placement) else [])
@@ -251,6 +268,9 @@ def parse_policy(name: str) -> Policy:
 
 
 def _parse(name: str) -> Policy:
+    planner, colon, rest = name.partition(":")
+    if planner in PLANNERS and colon:
+        return _parse_planner(name, planner, rest)
     scheduling, at, placement = name.partition("@")
     if at and not placement:
         raise InputError(f"policy {name!r} has nothing after @", hint=f"placements: {', '.join(PLACEMENTS)}")
@@ -275,6 +295,24 @@ def _parse(name: str) -> Policy:
             )
         policy = dataclasses.replace(policy, placement=placement)
     return dataclasses.replace(policy, max_wait_s=parse_bound(bounds[0], f"policy {name!r}")) if bounds else policy
+
+
+def _parse_planner(name: str, planner: str, rest: str) -> Policy:
+    """`plan:POLICY` or `portfolio:A,B,…`: all that follows are complete names, with their own bounds and placements."""
+    members = tuple(rest.split(",")) if planner != "plan" else (rest,)
+    if not rest or (planner != "plan" and len(members) < 2):
+        raise InputError(f"policy {name!r} names too few policies", hint=f"for example {PLANNERS[planner]}")
+    for one in members:
+        if not one:
+            raise InputError(f"policy {name!r} has nothing between two commas", hint=f"for example {PLANNERS[planner]}")
+        check_text(one)
+        member = _parse(one)
+        if member.planner or member.model or member.decides_in_python:
+            raise InputError(f"policy {name!r}: {one} cannot be planned with", hint="take orders, with none, greedy or easy")
+    if len(set(members)) < len(members):
+        raise InputError(f"policy {name!r} names a policy twice", hint="leave one out")
+    first = _parse(members[0])
+    return Policy(name, first.backfill, placement=first.placement, max_wait_s=first.max_wait_s, planner=planner, members=members)
 
 
 def _parse_model(name: str, scheduling: str) -> Policy:
