@@ -30,7 +30,8 @@ from queuewise.policies.names import parse_policy
 from queuewise.runs import write_text
 from queuewise.sim.core import engine
 from queuewise.sim.core.schedule import Schedule
-from queuewise.workload.jobs import Workload
+from queuewise.workload.dependencies import NO_DEPENDENCIES
+from queuewise.workload.jobs import COLUMNS, Workload
 
 PAGE = REPOSITORY / "docs" / "placement.md"
 FILE = RESULTS / "placement.json"
@@ -51,12 +52,10 @@ def busy_cluster(workload: Workload, cluster: Cluster, num: int, seed: int) -> W
     rows = rng.choice(np.flatnonzero(workload.gpu_milli > 0), num)
     runtime = rng.lognormal(7.0, 1.0, num)
     gap = float((workload.gpus[rows] * runtime).mean()) / (LOAD * cluster.num_gpus)
-    jobs = workload.take(rows)
-    nothing = np.full(num, np.nan)
-    return jobs.replace(
-        submit=np.cumsum(rng.exponential(gap, num)), runtime=runtime, requested=nothing, recorded_wait=nothing, deadline=nothing,
-        job_id=np.arange(num), epoch=0.0,
-    )  # fmt: skip
+    columns = {column: getattr(workload, column)[rows] for column in COLUMNS}
+    columns |= {name: np.full(num, np.nan) for name in ("requested", "recorded_wait", "deadline")}
+    columns |= {"submit": np.cumsum(rng.exponential(gap, num)), "runtime": runtime, "job_id": np.arange(num)}
+    return workload.replace(**columns, epoch=0.0, dependencies=NO_DEPENDENCIES)
 
 
 def drawn_nodes(cluster: Cluster, num: int) -> Cluster:
@@ -97,7 +96,11 @@ def solve_times(workload: Workload, cluster: Cluster, placement: str) -> dict[st
     }
     for name in ("wall", "cpu"):
         times = np.array(found[name])
-        summary[name] = {"mean": float(times.mean()), **{f"p{q}": float(np.percentile(times, q)) for q in (50, 90, 99)}, "max": times.max()}
+        summary[name] = {
+            "mean": float(times.mean()),
+            **{f"p{q}": float(np.percentile(times, q)) for q in (50, 90, 99)},
+            "max": float(times.max()),
+        }
     return summary | {"gap_mean": float(np.mean(found["gap"])), "gap_max": float(np.max(found["gap"]))}
 
 

@@ -82,7 +82,7 @@ def _planned_policies() -> ModuleType:
 
 
 register_prefix("model", _model_policies)
-for _planner in ("plan", "portfolio", "recent"):
+for _planner in ("plan", "portfolio", "recent", "milp"):
     register_prefix(_planner, _planned_policies)
 
 

@@ -36,6 +36,7 @@ NAMES = (
     "saf:predicted+easy:sjf:predicted",
     *PLANNERS.values(),
     "plan:wfp3+greedy@tier",
+    "milp:4",
 )
 ORACLES = [name for name, rule in PREEMPTIVE.items() if rule.oracle]
 NETS = ("kernel", "hosts", "joint")  # one for each problem

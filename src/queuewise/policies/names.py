@@ -18,13 +18,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from queuewise.cluster.spec import Cluster
 from queuewise.errors import InputError, unknown_name
 from queuewise.policies.backfill import BACKFILLS, SLURM
-from queuewise.policies.budgets import Budgets
 from queuewise.policies.found_rules import read_rule, rule_file
 from queuewise.policies.known import Jobs, OracleJobs
-from queuewise.policies.milp.terms import parse_objective
+from queuewise.policies.milp.terms import MOST_JOBS, parse_objective
 from queuewise.policies.ordering import ORDERS, order_rule
 from queuewise.policies.placing import PLACEMENTS, SOLVED_PLACEMENTS, parse_placement
 from queuewise.policies.preemptive import PREEMPTIVE, parse_option
@@ -62,6 +60,7 @@ PLANNERS = {  # with an example of each
     "portfolio": "portfolio:fcfs+easy,saf+easy,sjf+greedy",
     "recent": "recent:fcfs+easy,saf+easy,sjf+greedy",
 }
+TIMETABLE = "milp"  # the planner behind milp:K
 AS_TRAINED = ""  # backfill and placement of a model whose name has none
 RUN_NAMES = (
     "write model:RUN[+backfill[/depth]][~bound][@placement] with the folder of a run or a model file; its path has no +, ~ or @, "
@@ -121,7 +120,7 @@ class Policy:
             raise InputError("none of the policy's functions takes params", hint="add a parameter params, and PARAMS to the file")
         rule, option, node_scorer = placement_rule(self.placement)
         node_params = node_score(self.placement).params_of(params) if is_reference(self.placement) else np.zeros(1)
-        solver = make_solver(self.placement, jobs.machine, jobs.budgets) if rule == BY_SOLVER else None
+        solver = make_solver(self.placement, jobs) if rule == BY_SOLVER else None
         limit = min((own.time_limit_s for own in self.own), default=np.inf)
         if self.backfill_order not in ("", self.order) and is_reference(self.backfill_order) and job_score(self.backfill_order).hold:
             raise InputError(f"{self.backfill_order} holds jobs, but it is only the backfill order", hint="let the first order hold them")
@@ -192,12 +191,13 @@ def placement_rule(text: str) -> tuple[int, int, Callable[..., None] | None]:
     return *parse_placement(text), None
 
 
-def make_solver(placement: str, cluster: Cluster, budgets: Budgets) -> PlacementSolver:
+def make_solver(placement: str, jobs: Jobs) -> PlacementSolver:
     """What places jobs by a rule that the engine does not have."""
     from queuewise.policies.milp.placement_solver import PlacementSolver  # with its compiled entries
 
     objective = parse_objective(placement.partition(":")[1] + placement.partition(":")[2])
-    return PlacementSolver(objective, cluster.num_nodes, int(cluster.node_gpus.max()), work=budgets.milp_work)
+    cluster, tasks = jobs.machine, max(int(jobs.num_tasks.sum()), 1)
+    return PlacementSolver(objective, cluster.num_nodes, int(cluster.node_gpus.max()), tasks, work=jobs.budgets.milp_work)
 
 
 def _make_order(name: str, estimates: str, jobs: Jobs, params: Sequence[float] | None) -> Order:
@@ -271,6 +271,8 @@ def _parse(name: str) -> Policy:
     planner, colon, rest = name.partition(":")
     if planner in PLANNERS and colon:
         return _parse_planner(name, planner, rest)
+    if planner == TIMETABLE and colon:
+        return _parse_timetable(name, rest)
     scheduling, at, placement = name.partition("@")
     if at and not placement:
         raise InputError(f"policy {name!r} has nothing after @", hint=f"placements: {', '.join(PLACEMENTS)}")
@@ -313,6 +315,18 @@ def _parse_planner(name: str, planner: str, rest: str) -> Policy:
         raise InputError(f"policy {name!r} names a policy twice", hint="leave one out")
     first = _parse(members[0])
     return Policy(name, first.backfill, placement=first.placement, max_wait_s=first.max_wait_s, planner=planner, members=members)
+
+
+def _parse_timetable(name: str, rest: str) -> Policy:
+    """`milp:K[~bound][@placement]`, where the order is a timetable of the next K jobs."""
+    jobs, rule = re.split("[~@]", rest, maxsplit=1)[0], ""
+    rule = rest.removeprefix(jobs)
+    number = whole_number(jobs)
+    if number is None or not 1 <= number <= MOST_JOBS:
+        raise InputError(f"policy {name!r}: {jobs!r} is no number of jobs from 1 to {MOST_JOBS}", hint="for example milp:8, or milp:4@tier")
+    base = _parse(f"fcfs{rule}")
+    members = (f"fcfs{rule}",)
+    return Policy(name, depth=number, placement=base.placement, max_wait_s=base.max_wait_s, planner=TIMETABLE, members=members)
 
 
 def _parse_model(name: str, scheduling: str) -> Policy:

@@ -16,7 +16,7 @@ from scipy.special import ndtr, ndtri
 
 from queuewise.policies.estimating import history_on
 from queuewise.policies.interface import ReplayRequest
-from queuewise.workload.jobs import Floats, Ints
+from queuewise.workload.jobs import Floats
 
 DAY_S = 86_400.0
 LAST_DAYS = 14  # of which one is drawn for the jobs to come
@@ -29,7 +29,7 @@ class Expected(NamedTuple):
     """One draw of the future."""
 
     runtime: Floats  # [known jobs]
-    coming: Ints  # rows of earlier jobs that are expected to come again
+    coming: NDArray[np.int64]  # rows of earlier jobs that are expected to come again
     coming_submit: Floats
     coming_runtime: Floats
 

@@ -1,4 +1,4 @@
-"""What stands for `plan:POLICY`, `portfolio:A,B,C` and `recent:A,B,C` (`PrefixedPolicies` of the interface)."""
+"""What stands for `plan:POLICY`, `portfolio:A,B,C`, `recent:A,B,C` and `milp:K` (`PrefixedPolicies` of the interface)."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ MEANING = {
 
 def describe(policy: str) -> str:
     parsed = parse_policy(policy)
+    if parsed.planner == "milp":
+        return f"starts the next {parsed.depth} jobs by a timetable that a solver makes at every event"
     return MEANING[parsed.planner].format(", ".join(parsed.members))
 
 
@@ -27,4 +29,8 @@ def decider(policy: str, *, dispatch: str, conditions: Conditions, max_wait: str
 
 def replay(request: ReplayRequest) -> Schedule:
     parsed = parse_policy(request.policy)
+    if parsed.planner == "milp":
+        from queuewise.policies.planning.timetable import Timetable
+
+        return Timetable(request, parsed.members, parsed.depth).run()
     return KINDS[parsed.planner](request, parsed.members).run()

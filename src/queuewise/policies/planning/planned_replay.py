@@ -28,7 +28,8 @@ from queuewise.workload.jobs import Floats
 
 NOBODY = np.zeros(0, np.int64)
 ROUNDS = 3  # of a decision: after each but the last, the worse half of the candidates is dropped
-MARGIN = 0.02  # another candidate must be better by so much
+MARGIN = 0.02  # another member must be better by so much
+LEAST_GAIN = 0.001  # so must another first job: it changes the waits of few jobs
 
 
 class PlannedReplay:
@@ -85,7 +86,7 @@ class PlannedReplay:
     def next_instant(self) -> bool:
         """Advance to the next instant without a decision; False if there is none."""
         self.state.clock.stop_at = np.inf
-        return bool(act(self._worlds[self.acting], *self._tables, NEXT_INSTANT, 0, NOBODY, NOBODY, NOBODY))
+        return self._act(NEXT_INSTANT, 0)
 
     def decide(self) -> None:
         """Let the acting member make one pass now."""
@@ -105,10 +106,14 @@ class PlannedReplay:
         self.state.head[:] = self.state.newcomer[:] = self.state.shadow_head[:] = -1
 
     def fits(self, j: int) -> bool:
-        return bool(act(self._worlds[self.acting], *self._tables, ASK_FIT, j, NOBODY, NOBODY, NOBODY))
+        return self._act(ASK_FIT, j)
 
     def start(self, j: int) -> bool:
-        return bool(act(self._worlds[self.acting], *self._tables, START, j, NOBODY, NOBODY, NOBODY))
+        return self._act(START, j)
+
+    def _act(self, action: int, j: int) -> bool:
+        machine, spare, state = self._tables
+        return bool(act(self._worlds[self.acting], machine, spare, state, action, j, NOBODY, NOBODY, NOBODY))
 
     @property
     def present(self) -> Now:
@@ -246,7 +251,7 @@ class Planner(LookingAhead):
 
         waits = self.compare(len(first), evaluate, self.samples_for(len(first)))
         best = int(np.argmin(waits))
-        return int(first[best]) if waits[best] < waits[0] * (1.0 - MARGIN) else AS_USUAL
+        return int(first[best]) if waits[best] < waits[0] * (1.0 - LEAST_GAIN) else AS_USUAL
 
 
 class Recent(PlannedReplay):

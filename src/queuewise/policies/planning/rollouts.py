@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import numpy as np
 from numba import types
@@ -200,9 +201,10 @@ def compiled_rollouts() -> Callable[..., None]:
             )
             roll_out.disable_compile()  # type: ignore[attr-defined]
             compiled_replay()
-            for one, arguments in ((resume, RESUME_ARGUMENTS), (act, ACT_ARGUMENTS)):
-                if not one.signatures:  # type: ignore[attr-defined]
-                    one.compile(arguments)  # type: ignore[attr-defined]
+            parts: list[tuple[Any, Any]] = [(resume, RESUME_ARGUMENTS), (act, ACT_ARGUMENTS)]
+            for one, arguments in parts:
+                if not one.signatures:
+                    one.compile(arguments)
     return roll_out
 
 
