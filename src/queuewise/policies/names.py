@@ -61,6 +61,11 @@ PLANNERS = {  # with an example of each
     "recent": "recent:fcfs+easy,saf+easy,sjf+greedy",
 }
 TIMETABLE = "milp"  # the planner behind milp:K
+RLTUNE = "rltune"  # RLTune's numbers of orders are accepted in its name: rltune:4 is sjf
+RLTUNE_ORDERS = (
+    "fcfs", "lcfs", "smallest", "largest", "sjf", "ljf", "saf", "laf", "sexp", "lexp", "srf", "lrf", "rltune-multifactor", "f1", "wfp3",
+    "unicep",
+)  # fmt: skip
 AS_TRAINED = ""  # backfill and placement of a model whose name has none
 RUN_NAMES = (
     "write model:RUN[+backfill[/depth]][~bound][@placement] with the folder of a run or a model file; its path has no +, ~ or @, "
@@ -245,7 +250,19 @@ def split_estimates(text: str) -> tuple[str, str]:
         function, _, estimates = rest.partition(":")
         return f"{file}{SUFFIX}:{function}" if rest else text, estimates
     order, _, estimates = text.partition(":")
+    if order == RLTUNE:
+        number, _, estimates = estimates.partition(":")
+        return _rltune_order(number), estimates
     return (WISE_ORDER[0], estimates or WISE_ORDER[1]) if order == WISE else (order, estimates)
+
+
+def _rltune_order(number: str) -> str:
+    """The order that RLTune's program has under this number."""
+    at = whole_number(number)
+    if at is None or at >= len(RLTUNE_ORDERS):
+        known = ", ".join(f"{index} {order}" for index, order in enumerate(RLTUNE_ORDERS))
+        raise InputError(f"{RLTUNE}:{number} is no order of RLTune", hint=f"its numbers are {known}")
+    return RLTUNE_ORDERS[at]
 
 
 def check_text(name: object) -> None:

@@ -8,7 +8,7 @@ from queuewise.errors import InputError, unknown_name
 from queuewise.policies.milp.terms import parse_objective
 from queuewise.sim import placement
 from queuewise.sim.core.state import NO_LIMIT
-from queuewise.sim.placement.tiers import BALANCE, DEFRAGMENT
+from queuewise.sim.placement.tiers import BALANCE, DEFRAGMENT, LOWEST
 from queuewise.workload.plain_numbers import whole_number
 
 
@@ -32,6 +32,7 @@ PLACEMENTS: dict[str, PlacementRule] = {
     "tier": PlacementRule(
         placement.TIER, "fewest nodes, one more only if that does not fragment (RLTune); tier:balance evens the load", "balance"
     ),
+    "tier1": PlacementRule(placement.TIER, "fewest nodes, of these the lexicographically least (RLTune's default)"),
     "fgd": PlacementRule(placement.FGD, "least growth of fragmentation (Weng et al., ATC 2023)"),
 }
 
@@ -56,8 +57,10 @@ def parse_placement(text: str) -> tuple[int, int]:
         raise unknown_name("placement", name, (*PLACEMENTS, *SOLVED_PLACEMENTS))
     rule = PLACEMENTS[name]
     if rule.code == placement.TIER:
-        if colon and option != "balance":
-            raise InputError(f"placement {text!r}: tier takes the option balance", hint="write tier or tier:balance")
+        if colon and (name, option) != ("tier", "balance"):
+            raise InputError(f"placement {text!r}: only tier takes an option, balance", hint="write tier, tier:balance or tier1")
+        if name == "tier1":
+            return placement.TIER, LOWEST
         return placement.TIER, BALANCE if colon else DEFRAGMENT
     if not colon:
         return rule.code, NO_LIMIT

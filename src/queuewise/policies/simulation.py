@@ -93,7 +93,7 @@ class Simulation:
         self._world = world
         self._taker = SnapshotTaker(workload, cluster, rules, accounts, world, self._machine)
         self._own = [ast.dump(own.tree) for own in parsed.own]
-        self._drive = partial(run_kernel, compiled_replay(), rules, world, self._machine)
+        self._drive = partial(run_kernel, compiled_replay(world), rules, world, self._machine)
         self._schedule = partial(
             schedule_of, workload, cluster, rules, estimate=known.values, policy=policy, estimates=name, engine_s=0.0, conditions=conditions
         )

@@ -167,7 +167,7 @@ class _WindowReplays:
             world, machine = layout.world.clone().replace(**World.checked(**order)), layout.machine.clone()
             state = start_from(start, self._workload, accounts, world, machine, layout.state.clone())
             self._watch.count = state.count
-            yield run_kernel(compiled_replay(), rules, world, machine, state), time.perf_counter() - began
+            yield run_kernel(compiled_replay(world), rules, world, machine, state), time.perf_counter() - began
 
     def _batch(self, rules: Rules, jobs: Jobs) -> ReplayBatch:
         key = rules.shape, frozenset(jobs.history)

@@ -45,11 +45,11 @@ class PlannedReplay:
         self._tables = [addresses_of(table) for table in (self.machine, self._spare, self.state)]
         self._worlds = [addresses_of(one.layout.world) for one in self.members]
         self._functions = [one.functions for one in self.members]
+        self._kernels = [compiled_replay(one.layout.world) for one in self.members]
         self.acting = 0  # the member that decides
 
     def run(self) -> Schedule:
         began = time.perf_counter()
-        self._run = compiled_replay()
         run_watched(self.advance, self.state.count)
         request, first = self.request, self.members[0]
         _, killed = limited_runtime(request.workload, request.kill_at_limit)
@@ -81,7 +81,7 @@ class PlannedReplay:
     def run_until(self, end: float) -> None:
         """Advance through all instants up to and including a time, under the acting member."""
         self.state.clock.stop_at = end
-        self._run(self._worlds[self.acting], *self._tables, *self._functions[self.acting])
+        self._kernels[self.acting](self._worlds[self.acting], *self._tables, *self._functions[self.acting])
 
     def next_instant(self) -> bool:
         """Advance to the next instant without a decision; False if there is none."""

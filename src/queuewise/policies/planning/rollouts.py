@@ -109,6 +109,10 @@ class _SizedRollouts:
         self._memory, (self._machine, self._spare, self._state) = into_one_block(tables, (*SCRATCH, *PIECE_COLUMNS))
         self._empty = self._memory.copy()
         self._tables = [addresses_of(table) for table in (self.world, self._machine, self._spare, self._state)]
+        self._roll_out = compiled_rollouts()
+        self._called = compiled_replay(self.world), resume, act
+        self._addresses = np.array([address_of(one) for one in self._called], np.int64)
+        self._functions = member.functions
 
     def run(self, now: Now, expected: Expected, first_jobs: NDArray[np.int64]) -> Floats:
         begins, template = self._prepare(now, expected)
@@ -117,9 +121,9 @@ class _SizedRollouts:
         waits = np.empty(len(first_jobs))
         at = np.where(first_jobs >= 0, first_jobs + num, first_jobs)
         tables = self._tables, self._memory, template
-        compiled_rollouts()(
-            _addresses(), *tables[0], *tables[1:], now.time, np.arange(num), begins, np.arange(num, num + queued), at, counted,
-            *self._member.functions, waits,
+        self._roll_out(
+            self._addresses, *tables[0], *tables[1:], now.time, np.arange(num), begins, np.arange(num, num + queued), at, counted,
+            *self._functions, waits,
         )  # fmt: skip
         return waits
 
@@ -200,13 +204,8 @@ def compiled_rollouts() -> Callable[..., None]:
                 (_INTS, *4 * (_INTS,), numbers, numbers, types.float64, _INTS, _FLOATS, _INTS, _INTS, _INTS, *functions, _FLOATS)
             )
             roll_out.disable_compile()  # type: ignore[attr-defined]
-            compiled_replay()
             parts: list[tuple[Any, Any]] = [(resume, RESUME_ARGUMENTS), (act, ACT_ARGUMENTS)]
             for one, arguments in parts:
                 if not one.signatures:
                     one.compile(arguments)
     return roll_out
-
-
-def _addresses() -> NDArray[np.int64]:
-    return np.array([address_of(one) for one in (compiled_replay(), resume, act)], np.int64)

@@ -30,11 +30,13 @@ try:
     from numba.core.compiler import CompilerBase, DefaultPassBuilder
     from numba.core.compiler_machinery import register_pass
     from numba.core.typed_passes import NativeLowering
+    from numba.core.untyped_passes import IRProcessing
     from numba.cpython.unsafe.numbers import trailing_zeros
     from numba.extending import intrinsic
 
     from queuewise.cache_folder import cache_folder
     from queuewise.sim.core.compiled_cache import use_cache
+    from queuewise.sim.core.known_values import KnownValuesPass
 except ImportError:
     raise incompatible_numba(numba.__version__) from None
 
@@ -67,7 +69,7 @@ def _cache_folder(package: str) -> Path:
 JIT_DISABLED = bool(config.DISABLE_JIT)  # type: ignore[attr-defined]
 
 
-def cache_is_warm(package: str = "sim", entry_name: str = "replay") -> bool:
+def cache_is_warm(package: str = "sim", entry_name: str = "replay_plain") -> bool:
     """Whether the binary of the entry is cached on disk for exactly these sources."""
     return JIT_DISABLED or any(_cache_folder(package).glob(f"**/*.{entry_name}-*.nbc"))
 
@@ -149,7 +151,9 @@ class _EntryCompiler(CompilerBase):
 
     def define_pipelines(self) -> list[Any]:
         pipeline = DefaultPassBuilder.define_nopython_pipeline(self.state)
+        pipeline.add_pass_after(KnownValuesPass, IRProcessing)
         pipeline.passes = [(self.lowering, text) if step is NativeLowering else (step, text) for step, text in pipeline.passes]
+        pipeline.finalize()
         return [pipeline]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +14,8 @@ from queuewise.cluster.spec import Cluster
 from queuewise.workload.jobs import Workload
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from queuewise.sim.core.rules import Rules
 
 # Job status, in the order of a job's life. All from DONE on are final.
@@ -79,3 +82,19 @@ class Schedule:
     def jct(self) -> NDArray[np.float64]:
         """[J] job completion time: seconds from submission to end, inf if it has not ended."""
         return self.end - self.workload.submit
+
+    def to_frame(self) -> pl.DataFrame:
+        """One row per job, with the columns of jobs.parquet (docs/formats.md)."""
+        frame: pl.DataFrame = _shown().frame_of_schedule(self)
+        return frame
+
+    def __repr__(self) -> str:
+        return str(_shown().line_of_schedule(self))
+
+    def _repr_html_(self) -> str:
+        return str(_shown().html_of_schedule(self))
+
+
+def _shown() -> Any:
+    """How results are shown: it needs metrics, which the engine does not know, so it is looked up by name."""
+    return import_module("queuewise.api.shown")

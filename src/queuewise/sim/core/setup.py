@@ -76,6 +76,9 @@ def lay_out(
     held_by = _tenants(workload, cluster, rules) if conditions.quotas else Tenants.none(workload)
     blocked = BlockedTimes.of(workload, cluster, conditions, rules, estimate)
     classes = layout.classify(workload, cluster, pools, held_by, blocked)
+    domain = layout.pool_domains(cluster, pools)
+    if rules.rule == placement.TIER:
+        classes = layout.within_one_domain(classes, pools, domain)
     budget = power_cap.budget(cluster, conditions.power, rules)
     draw = power_cap.task_draw(cluster, pools, classes)
     if budget != NO_LIMIT:
@@ -113,6 +116,8 @@ def lay_out(
     policy.power_budget = budget
     # A job that starts with fewer tasks takes longer, and may run into a reservation.
     policy.room_is_not_enough |= int(blocked.are_there and fields["class_span"].any())
+    fields["pool_domain"] = domain
+    sizes.num_domains = int(domain.max()) + 1
     fields["task_draw"] = draw.ravel()
     policy.lists_victims = int(_victims_by_cut(rules, conditions.preemption, sizes, policy))
     all_by_cut = policy.lists_victims and (fields["class_by_pool"] & (fields["class_tasks"] <= MOST_TASKS)).all()
@@ -385,6 +390,7 @@ def _policy(rules: Rules, conditions: Conditions, all_by_pool: bool, restarts: b
     policy.learns_keys = int(rules.levels is not None and rules.levels.learns)
     policy.promotes = int(rules.levels is not None and rules.levels.promotes)
     policy.reads_cluster = int(any(order.looks_around for order in rules.orders))
+    policy.scores_fairly = int(any(order.fair != queue.FIXED for order in rules.orders))
     policy.reads_users = int(any(order.looks_at_users for order in rules.orders))
     policy.second_facts = int(rules.backfill_order is not None and rules.backfill_order.estimate is not rules.order.estimate)
     policy.bounds_waits = int(rules.max_wait_s < np.inf)

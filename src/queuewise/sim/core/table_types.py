@@ -7,7 +7,8 @@ types from the declaration of a table. Kernels use `view`, `column_of`, `fetch` 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,8 @@ from numba.np.arrayobj import make_array, populate_array
 from numpy.typing import NDArray
 
 from queuewise.sim.core.compilation import JIT_DISABLED, inline
+
+KnownValues = Mapping[tuple[str, str], frozenset[int]]  # by column and name
 
 _POINTER = ir.IntType(8).as_pointer()
 
@@ -51,10 +54,14 @@ class ScalarsType(types.Type):
 
 
 class TableType(types.Type):
-    """The address of a list of column addresses."""
+    """The address of a list of column addresses.
 
-    def __init__(self, name: str, columns: dict[str, ColumnType | ScalarsType]) -> None:
+    `known` says which values some scalars can have, by column and name. Code for other values is left out (`known_values`).
+    """
+
+    def __init__(self, name: str, columns: dict[str, ColumnType | ScalarsType], known: KnownValues = MappingProxyType({})) -> None:
         self.columns = columns
+        self.known = known
         self.slots = {column: slot for slot, column in enumerate(columns)}
         super().__init__(name=f"Table{name}")
 

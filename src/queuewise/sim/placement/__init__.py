@@ -45,6 +45,7 @@ NODE_FACTS = np.dtype(
 
 
 class PlacementWorld(Table):
+    pool_domain: I64 = column("pools", meaning="partition of the pool, if no node is in two of them; otherwise 0. Tiers keep gangs in one")
     penalty: F64 = column("penalties", meaning="added to the runtime factor of a job on more nodes, and on more racks, than necessary")
     node_params: F64 = column("params", meaning="numbers for the function that scores nodes")
     # Task types of the workload, for fragmentation

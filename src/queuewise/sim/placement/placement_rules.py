@@ -167,7 +167,7 @@ def _choose_by_score(w: World, s: State, m: Machine, c: int, remaining: int) -> 
 def _next_node(w: World, s: State, m: Machine, rule: int, c: int, remaining: int, draw: int) -> int:
     if rule == placement.RANDOM:
         return _choose_random(w, s, m, c, draw)
-    if rule == placement.BY_SCORE:
+    if w.policy.node_scorer and rule == placement.BY_SCORE:
         return _choose_by_score(w, s, m, c, remaining)
     return _choose(w, s, m, rule, c, remaining)
 
