@@ -39,6 +39,7 @@ COMMANDS: dict[str, Command] = {
     "learn": Command("learn:Learn", "find a policy that is better on later days of a log, or say that none is"),
     "suite": Command("suite:Suite", "rank policies on a fixed set of tasks"),
     "predict": Command("predict:Predict", "predict the runtimes of a log and judge the predictions on later days"),
+    "optimise": Command("optimise:Optimise", "place a waiting job of a snapshot exactly, and show what other rules would do"),
     "evaluate": Command("evaluate:Evaluate", "compare policies on the same windows of a workload, with confidence intervals"),
     "size": Command("size:Size", "find the number of nodes that a target for waits needs"),
     "train": Command("train:Train", "train a policy for a workload and evaluate it on windows it has not seen"),

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from queuewise.cluster import Cluster
     from queuewise.cluster.conditions import Conditions
     from queuewise.evaluation.wait_causes import WaitCauses
+    from queuewise.policies.budgets import Budgets
     from queuewise.sim.core.schedule import Schedule
     from queuewise.workload import Loaded
 
@@ -49,6 +50,12 @@ class Simulate:
     """Kill jobs that exceed their requested time."""
     max_wait: Annotated[str | None, tyro.conf.arg(metavar="TIME")] = None
     """Bound the waits under every policy whose name has no bound: a number with s, m, h or d, e.g. 3d. Same as ~3d in the name."""
+    milp_work: Annotated[int, tyro.conf.arg(metavar="N")] = 200
+    """For @milp: nodes of the search for one placement, after which the best one found so far is taken."""
+    plan_budget: Annotated[int, tyro.conf.arg(metavar="N")] = 64
+    """For plan: and portfolio: rollouts per decision."""
+    plan_samples: Annotated[int, tyro.conf.arg(metavar="N")] = 8
+    """For plan: and portfolio: futures that each candidate is tried with, as far as the budget allows."""
     conditions: Annotated[str | None, tyro.conf.arg(metavar="FILE")] = None
     """A .toml file with outages, failures, reservations, preemption costs, quotas, node sleep or a power cap
     (see docs/conditions.md)."""
@@ -128,15 +135,22 @@ class Simulate:
         if self.seed < 0:
             raise InputError(f"--seed {self.seed} is negative", hint="use 0 or more")
         check_policies(self.policy, self.max_wait, self.model_sha256)
+        self._budgets  # noqa: B018 - report a number that is out of range before the replay
         if self.out:
             start_run(self.out)  # report a problem with the folder before the replay
+
+    @property
+    def _budgets(self) -> Budgets:
+        from queuewise.policies.budgets import Budgets
+
+        return Budgets(self.milp_work, self.plan_budget, self.plan_samples)
 
     def _replay(self, loaded: Loaded, cluster: Cluster, policy: str, conditions: Conditions, advance: Callable[[str], None]) -> Schedule:
         from queuewise.cli.console import announce_compilation
         from queuewise.policies import simulate
-        from queuewise.policies.names import plays_apart
+        from queuewise.policies.names import parse_policy, plays_apart
 
-        announce_compilation(playing=plays_apart(policy))
+        announce_compilation(playing=plays_apart(policy) and not parse_policy(policy).planner)
         schedule = simulate(
             loaded.workload,
             cluster,
@@ -147,6 +161,7 @@ class Simulate:
             kill_at_limit=self.kill_at_limit,
             max_wait=self.max_wait,
             conditions=conditions,
+            budgets=self._budgets,
         )
         advance(policy)
         return schedule

@@ -224,12 +224,12 @@ def test_console_script_is_the_same_program() -> None:
 def test_policies_lists_all_registries(capsys: pytest.CaptureFixture[str]) -> None:
     from queuewise.policies import policy_names
     from queuewise.policies.backfill import BACKFILLS
-    from queuewise.policies.placing import PLACEMENTS
+    from queuewise.policies.placing import PLACEMENTS, SOLVED_PLACEMENTS
 
     assert main(["policies", "--json"]) == 0
     listed = {part: [row["name"] for row in rows] for part, rows in json.loads(capsys.readouterr().out).items()}
     assert [*listed.pop("orders"), *listed.pop("preemptive")] == list(policy_names())
-    assert listed == {"backfills": list(BACKFILLS), "placements": list(PLACEMENTS)}
+    assert listed == {"backfills": list(BACKFILLS), "placements": [*PLACEMENTS, *SOLVED_PLACEMENTS]}
     assert main(["policies"]) == 0
     out = capsys.readouterr().out
-    assert all(name in out for name in (*policy_names(), *BACKFILLS, *PLACEMENTS))
+    assert all(name in out for name in (*policy_names(), *BACKFILLS, *PLACEMENTS, *SOLVED_PLACEMENTS))
