@@ -89,7 +89,15 @@ def _model_policies() -> ModuleType:
     return model_policies
 
 
+def _planned_policies() -> ModuleType:
+    from queuewise.policies.planning import planned_policies
+
+    return planned_policies
+
+
 register_prefix("model", _model_policies)
+for _planner in ("plan", "portfolio", "recent", "milp"):
+    register_prefix(_planner, _planned_policies)
 
 
 if "gymnasium" in sys.modules:

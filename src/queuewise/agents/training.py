@@ -29,11 +29,13 @@ from queuewise.config import parse_toml, to_toml
 from queuewise.errors import InputError
 from queuewise.evaluation.identity import digest_cluster, digest_workload
 from queuewise.evaluation.judging import Result, judge
-from queuewise.evaluation.replay_files import to_json, write_cluster
+from queuewise.evaluation.replay_files import CLUSTER_FILE, to_json, write_cluster
 from queuewise.evaluation.scores import Score, parse_score
 from queuewise.evaluation.seen_days import CARD_KEY, read_training
 from queuewise.policies.model_file import SUFFIX
 from queuewise.runs import LAST_FILE, locked, replacing, start_run, write_text
+
+INIT_FROM = "init_from"  # key of config.toml
 
 
 class ProgressListener(Protocol):
@@ -104,12 +106,26 @@ def train(
         raise InputError("already holds a run", where=str(run), hint="add --resume to continue it, or choose another --out")
     start_run(run)
     with locked(run):
-        return _train(settings, seeds, run, listener, resume, init_from)
+        try:
+            return _train(settings, seeds, run, listener, resume, init_from)
+        except InputError:
+            if not resume and not any(run.glob("seed-*/checkpoints/*")):  # nothing to resume: the folder can be used again
+                for file in (CONFIG, CLUSTER_FILE):
+                    (run / file).unlink(missing_ok=True)
+            raise
 
 
 def _train(
     settings: TrainSettings, seeds: Sequence[int], run: Path, listener: ProgressListener, resume: bool, init_from: Path | None
 ) -> TrainOutcome:
+    facts: dict[str, Any] = {"command": "train", "seeds": list(seeds), "settings": settings.model_dump(mode="json")}
+    if resume and init_from is None and (noted := parse_toml(run / CONFIG).get(INIT_FROM)):
+        init_from = Path(str(noted))  # it was interrupted before it had a checkpoint
+    began_with = {} if init_from is None else {INIT_FROM: str(init_from)}
+    facts |= began_with
+    if not resume:
+        write_text(run / CONFIG, to_toml(facts))  # first: whatever interrupts the run, it can be resumed
+    listener.note(f"reading {settings.workload} …")
     scenario = load_scenario(settings, listener.note)
     contents = {"workload": digest_workload(scenario.workload), "cluster": digest_cluster(scenario.cluster)}
     if not scenario.from_model:
@@ -117,31 +133,18 @@ def _train(
     if resume:
         check_contents(run, contents)
     score = parse_score(settings.objective)
+    listener.note("replaying the policies to compare with on VAL …")
     validator = Validator(scenario, score)
     if BEST in settings.baselines:
         listener.note(f"policies to compare with: {', '.join(validator.baselines)} ({BEST}: chosen of all orders and backfills on VAL)")
-    trained_on = _known_training(run) if resume else _training(scenario, init_from)
-    began_with = {} if init_from is None else {"init_from": str(init_from)}
-    facts = {
-        "command": "train",
-        "seeds": list(seeds),
-        "contents": contents,
-        "resolved": resolve(scenario),
-        **began_with,
-        "settings": settings.model_dump(mode="json"),
-        **trained_on,
-    }
-    write_text(run / CONFIG, to_toml(facts))
+    begun = resume and any(run.glob("seed-*/checkpoints/*"))
+    trained_on = _known_training(run) if begun else _training(scenario, init_from)
+    write_text(run / CONFIG, to_toml(facts | {"contents": contents, "resolved": resolve(scenario), **trained_on}))
     write_cluster(run, scenario.cluster)
-    try:
-        ends = [
-            _train_seed(SeedRun(seed, run, settings, scenario, validator, trained_on | began_with), listener, resume, init_from)
-            for seed in seeds
-        ]
-    except InputError:
-        if not resume and not any(run.glob("seed-*/checkpoints/*")):  # nothing to resume: the folder can be used again
-            (run / CONFIG).unlink()
-        raise
+    ends = [
+        _train_seed(SeedRun(seed, run, settings, scenario, validator, trained_on | began_with), listener, resume, init_from)
+        for seed in seeds
+    ]
     best = _best_seed(ends, score, seeds)
     _publish(run, run / f"seed-{seeds[best]}")
     result = _report(run, settings, scenario, score, validator, listener)
@@ -179,6 +182,7 @@ class SeedResult:
 def _train_seed(one: SeedRun, listener: ProgressListener, resume: bool, init_from: Path | None) -> SeedResult:
     settings, progress = one.settings, TrainProgress()
     folder = CheckpointFolder(one.home, settings.keep)
+    listener.note(f"seed {one.seed}: making environments and network …")
     learner = make_learner(one.scenario.setup, settings, one.seed)
     shape = learner.network.shape
     last = folder.last() if resume else None
@@ -188,6 +192,8 @@ def _train_seed(one: SeedRun, listener: ProgressListener, resume: bool, init_fro
         warm_start(learner, init_from, settings, shape)
     recorder = Recorder(one.home, settings.logs, settings.model_dump(mode="json"), after=progress.iteration)
     listener.begin(one.seed, settings, learner.frames)
+    if settings.algo == "ppo" and settings.ppo.imitate and not progress.iteration:
+        listener.note(f"seed {one.seed}: imitating {settings.ppo.imitate} for {settings.ppo.imitate_frames:,} frames …")
     loop = _TrainLoop(one, learner, folder, recorder, progress, listener)
     try:
         loop.run()

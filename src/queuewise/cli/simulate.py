@@ -19,8 +19,12 @@ if TYPE_CHECKING:
     from queuewise.cluster import Cluster
     from queuewise.cluster.conditions import Conditions
     from queuewise.evaluation.wait_causes import WaitCauses
+    from queuewise.policies.budgets import Budgets
     from queuewise.sim.core.schedule import Schedule
     from queuewise.workload import Loaded
+
+
+DROP_FIRST = ("jobs/s", "kWh", "makespan", "mean JCT", "completed", "p50")  # where the terminal is narrow
 
 
 @dataclass(frozen=True)
@@ -46,6 +50,12 @@ class Simulate:
     """Kill jobs that exceed their requested time."""
     max_wait: Annotated[str | None, tyro.conf.arg(metavar="TIME")] = None
     """Bound the waits under every policy whose name has no bound: a number with s, m, h or d, e.g. 3d. Same as ~3d in the name."""
+    milp_work: Annotated[int, tyro.conf.arg(metavar="N")] = 200
+    """For @milp: nodes of the search for one placement, after which the best one found so far is taken."""
+    plan_budget: Annotated[int, tyro.conf.arg(metavar="N")] = 64
+    """For plan: and portfolio: rollouts per decision."""
+    plan_samples: Annotated[int, tyro.conf.arg(metavar="N")] = 8
+    """For plan: and portfolio: futures that each candidate is tried with, as far as the budget allows."""
     conditions: Annotated[str | None, tyro.conf.arg(metavar="FILE")] = None
     """A .toml file with outages, failures, reservations, preemption costs, quotas, node sleep or a power cap
     (see docs/conditions.md)."""
@@ -125,15 +135,22 @@ class Simulate:
         if self.seed < 0:
             raise InputError(f"--seed {self.seed} is negative", hint="use 0 or more")
         check_policies(self.policy, self.max_wait, self.model_sha256)
+        self._budgets  # noqa: B018 - report a number that is out of range before the replay
         if self.out:
             start_run(self.out)  # report a problem with the folder before the replay
+
+    @property
+    def _budgets(self) -> Budgets:
+        from queuewise.policies.budgets import Budgets
+
+        return Budgets(self.milp_work, self.plan_budget, self.plan_samples)
 
     def _replay(self, loaded: Loaded, cluster: Cluster, policy: str, conditions: Conditions, advance: Callable[[str], None]) -> Schedule:
         from queuewise.cli.console import announce_compilation
         from queuewise.policies import simulate
-        from queuewise.policies.names import plays_apart
+        from queuewise.policies.names import parse_policy, plays_apart
 
-        announce_compilation(playing=plays_apart(policy))
+        announce_compilation(playing=plays_apart(policy) and not parse_policy(policy).planner)
         schedule = simulate(
             loaded.workload,
             cluster,
@@ -144,6 +161,7 @@ class Simulate:
             kill_at_limit=self.kill_at_limit,
             max_wait=self.max_wait,
             conditions=conditions,
+            budgets=self._budgets,
         )
         advance(policy)
         return schedule
@@ -219,7 +237,8 @@ def _print(loaded: Loaded, cluster: Cluster, summaries: list[dict[str, Any]]) ->
     seldom = ("killed", "rejected", "cancelled", "failed", "unfinished")
     columns = {name: show for name, show in columns.items() if name not in seldom or any(row[name] for row in summaries)}
     rows = [[show(row) for show in columns.values()] for row in summaries]
-    print_table(list(columns), rows, title=f"{loaded.workload.name}: {len(loaded.workload):,} jobs on {cluster.name}")
+    narrow = [number for name in DROP_FIRST for number, column in enumerate(columns) if column == name]
+    print_table(list(columns), rows, title=f"{loaded.workload.name}: {len(loaded.workload):,} jobs on {cluster.name}", drop_first=narrow)
 
 
 def _print_causes(schedules: list[Schedule], causes: list[WaitCauses]) -> None:

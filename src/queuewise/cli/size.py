@@ -86,7 +86,12 @@ def _print(found: Sizing, target: Target, title: str) -> None:
 
     longest = max((point.value or 0.0 for point in found.curve), default=0.0) or 1.0
     rows = [
-        [f"{point.nodes:,}", shown(point.value), "yes" if point.meets else "no", "█" * round(BAR * (point.value or 0.0) / longest)]
+        [
+            f"{point.nodes:,}",
+            shown(point.value),
+            "yes" if point.meets else "no",
+            ("█" * round(BAR * (point.value or 0.0) / longest)).ljust(BAR),
+        ]
         for point in found.curve
     ]
     name = target.text.partition("<")[0].strip()

@@ -31,7 +31,7 @@ STEPS = {  # how far the search first goes from where it begins
 }  # fmt: skip
 BOUNDED_BELOW = ("log_runtime", *NEVER_NEGATIVE)
 LEAST_WAIT_S = 600.0  # added to mean waits, so that stretches on which hardly anybody waits say little
-FIRST_SPREAD = 0.5  # of the candidates, in STEPS
+FIRST_SPREAD = 0.3  # of the candidates, in STEPS
 PULL = 0.003  # what a step away from the beginning costs, squared
 WORSE = 2.0  # what the logarithm of a ratio above 1 costs in addition: a figure must not be paid for by another
 REFERENCE = "reference"  # key of a journal

@@ -100,7 +100,7 @@ def _number_of(row, rows, number: int, table) -> int:  # type: ignore[no-untyped
                 break
         if same:
             return table[slot]
-        slot = slot + 1 if slot + 1 < len(table) else 0
+        slot = (slot + 1) % len(table)
     if number == len(rows):
         return FULL
     table[slot] = number
