@@ -7,7 +7,8 @@ First the default call, `gym.make_vec("queuewise.envs:Queuewise/Job-v0", num_env
 is not measured; steps, the ends of episodes and the windows that the pool gains are.
 
 Then the parts: a random legal policy plays windows of 256 jobs of the model `bench` on nodes of 8 GPUs: the job problem, a window of 64,
-the default observation, autoresets and the drawing of actions (compiled) included. Windows are laid out before the clock starts. At load 0.9 few jobs
+the default observation, autoresets and the drawing of actions (compiled) included. Windows are laid out before the clock starts. At load
+0.9 few jobs
 wait; at load 4 the window is full most of the time. The best of several rounds counts: other programs only ever make one slower.
 `python benchmarks/render_performance.py` then brings docs/performance.md up to date.
 """
