@@ -108,6 +108,16 @@ def test_evolve_gives_nothing_for_a_file_that_does_not_work(tmp_path: Path, text
     assert "mine.py" in found["artefacts"]["error"]
 
 
+def test_the_leaderboard_is_a_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = tmp_path / "leaderboard.md"
+    assert not main(["suite", "--quick", "--page", str(page), "--json"])
+    ranked = [one["policy"] for one in json.loads(capsys.readouterr().out)["standings"]]
+    text = page.read_text()
+    places = [text.index(f"| {policy} |") for policy in ranked]
+    assert places == sorted(places)
+    assert main(["suite", "--quick", "--page", str(tmp_path / "none" / "page.md")]) == 2
+
+
 def test_every_task_has_a_cluster_and_jobs_that_run_on_it() -> None:
     tasks = [replace(task, windows=1, window_jobs=64) for task in ALL_TASKS if task.model]
     assert len(tasks) == 5
