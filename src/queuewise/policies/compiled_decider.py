@@ -78,7 +78,7 @@ class CompiledDecider(SnapshotDecider):
         if (
             parsed.decides_in_python
             or parsed.history
-            or any(name not in SHOWN and not is_prediction(name) for name in parsed.own_estimates)
+            or any(name != REQUESTED and not is_prediction(name) for name in parsed.own_estimates)
         ):
             raise InputError(
                 f"{policy} cannot decide from a view alone", hint="use an order without a class, predictions or estimates of its own"

@@ -22,6 +22,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from queuewise.errors import InputError
 from queuewise.policies.snapshot_checks import check_snapshot
+from queuewise.regular_files import check_regular
 from queuewise.runs import write_text
 from queuewise.workload.jobs import Workload
 
@@ -274,6 +275,7 @@ class Snapshot:
 
     @classmethod
     def load(cls, path: Path) -> Snapshot:
+        check_regular(path)
         try:
             text = path.read_bytes()
         except OSError as error:
