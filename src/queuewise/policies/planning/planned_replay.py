@@ -126,7 +126,7 @@ class LookingAhead(PlannedReplay):
     def __init__(self, request: ReplayRequest, names: tuple[str, ...]) -> None:
         super().__init__(request, names)
         self._forecast = Forecast(request)
-        self._rollouts = [Rollouts(one, request.workload, request.cluster) for one in self.members]
+        self.rollouts = [Rollouts(one, request.workload, request.cluster) for one in self.members]
         self._decisions = 0
         self.num_rollouts = 0
 
@@ -188,7 +188,7 @@ class Portfolio(LookingAhead):
 
         def evaluate(sample: int, left: Sequence[int]) -> Floats:
             expected = self._forecast.draw(present.time, arrived, known, present.worked, number, sample)
-            return np.array([self._rollouts[k].run(present, expected, np.array([AS_USUAL]))[0] for k in left])
+            return np.array([self.rollouts[k].run(present, expected, np.array([AS_USUAL]))[0] for k in left])
 
         waits = self.compare(len(self.members), evaluate, self.samples_for(len(self.members)))
         best = int(np.argmin(waits))
@@ -247,7 +247,7 @@ class Planner(LookingAhead):
 
         def evaluate(sample: int, left: Sequence[int]) -> Floats:
             expected = self._forecast.draw(present.time, arrived, known, present.worked, number, sample)
-            return self._rollouts[0].run(present, expected, first[list(left)])
+            return self.rollouts[0].run(present, expected, first[list(left)])
 
         waits = self.compare(len(first), evaluate, self.samples_for(len(first)))
         best = int(np.argmin(waits))

@@ -105,7 +105,7 @@ class _SizedRollouts:
         state = initial_state(
             workload, cluster, member.rules, member.layout.classes, Pools.of(cluster), member.layout.trees, self.world, NO_DEPENDENCIES
         )
-        tables = member.layout.machine, member.layout.machine.clone(), state
+        tables = member.empty, member.empty.clone(), state
         self._memory, (self._machine, self._spare, self._state) = into_one_block(tables, (*SCRATCH, *PIECE_COLUMNS))
         self._empty = self._memory.copy()
         self._tables = [addresses_of(table) for table in (self.world, self._machine, self._spare, self._state)]
