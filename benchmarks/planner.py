@@ -42,9 +42,9 @@ LOGS = {  # file, cluster
     "Philly": ("philly/philly_jobs_2017-09_to_10.csv.gz", "80x8:P100"),
 }
 BASE = "sjf+easy"
-HEURISTICS = tuple(
-    ["fcfs+easy", "fcfs+easy:sjf", "sjf+easy", "saf+easy", "sjf+greedy", "saf+greedy", "f1+easy", "f4+easy", "wfp3+easy", "unicep+easy"]
-)
+HEURISTICS = (
+    "fcfs+easy", "fcfs+easy:sjf", "sjf+easy", "saf+easy", "sjf+greedy", "saf+greedy", "f1+easy", "f4+easy", "wfp3+easy", "unicep+easy",
+)  # fmt: skip
 MEMBERS = "fcfs+easy,saf+easy,sjf+greedy"
 PLANNED = (f"portfolio:{MEMBERS}", f"recent:{MEMBERS}", f"plan:{BASE}")
 SCORES = ("bsld", "wait")

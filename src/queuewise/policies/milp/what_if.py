@@ -95,11 +95,12 @@ class _Case:
             raise InputError(f"job {self.workload.job_id[row]} does not fit now", hint="choose another with --job")
         values = np.zeros(node_states.PLACED_VALUES)
         make = partial(self._option, values=values)
-        placed = self.solver.place(*self._tables, c)
+        world, machine, state = self._tables
+        placed = self.solver.place(world, machine, state, c)
         self.solver.raise_failure()
         assert placed
         places = self._places()
-        node_states.weigh_and_remove(*self._tables, c, self._room(c), True, values)
+        node_states.weigh_and_remove(world, machine, state, c, self._room(c), True, values)
         best = make("milp", places, None)
         found = [best]
         for name, rule in ALTERNATIVES.items():
@@ -123,7 +124,8 @@ class _Case:
     def _by_rule(self, c: int, rule: int, values: Any = None) -> tuple[Place, ...] | None:
         """Where one of the engine's rules puts the job; None if it finds no place."""
         values = np.zeros(node_states.PLACED_VALUES) if values is None else values
-        if not node_states.weigh_rule(*self._tables, c, rule, self._room(c), True, False, values):
+        world, machine, state = self._tables
+        if not node_states.weigh_rule(world, machine, state, c, rule, self._room(c), True, False, values):
             return None
         return self._places()
 
