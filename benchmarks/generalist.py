@@ -1,6 +1,6 @@
 """Search for one rule for all logs, on workload models only, and compare it with `wise` on logs: fill a table of docs/results.md.
 
-python benchmarks/generalist.py search [--minutes 5]     searches; writes the rules to benchmarks/results/generalist
+python benchmarks/generalist.py search [NAME ...]        five minutes each; writes the rules to benchmarks/results/generalist
 python benchmarks/generalist.py compare [LOG ...]        report days of the logs, under `wise`, the searched and the packaged rules
 python benchmarks/generalist.py choose                   the same on days of SDSC, which is in no other table, and by which a rule is chosen
 
@@ -44,7 +44,7 @@ from queuewise.workload.transform import offered_load
 FOLDER = RESULTS / "generalist"
 MACHINES = {  # model, cluster
     "generalist-hpc": (("lublin", "flat:256"), ("lublin", "flat:128"), ("lublin", "flat:512")),
-    "generalist-gpu": (("bench", "16x8:V100-16"), ("poisson", "4x8:V100-16"), ("bursty", "2x8:V100-16"), ("hetero", "hetero")),
+    "generalist-gpu": (("bench", "16x8:V100-16"), ("poisson", "4x8:V100-16"), ("bursty", "2x8:V100-16"), ("hetero", "hetero56")),
 }
 LOADS = (0.75, 0.85, 0.95)
 JOBS, STRETCH = 12_000, 3_000
@@ -134,14 +134,15 @@ def generalists(results: Results) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("step", choices=("search", "choose", "compare"))
-    parser.add_argument("logs", nargs="*", default=[])
+    parser.add_argument("names", nargs="*", help="of rules to search, or of logs")
     parser.add_argument("--minutes", type=float, default=5.0, help="of search, per rule, %(default)s")
     parser.add_argument("--seed", type=int, default=0, help="of the search")
     arguments = parser.parse_args()
     FOLDER.mkdir(exist_ok=True)
     searched = {kind: FOLDER / kind / "rule.toml" for kind in MACHINES}
     if arguments.step == "search":
-        for kind, path in searched.items():
+        for kind in arguments.names or MACHINES:
+            path = searched[kind]
             path.parent.mkdir(exist_ok=True)
             rule = search_rule(kind, arguments.minutes, arguments.seed)
             write_text(path, rule_text(rule, {"found on": ", ".join(f"{model} on {cluster}" for model, cluster in MACHINES[kind])}))
@@ -150,7 +151,7 @@ def main() -> None:
     kinds = {log: kind for kind, logs in KNOWN.items() for log in logs} | {"SDSC": "generalist-hpc"}
     file = FOLDER / f"{arguments.step}.json"
     made: dict[str, Any] = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
-    for log in ["SDSC"] if arguments.step == "choose" else arguments.logs or [log for logs in KNOWN.values() for log in logs]:
+    for log in ["SDSC"] if arguments.step == "choose" else arguments.names or [log for logs in KNOWN.values() for log in logs]:
         policies = [
             "wise",
             "fcfs+easy",

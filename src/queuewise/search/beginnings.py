@@ -26,10 +26,14 @@ BOUNDS = ("~3d", "~7d", "")
 
 
 def beginnings(estimates: str) -> list[FoundRule]:
-    """Rules like heuristics, `wise` first, for replays with these estimates. With exact ones nothing is predicted, and jobs may be held."""
+    """Rules for replays with these estimates: like heuristics, `wise` first.
+
+    With exact runtimes nothing is predicted, and jobs may be held. There a search that begins without holds hardly ever finds them, so it
+    begins with them.
+    """
     exact = estimates == "oracle"
     by = ("",) if exact else (WISE_ORDER[1], "")
-    orders = (*ORDERS, WATCHFUL, PATIENT) if exact else (*ORDERS, WATCHFUL)
+    orders = (PATIENT, PATIENT | {"log_width": 1.0}) if exact else (*ORDERS, WATCHFUL)
     return [
         FoundRule(tuple(order.get(name, 0.0) for name in NUMBERS), known, f"{backfill}{bound}", estimates)
         for known in by

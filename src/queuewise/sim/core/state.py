@@ -250,7 +250,7 @@ PLAIN: KnownValues = {
     (column, name): frozenset({0})
     for column, names in {
         "policy": (
-            "preemption_key", "can_restart", "stop_loses_progress", "requeues_failed", "promotes", "learns_keys", "reads_users",
+            "preemption_key", "can_restart", "stop_loses_progress", "promotes", "learns_keys", "reads_users",
             "scores_fairly", "holds", "node_scorer", "has_quotas", "has_dependencies", "nodes_sleep", "fit_may_return", "lists_victims",
             "restart_takes_time", "has_reservations", "room_is_not_enough", "resizes", "remembers_plans", "plans_all",
             "lines_up", "levels_by_time", "external_queue", "external_places",
