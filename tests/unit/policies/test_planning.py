@@ -12,9 +12,9 @@ from queuewise.cluster.conditions import Conditions
 from queuewise.errors import InputError
 from queuewise.policies import parse_policy
 from queuewise.policies.interface import ReplayRequest
-from queuewise.policies.names import PLANNERS
+from queuewise.policies.planner_names import PLANNERS
 from queuewise.policies.planning import planned_replay
-from queuewise.policies.planning.forecast import Expected, Forecast
+from queuewise.policies.planning.futures import Expected, Futures
 from queuewise.policies.planning.planned_replay import LookingAhead, Planner
 from queuewise.policies.planning.rollouts import AS_USUAL, NO_PASS
 from queuewise.policies.simulation import Simulation
@@ -100,10 +100,10 @@ def test_a_planner_lets_another_job_go_first() -> None:
 
 def test_all_candidates_see_the_same_future() -> None:
     workload = crowded(6)
-    forecast = Forecast(request(workload, "plan:fcfs+easy", "predicted"))
+    futures = Futures(request(workload, "plan:fcfs+easy", "predicted"))
     known = np.arange(20)
     worked = np.where(known < 10, 500.0, 0.0)
-    one, same_again, other = (forecast.draw(5000.0, 60, known, worked, 3, sample) for sample in (0, 0, 1))
+    one, same_again, other = (futures.draw(5000.0, 60, known, worked, 3, sample) for sample in (0, 0, 1))
     assert np.array_equal(one.runtime, same_again.runtime)
     assert not np.array_equal(one.runtime, other.runtime)
     assert (one.runtime >= worked).all()  # a running job takes longer than it has run

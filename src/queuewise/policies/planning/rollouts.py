@@ -16,7 +16,7 @@ from numba import types
 from numpy.typing import NDArray
 
 from queuewise.cluster.spec import Cluster
-from queuewise.policies.planning.forecast import Expected
+from queuewise.policies.planning.futures import Expected
 from queuewise.policies.planning.members import Member, part_of_jobs
 from queuewise.sim.core.blocks import PIECE_COLUMNS, SCRATCH, into_one_block
 from queuewise.sim.core.compilation import JIT_DISABLED, address_of, caller_by_address, entry
