@@ -15,7 +15,6 @@ from queuewise.cli.what_if import WhatIf, compare_results, print_results
 from queuewise.reading import Reading, args_on_cluster, parse_model_args
 
 if TYPE_CHECKING:
-    from queuewise.cluster.spec import Cluster
     from queuewise.evaluation.experiment import Cell, Experiment
     from queuewise.evaluation.judging import Result
     from queuewise.evaluation.protocol import Plan
