@@ -63,10 +63,10 @@ def drl(traces: Path) -> Iterator[Training]:
     for log, workload in logs.items():
         for algo in ("d3qn", "sac", "ppo"):
             sizes: dict[str, Any] = {"frames": 98_304 if algo == "ppo" else 49_152, "report_windows": 20, "val_windows": 10, "logs": ()}
-            own = {"ppo": {"workers": 1, "minibatch": 512, "learning_rate": 1e-3}} if algo == "ppo" else {}
+            sizes |= {"ppo": {"workers": 1, "minibatch": 512, "learning_rate": 1e-3}} if algo == "ppo" else {}
             settings = layered(
                 "drl-ppo" if algo == "ppo" else f"drl-{algo}", workload=workload, cluster="hetero56", score="jct", baselines=rules,
-                report_seed=0 if log != "hetero56" else REPORT_SEED, **sizes, **own,
+                report_seed=0 if log != "hetero56" else REPORT_SEED, **sizes,
             )  # fmt: skip
             yield Training(f"drl-{log}-{algo}", settings, facts={"log": log, "algo": algo})
 

@@ -43,7 +43,8 @@ def _quantiles(values: Floats) -> Floats:
     """[J] the share of jobs with a lesser value, ties at the middle of theirs."""
     ordered = np.sort(values)
     low, high = np.searchsorted(ordered, values, "left"), np.searchsorted(ordered, values, "right")
-    return (low + high) / (2.0 * len(values))
+    middle: Floats = (low + high) / (2.0 * len(values))
+    return middle
 
 
 def _assign(rng: np.random.Generator, size: Floats, length: Floats) -> NDArray[np.int32]:
@@ -56,4 +57,5 @@ def _assign(rng: np.random.Generator, size: Floats, length: Floats) -> NDArray[n
     up_to = np.cumsum(weight / weight.sum(axis=1, keepdims=True), axis=1) + np.arange(CELLS * CELLS)[:, None]
     cell = np.minimum((size * CELLS).astype(np.int64), CELLS - 1) * CELLS + np.minimum((length * CELLS).astype(np.int64), CELLS - 1)
     place = np.searchsorted(up_to.ravel(), cell + rng.random(len(cell)), "right") - cell * USERS
-    return np.clip(place, 0, USERS - 1).astype(np.int32)
+    user: NDArray[np.int32] = np.clip(place, 0, USERS - 1).astype(np.int32)
+    return user
