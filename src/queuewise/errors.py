@@ -15,9 +15,9 @@ EXTRA_OF = {  # top-level module of an optional package -> the extra of pyprojec
     "torch": "train",
     "tensorboard": "train",
     "matplotlib": "report",
-    "plotly": "report",
     "onnx": "export",
     "onnxruntime": "export",
+    "highspy": "milp",
 }
 
 

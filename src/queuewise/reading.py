@@ -14,7 +14,7 @@ import tyro
 
 if TYPE_CHECKING:
     from queuewise.cluster.spec import Cluster
-    from queuewise.workload import Loaded, ReadOptions
+    from queuewise.workload import Loaded, ReadOptions, Workload
 
 Notify = Callable[[str], None]
 
@@ -65,7 +65,7 @@ class Reading:
         """
         from queuewise.errors import InputError
         from queuewise.workload import load_workload
-        from queuewise.workload.transform import make_elastic, parse_elastic, stretch, without_kinds
+        from queuewise.workload.transform import make_elastic, parse_elastic, without_kinds
 
         elastic = parse_elastic(self.elastic) if self.elastic is not None else None  # report a mistake before reading a long log
         options = self._options(cluster, recorded)
@@ -75,13 +75,21 @@ class Reading:
             if loaded.format.startswith("model:"):
                 raise InputError(f"{workload} is a model, whose jobs name no GPU kinds: --kinds ignore cannot be used", hint="omit it")
             jobs_read = without_kinds(jobs_read)
-        if self.load_factor is not None:
-            if not 0 < self.load_factor < float("inf"):
-                raise InputError(f"--load-factor {self.load_factor:g} is no factor", hint="use a number above 0; 2 doubles the load")
-            jobs_read = stretch(jobs_read, 1 / self.load_factor)
+        jobs_read = self.faster(jobs_read)
         if elastic is not None:
             jobs_read = make_elastic(jobs_read, *elastic, seed)
         return replace(loaded, workload=jobs_read)
+
+    def faster(self, workload: Workload) -> Workload:
+        """The jobs at the load that --load-factor asks for."""
+        from queuewise.errors import InputError
+        from queuewise.workload.transform import stretch
+
+        if self.load_factor is None:
+            return workload
+        if not 0 < self.load_factor < float("inf"):
+            raise InputError(f"--load-factor {self.load_factor:g} is no factor", hint="use a number above 0; 2 doubles the load")
+        return stretch(workload, 1 / self.load_factor)
 
     def load_with_cluster(
         self,

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from effort import tries
+from effort import seeds, tries
 from head_play import HEAD_ORDERS, assert_named_alike, play_order
 from queuewise.cluster import load_cluster
 from queuewise.cluster.conditions import Conditions
@@ -86,7 +86,7 @@ def crowded_days(seed: int) -> Case:
     return Case(log, cluster, estimate_on(log, cluster, how, seed).values, seed=seed, kill_at_limit=False)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", seeds(12))
 def test_long_queues(seed: int) -> None:
     """Orders differ much here: other heads make other schedules."""
     case = crowded_days(seed)

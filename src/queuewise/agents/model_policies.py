@@ -123,8 +123,12 @@ class ModelDecider(SnapshotDecider):
 
     def reset(self, cluster: Cluster, seed: int) -> None:
         super().reset(cluster, seed)
-        self._usage = None
         self._loaded = None
+        self.forget()
+
+    def forget(self) -> None:
+        super().forget()
+        self._usage = None
 
     def _make_pass(self, start: Snapshot, index: Index) -> tuple[Snapshot, float]:
         workload, estimate = jobs_of(start, self._cluster, self._conditions, index)

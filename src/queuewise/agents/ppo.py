@@ -71,8 +71,8 @@ class Ppo:
     # --- one iteration
 
     def iterate(self) -> Statistics:
-        began = time.perf_counter()
         learnt = self._imitate() if self.iterations == 0 and self.settings.imitate else {}
+        began = time.perf_counter()
         tallies = self.pool.each("play", self.temperature)
         self._estimate_returns()
         played = time.perf_counter()
@@ -83,10 +83,11 @@ class Ppo:
         return statistics | learnt | episodes | {"time/play_s": played - began, "time/learn_s": time.perf_counter() - played}
 
     def _imitate(self) -> Statistics:
+        began = time.perf_counter()
         ppo, policy = self.settings, self.settings.imitate or ""
         sizes = {"frames": ppo.imitate_frames, "epochs": ppo.imitate_epochs}
         same = imitate(self.network, self._setup, self.scaling, policy, **sizes, seed=self._imitation_seed)
-        return {"imitation/same": same}
+        return {"imitation/same": same, learner.IMITATION_S: time.perf_counter() - began}
 
     @property
     def progress(self) -> float:

@@ -287,7 +287,7 @@ class TrainSettings(Config):
     env: Literal["job", "host", "joint"] = Field(
         default="job", description="what a decision chooses: a job, a host for the next job, or both"
     )
-    algo: str = Field(default="ppo", description="learning algorithm: ppo, d3qn or sac")
+    algo: Annotated[str, tyro.conf.arg(metavar="ppo|d3qn|sac")] = Field(default="ppo", description="learning algorithm")
     net: str = Field(default="kernel", description="network: mlp, kernel, attn, hosts, joint")
     score: str = Field(
         default=AUTO,

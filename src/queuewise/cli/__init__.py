@@ -23,6 +23,7 @@ from queuewise.cli.console import discard, note
 from queuewise.cli.interrupts import INTERRUPTED, ending_soon
 from queuewise.errors import InputError, QueuewiseError, unknown_name
 from queuewise.plain_text import printable
+from queuewise.runs import remove_empty_folders
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,7 @@ COMMANDS: dict[str, Command] = {
     "suite": Command("suite:Suite", "rank policies on a fixed set of tasks"),
     "predict": Command("predict:Predict", "predict the runtimes of a log and judge the predictions on later days"),
     "evaluate": Command("evaluate:Evaluate", "compare policies on the same windows of a workload, with confidence intervals"),
+    "size": Command("size:Size", "find the number of nodes that a target for waits needs"),
     "train": Command("train:Train", "train a policy for a workload and evaluate it on windows it has not seen"),
     "plot": Command("plot:Plot", "plot the learning curves of training runs, with bands over seeds"),
     "diagnose": Command("diagnose:Diagnose", "inspect a trained network: values, actions, units, gradients"),
@@ -51,6 +53,8 @@ COMMANDS: dict[str, Command] = {
     "workload": Command("workload:WorkloadCommand", "inspect, convert and download logs; generate and fit workload models"),
     "clusters": Command("clusters:Clusters", "list the included clusters; describe the cluster of a log or of Slurm in a file", "list"),
     "bench": Command("bench:Bench", "measure the speed of the engine on this machine"),
+    "doctor": Command("doctor:Doctor", "say what is installed, what is missing and how to get it"),
+    "completion": Command("completion:Completion", "print a script that completes commands in bash or zsh"),
 }
 
 LONGEST_MESSAGE = 2000  # characters of an error or a hint
@@ -146,6 +150,7 @@ def _help() -> str:
 
 
 def _report(error: QueuewiseError) -> int:
+    remove_empty_folders()  # a refused command leaves none
     note(_one_line(f"error: {f'{error.where}: ' if error.where else ''}{error.message}"))
     if error.hint:
         note(_one_line(f"hint: {error.hint}"))

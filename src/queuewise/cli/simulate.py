@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import json as json_text
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
 from queuewise.cli.inputs import read_conditions
+from queuewise.cli.progress import progress_of
+from queuewise.cli.what_if import WhatIf, print_replays
 from queuewise.plain_text import printable
 from queuewise.reading import Reading, parse_model_args
 
 if TYPE_CHECKING:
     from queuewise.cluster import Cluster
+    from queuewise.cluster.conditions import Conditions
     from queuewise.evaluation.wait_causes import WaitCauses
     from queuewise.sim.core.schedule import Schedule
     from queuewise.workload import Loaded
+
+
+DROP_FIRST = ("jobs/s", "kWh", "makespan", "mean JCT", "completed", "p50")  # where the terminal is narrow
 
 
 @dataclass(frozen=True)
@@ -46,6 +52,7 @@ class Simulate:
     conditions: Annotated[str | None, tyro.conf.arg(metavar="FILE")] = None
     """A .toml file with outages, failures, reservations, preemption costs, quotas, node sleep or a power cap
     (see docs/conditions.md)."""
+    what_if: WhatIf = field(default_factory=WhatIf)
     jobs: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
     """Use the first N jobs of a log, or generate N jobs from a model."""
     seed: Annotated[int, tyro.conf.arg(metavar="S")] = 0
@@ -68,21 +75,19 @@ class Simulate:
         self._check()
         from queuewise.cli.console import note
         from queuewise.evaluation import remarks
-        from queuewise.evaluation.breakdown import as_dicts, by_priority
-        from queuewise.evaluation.measure import measure
-        from queuewise.evaluation.metrics import some_figures, summarise
         from queuewise.evaluation.seen_days import remarks_on_log
-        from queuewise.evaluation.wait_causes import wait_causes
 
-        loaded, cluster = self.reading.load_with_cluster(
-            self.workload, self.cluster, self.jobs, self.seed, note, parse_model_args(self.workload_args, self.workload)
-        )
-        schedules = [self._replay(loaded, cluster, policy) for policy in dict.fromkeys(self.policy)]
-        causes = [wait_causes(schedule) for schedule in schedules]
-        summaries = [summarise(schedule) | {"wait_causes": its.means()} for schedule, its in zip(schedules, causes, strict=True)]
-        measured = [measure(schedule) for schedule in schedules]
-        for row, m in zip(summaries, measured, strict=True):
-            row |= {"by_priority": as_dicts(by_priority(m))} | some_figures(m, self._columns())
+        reading = replace(self.reading, load_factor=None)
+        args = parse_model_args(self.workload_args, self.workload)
+        as_is, machine = reading.load_with_cluster(self.workload, self.cluster, self.jobs, self.seed, note, args)
+        loaded, cluster = replace(as_is, workload=self.reading.faster(as_is.workload)), self.what_if.cluster(machine)
+        world = read_conditions(self.conditions, as_is.workload)
+        changed = self.what_if.conditions(world, cluster, float(loaded.workload.submit[0]))
+        policies = list(dict.fromkeys(self.policy))
+        with progress_of("replaying", len(policies) * (2 if self._asks_what_if else 1)) as advance:
+            before = [self._replay(as_is, machine, policy, world, advance) for policy in policies] if self._asks_what_if else []
+            schedules = [self._replay(loaded, cluster, policy, changed, advance) for policy in policies]
+        summaries, causes = self._measure(schedules)
         rejected = _report_rejected(schedules)
         found = [*remarks_on_log(self.policy, loaded.workload, self.workload, self.reading.load_factor)]
         found += remarks.before(loaded.workload, cluster, self.policy, schedules[0].estimate, schedules[0].estimates)
@@ -91,14 +96,35 @@ class Simulate:
             found += remarks.after(loaded.workload, cluster, [row["wait_s"]["p95"] for row in summaries], slowdowns)
         for remark in found:
             note(remark)
+        for row, old in zip(summaries, self._measure(before)[0], strict=True) if before else ():
+            row["as_is"] = old
         if self.out:
             self._write(schedules, causes, summaries)
         if self.json:
             print(json_text.dumps(summaries, indent=2, allow_nan=False))
+        elif before:
+            title = f"{loaded.workload.name} on {machine.name}, {self.what_if.title(self.reading.load_factor)}"
+            print_replays(title, [row["as_is"] for row in summaries], summaries)
         else:
             _print(loaded, cluster, summaries, self._columns())
             _print_causes(schedules, causes)
         return remarks.exit_code(rejected, len(loaded.workload), allowed=self.allow_rejected)
+
+    @property
+    def _asks_what_if(self) -> bool:
+        return self.what_if.changes_nodes or self.reading.load_factor is not None
+
+    def _measure(self, schedules: list[Schedule]) -> tuple[list[dict[str, Any]], list[WaitCauses]]:
+        from queuewise.evaluation.breakdown import as_dicts, by_priority
+        from queuewise.evaluation.measure import measure
+        from queuewise.evaluation.metrics import some_figures, summarise
+        from queuewise.evaluation.wait_causes import wait_causes
+
+        causes = [wait_causes(schedule) for schedule in schedules]
+        rows = [summarise(schedule) | {"wait_causes": its.means()} for schedule, its in zip(schedules, causes, strict=True)]
+        for row, m in zip(rows, map(measure, schedules), strict=True):
+            row |= {"by_priority": as_dicts(by_priority(m))} | some_figures(m, self._columns())
+        return rows, causes
 
     def _check(self) -> None:
         from queuewise.cli.console import check_policies
@@ -129,13 +155,13 @@ class Simulate:
                 raise unknown_name("column", name, figure_names())
         return names
 
-    def _replay(self, loaded: Loaded, cluster: Cluster, policy: str) -> Schedule:
+    def _replay(self, loaded: Loaded, cluster: Cluster, policy: str, conditions: Conditions, advance: Callable[[str], None]) -> Schedule:
         from queuewise.cli.console import announce_compilation
         from queuewise.policies import simulate
         from queuewise.policies.names import plays_apart
 
         announce_compilation(playing=plays_apart(policy))
-        return simulate(
+        schedule = simulate(
             loaded.workload,
             cluster,
             policy,
@@ -144,8 +170,10 @@ class Simulate:
             seed=self.seed,
             kill_at_limit=self.kill_at_limit,
             max_wait=self.max_wait,
-            conditions=read_conditions(self.conditions),
+            conditions=conditions,
         )
+        advance(policy)
+        return schedule
 
     def _write(self, schedules: list[Schedule], causes: list[WaitCauses], summaries: list[dict[str, Any]]) -> None:
         from queuewise.cli.console import note
@@ -157,7 +185,9 @@ class Simulate:
 
         options = asdict(self)
         with writing_run(self.out or "") as folder:
-            write_text(folder / "config.toml", to_toml({"command": "simulate", **options, **options.pop("reading")}))
+            write_text(
+                folder / "config.toml", to_toml({"command": "simulate", **options, **options.pop("reading"), **options.pop("what_if")})
+            )
             write_cluster(folder, schedules[0].cluster)
             for schedule, its in zip(schedules, causes, strict=True):
                 write_replay(folder / file_name(schedule.policy), schedule, its)
@@ -223,7 +253,10 @@ def _print(loaded: Loaded, cluster: Cluster, summaries: list[dict[str, Any]], mo
     seldom = ("killed", "rejected", "cancelled", "failed", "unfinished")
     columns = {name: show for name, show in columns.items() if name not in seldom or any(row[name] for row in summaries)}
     rows = [[*(show(row) for show in columns.values()), *(figure(row[name], 3) for name in more)] for row in summaries]
-    print_table([*columns, *more], rows, title=f"{loaded.workload.name}: {len(loaded.workload):,} jobs on {cluster.name}")
+    narrow = [number for name in DROP_FIRST for number, column in enumerate(columns) if column == name]
+    print_table(
+        [*columns, *more], rows, title=f"{loaded.workload.name}: {len(loaded.workload):,} jobs on {cluster.name}", drop_first=narrow
+    )
 
 
 def _print_causes(schedules: list[Schedule], causes: list[WaitCauses]) -> None:

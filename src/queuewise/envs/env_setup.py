@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -38,6 +40,7 @@ from queuewise.workload.jobs import Workload
 DEFAULT_WORKLOAD = "bench"
 DEFAULT_CLUSTER = "16x8:V100-16"
 KEPT = 512  # windows whose templates are cached
+AHEAD = 4  # episodes for which windows are laid out in the background
 HEAD_BACKFILLS = ("easy", "easy-strict", "conservative", "greedy")
 
 
@@ -54,22 +57,45 @@ class EnvSetup:
 
     def __post_init__(self) -> None:
         self._kept: OrderedDict[int, Template] = OrderedDict()
+        self._lock = Lock()  # a window is laid out once, whichever thread asks for it first
+        self._foresight: ThreadPoolExecutor | None = None
+        self._foreseen = 0  # the episode up to which windows are laid out ahead
 
-    def draw(self, rng: np.random.Generator) -> Template:
-        return self.window(self.source.draw(rng))
+    def draw(self, rng: np.random.Generator, episode: int) -> Template:
+        """The window of an env's next episode, of which it has begun `episode` before."""
+        return self.window(self.source.draw_for(episode, rng))
+
+    def foresee(self, episode: int) -> None:
+        """Lay out what the pool gains in the next episodes, while the caller does something else.
+
+        Which windows an env plays depends on its seed alone; that they are there already only saves time.
+        """
+        if not self.source.slides or episode + AHEAD <= self._foreseen:
+            return
+        if self._foresight is None:
+            self._foresight = ThreadPoolExecutor(1, thread_name_prefix="windows")
+        for later in range(self._foreseen + 1, episode + AHEAD + 1):
+            self._foresight.submit(self.window, self.source.newest(later))
+        self._foreseen = episode + AHEAD
+
+    def close(self) -> None:
+        if self._foresight is not None:
+            self._foresight.shutdown(cancel_futures=True)
+            self._foresight = None
 
     def window(self, number: int) -> Template:
         """The template of window `number` of the source. The most recently used templates are cached."""
         if not 0 <= number < self.source.size:
             raise InputError(f"there is no window {number}", hint=f"give a window from 0 to {self.source.size - 1}")
-        if number in self._kept:
-            self._kept.move_to_end(number)
-            return self._kept[number]
-        cluster = self.cluster if self.farm is None else self.farm.draw(number + 1)  # none is the farm with seed 0
-        self._kept[number] = template = make_template(self._lay_out(self.source.window(number, cluster), cluster))
-        if len(self._kept) > KEPT:
-            self._kept.popitem(last=False)
-        return template
+        with self._lock:
+            if number in self._kept:
+                self._kept.move_to_end(number)
+                return self._kept[number]
+            cluster = self.cluster if self.farm is None else self.farm.draw(number + 1)  # none is the farm with seed 0
+            self._kept[number] = template = make_template(self._lay_out(self.source.window(number, cluster), cluster))
+            if len(self._kept) > KEPT:
+                self._kept.popitem(last=False)
+            return template
 
     def given(self, workload: Workload) -> Template:
         """The template of a window that the caller gives, on an empty cluster."""
@@ -88,8 +114,8 @@ class EnvSetup:
         circumstances = Circumstances(self.conditions, start=window.start, guessed=window.known.guessed)
         return lay_out_episode(window.workload, cluster, self.settings, self.layout, window.known.values, circumstances)
 
-    def batch(self, size: int, threads: int | None = None) -> EnvBatch:
-        return EnvBatch(size, self.cluster, self.settings, self.layout, threads)
+    def batch(self, size: int, threads: int | None = None, *, turns: bool = False) -> EnvBatch:
+        return EnvBatch(size, self.cluster, self.settings, self.layout, threads, turns=turns)
 
 
 def _check_queue(settings: TaskSettings) -> None:

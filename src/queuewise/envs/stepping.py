@@ -325,7 +325,7 @@ def _act(w: World, m: Machine, z: Machine, s: State, k: Task, p: EpisodeState, a
         _put_on_host(w, m, s, k, p, p.count.gang, action)
     elif problem == columns.JOINT:
         _put_on_host(w, m, s, k, p, p.waiting[action], host)
-    elif action >= k.config.window:
+    elif k.config.stop_slots and action >= k.config.window:
         stop_or_move(w, m, s, k, p, action - k.config.window)
     elif k.config.dispatch == columns.COMMIT:
         _commit(w, m, z, s, k, p, p.waiting[action])

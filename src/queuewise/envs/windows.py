@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
+from math import gcd
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,6 +28,8 @@ from queuewise.workload.jobs import Workload
 from queuewise.workload.models import generate, is_model
 from queuewise.workload.transform import distinct_ids
 
+POOL = 256  # windows
+
 
 def known_runtimes(workload: Workload, cluster: Cluster, estimates: str | None, seed: int = 0) -> Estimates:
     """What is known of the runtimes of a window's jobs."""
@@ -42,13 +45,38 @@ class WindowJobs(NamedTuple):
 
 
 class WindowSource:
-    """A source of windows. `size` is their number, and `draw` picks one of them."""
+    """A source of windows. `size` is their number, and `draw` picks one of them.
+
+    Laying a window out takes far longer than playing it. So envs draw from a pool of POOL windows, unless the user chose
+    its size, and the pool slides: with every episode of an env, one window leaves it and another comes in.
+    """
 
     size: int
+    slides = False
     warm = False  # whether windows begin with the jobs that wait and run then
 
     def draw(self, rng: np.random.Generator) -> int:
+        """One of all windows."""
         return int(rng.integers(self.size))
+
+    def draw_for(self, episode: int, rng: np.random.Generator) -> int:
+        """A window of the pool, for an env that has begun `episode` episodes."""
+        return self._in_pool(episode + int(rng.integers(POOL))) if self.slides else self.draw(rng)
+
+    def newest(self, episode: int) -> int:
+        """The window that comes into the pool with this episode."""
+        return self._in_pool(episode + POOL - 1)
+
+    def _in_pool(self, place: int) -> int:
+        return place * self._spread % self.size
+
+    @cached_property
+    def _spread(self) -> int:
+        """Windows that follow each other in the pool are far apart in a log, and all are played in the end."""
+        spread = max(int(self.size * 0.618), 1)
+        while gcd(spread, self.size) > 1:
+            spread += 1
+        return spread
 
     def window(self, number: int, cluster: Cluster | None = None) -> WindowJobs:
         """The jobs of a window, on the source's cluster or on another one."""
@@ -64,6 +92,7 @@ class ModelSource(WindowSource):
         self._name, self._cluster, self._jobs, self._estimates, self._seeds = name, cluster, jobs, estimates, BLOCK_SEEDS[block]
         self._args = args
         self.size = min(pool or len(self._seeds), len(self._seeds))
+        self.slides = pool is None and self.size > POOL
 
     def window(self, number: int, cluster: Cluster | None = None) -> WindowJobs:
         args = args_on_cluster(self._name, cluster or self._cluster) | self._args
@@ -90,6 +119,7 @@ class LogSource(WindowSource):
             )
         windows = len(rows) - self._jobs + 1
         self.size = min(pool or windows, windows)
+        self.slides = pool is None and self.size > POOL
         self._step = max(windows // self.size, 1)
 
     @cached_property

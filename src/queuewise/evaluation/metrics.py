@@ -178,6 +178,14 @@ def some_figures(m: Measurement, names: Sequence[str]) -> dict[str, float | None
     return found
 
 
+def thinking(schedule: Schedule) -> dict[str, Any]:
+    """Decisions and the time of one. Those of a policy that solves or plans are timed one by one, with what else is known of them."""
+    if schedule.thinking is not None:
+        return schedule.thinking
+    each = schedule.engine_s / schedule.decisions * 1e6 if schedule.decisions else None
+    return {"decisions": schedule.decisions, "decision_us": {"mean": each, "p99": None}}
+
+
 def summarise(schedule: Schedule, *, warmup: float = 0.0, cooldown: float = 0.0) -> dict[str, Any]:
     """The short summary that `queuewise simulate --json` prints for one policy."""
     m = measure.measure(schedule, warmup=warmup, cooldown=cooldown)
@@ -201,6 +209,7 @@ def summarise(schedule: Schedule, *, warmup: float = 0.0, cooldown: float = 0.0)
         "jain_index": fairness.jain_index(m),
         "energy_kwh": energy.energy_kwh(m),
         "energy_cost": energy.energy_cost(m),
+        **thinking(schedule),
         "engine_s": schedule.engine_s,
         "jobs_per_s": len(schedule.workload) / schedule.engine_s if schedule.engine_s > 0 else None,
     }

@@ -14,15 +14,19 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from queuewise.cluster.spec import Cluster
 from queuewise.errors import InputError, unknown_name
 from queuewise.policies.backfill import BACKFILLS, SLURM
+from queuewise.policies.budgets import Budgets
 from queuewise.policies.found_rules import read_rule, rule_file
 from queuewise.policies.known import Jobs, OracleJobs
+from queuewise.policies.milp.terms import parse_objective
 from queuewise.policies.ordering import ORDERS, order_rule
-from queuewise.policies.placing import PLACEMENTS, parse_placement
+from queuewise.policies.placing import PLACEMENTS, SOLVED_PLACEMENTS, parse_placement
 from queuewise.policies.preemptive import PREEMPTIVE, parse_option
 from queuewise.policies.slurm_config import slurm_loops
 from queuewise.policies.user_classes import check_class
@@ -33,9 +37,12 @@ from queuewise.runs import file_name
 from queuewise.sim import queue
 from queuewise.sim.core.rules import NO_LOOPS, Order, Rules
 from queuewise.sim.core.state import NO_LIMIT
-from queuewise.sim.placement import BY_SCORE
+from queuewise.sim.placement import BY_SCORE, BY_SOLVER
 from queuewise.workload.estimates import check_estimate
 from queuewise.workload.plain_numbers import decimal_number, whole_number
+
+if TYPE_CHECKING:
+    from queuewise.policies.milp.placement_solver import PlacementSolver
 
 DISPATCHES = {"reorder": queue.REORDER, "commit": queue.COMMIT}
 GRAMMAR = (
@@ -108,6 +115,8 @@ class Policy:
         if params is not None and not any(own.takes_params for own in self.own):
             raise InputError("none of the policy's functions takes params", hint="add a parameter params, and PARAMS to the file")
         rule, option, node_scorer = placement_rule(self.placement)
+        node_params = node_score(self.placement).params_of(params) if is_reference(self.placement) else np.zeros(1)
+        solver = make_solver(self.placement, jobs.machine, jobs.budgets) if rule == BY_SOLVER else None
         limit = min((own.time_limit_s for own in self.own), default=np.inf)
         if self.backfill_order not in ("", self.order) and is_reference(self.backfill_order) and job_score(self.backfill_order).hold:
             raise InputError(f"{self.backfill_order} holds jobs, but it is only the backfill order", hint="let the first order hold them")
@@ -116,7 +125,8 @@ class Policy:
                 raise InputError(f"{self.order} cannot commit to a job: each start changes its order", hint="use --dispatch reorder")
             made = PREEMPTIVE[self.order].make(jobs, self.level)
             return dataclasses.replace(
-                made, rule=rule, rule_option=option, node_scorer=node_scorer, seed=jobs.seed, guessed=jobs.guessed,
+                made, rule=rule, rule_option=option, node_scorer=node_scorer, node_params=node_params, solver=solver, seed=jobs.seed,
+                guessed=jobs.guessed,
                 time_limit_s=limit, max_wait_s=self.max_wait_s,
             )  # fmt: skip
         first = self.order, self.estimates
@@ -130,6 +140,8 @@ class Policy:
             rule=rule,
             rule_option=option,
             node_scorer=node_scorer,
+            node_params=node_params,
+            solver=solver,
             dispatch=parse_dispatch(dispatch),
             max_wait_s=self.max_wait_s,
             seed=jobs.seed,
@@ -167,6 +179,14 @@ def placement_rule(text: str) -> tuple[int, int, Callable[..., None] | None]:
     if is_reference(text):
         return BY_SCORE, NO_LIMIT, node_score(text).scorer
     return *parse_placement(text), None
+
+
+def make_solver(placement: str, cluster: Cluster, budgets: Budgets) -> PlacementSolver:
+    """What places jobs by a rule that the engine does not have."""
+    from queuewise.policies.milp.placement_solver import PlacementSolver  # with its compiled entries
+
+    objective = parse_objective(placement.partition(":")[1] + placement.partition(":")[2])
+    return PlacementSolver(objective, cluster.num_nodes, int(cluster.node_gpus.max()), work=budgets.milp_work)
 
 
 def _make_order(name: str, estimates: str, jobs: Jobs, params: Sequence[float] | None) -> Order:
@@ -267,6 +287,10 @@ def _parse(name: str) -> Policy:
     policy = _parse_model(name, scheduling) if scheduling.startswith(MODEL) else _parse_scheduling(name, scheduling)
     if placement:
         _check_placement(placement)
+        if policy.model and placement.partition(":")[0] in SOLVED_PLACEMENTS:
+            raise InputError(
+                f"policy {name!r}: a network places jobs by the engine's own rules", hint=f"placements: {', '.join(PLACEMENTS)}"
+            )
         policy = dataclasses.replace(policy, placement=placement)
     return dataclasses.replace(policy, max_wait_s=parse_bound(bounds[0], f"policy {name!r}")) if bounds else policy
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from queuewise.errors import InputError, unknown_name
+from queuewise.policies.milp.terms import parse_objective
 from queuewise.sim import placement
 from queuewise.sim.core.state import NO_LIMIT
 from queuewise.sim.placement.tiers import BALANCE, DEFRAGMENT, LOWEST
@@ -38,11 +39,24 @@ PLACEMENTS: dict[str, PlacementRule] = {
 }
 
 
+# Rules that a solver outside the engine carries out. tests/property/test_milp.py compares them with all possible placements.
+SOLVED_PLACEMENTS: dict[str, PlacementRule] = {
+    "milp": PlacementRule(
+        placement.BY_SOLVER,
+        "exact: fewest nodes, then fewest partly used ones, then the fullest; milp:TERMS:K minimises other terms, for K jobs together",
+        "TERMS:K",
+    ),
+}
+
+
 def parse_placement(text: str) -> tuple[int, int]:
     """`rule[:option]` as (code, option)."""
     name, colon, option = text.partition(":")
+    if name in SOLVED_PLACEMENTS:
+        parse_objective(text.removeprefix(name))
+        return SOLVED_PLACEMENTS[name].code, NO_LIMIT
     if name not in PLACEMENTS:
-        raise unknown_name("placement", name, PLACEMENTS)
+        raise unknown_name("placement", name, (*PLACEMENTS, *SOLVED_PLACEMENTS))
     rule = PLACEMENTS[name]
     if rule.code == placement.TIER:
         if colon and (name, option) != ("tier", "balance"):

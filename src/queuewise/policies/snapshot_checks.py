@@ -228,6 +228,8 @@ def _problem_of_record(job: JobRecord, now: float) -> str:
         return "asks for no GPU, CPU or memory"
     if not (0 <= job.estimate < np.inf and (job.requested is None or job.requested >= 0)):
         return f"has estimate {job.estimate} and requested {job.requested}"
+    if job.predicted is not None and job.predicted < 0:
+        return f"has predicted {job.predicted}"
     return "" if job.submit <= now else f"is submitted at {job.submit:g} s, after the snapshot of {now:g} s"
 
 

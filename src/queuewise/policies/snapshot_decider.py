@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from queuewise.cluster.spec import Cluster
 from queuewise.errors import InputError
-from queuewise.policies.interface import Decision, Migrate, Preempt, Start, View
+from queuewise.policies.interface import Decision, Migrate, Preempt, ShownState, Start
 from queuewise.policies.names import Policy
 from queuewise.policies.snapshot import Snapshot, WaitingJob
 from queuewise.policies.snapshot_jobs import Index
@@ -33,7 +33,11 @@ class SnapshotDecider(ABC):
     def reset(self, cluster: Cluster, seed: int) -> None:
         self._cluster, self._seed, self._last = cluster, seed, None
 
-    def decide(self, view: View) -> Iterable[Decision]:
+    def forget(self) -> None:
+        """Forget earlier decisions: the next one goes by its snapshot alone."""
+        self._last = None
+
+    def decide(self, view: ShownState) -> Iterable[Decision]:
         before = view.snapshot()
         self.wake_at = math.inf
         if not before.queue:
@@ -77,7 +81,7 @@ def _remembering(snapshot: Snapshot, last: Snapshot) -> Snapshot:
     return replace(snapshot, queue=tuple(recall(one) for one in snapshot.queue), history=history)
 
 
-def _decisions(before: Snapshot, after: Snapshot, view: View, *, moves: bool) -> list[Decision]:
+def _decisions(before: Snapshot, after: Snapshot, view: ShownState, *, moves: bool) -> list[Decision]:
     """What turns one into the other: stops first, then starts and moves in the order in which they happened.
 
     A job whose work was not saved did not move: it was stopped, and started again.

@@ -38,8 +38,8 @@ def published(preset: str, score: str, **changes: Any) -> TrainSettings:
     return small_settings(**own | changes)
 
 
-def first_episode(scenario: Scenario) -> tuple[float, Any]:
-    """Return and schedule of one episode in which the first legal action is taken."""
+def first_episode(scenario: Scenario) -> tuple[float, Any, int]:
+    """Return, schedule and outcome of one episode in which the first legal action is taken."""
     setup = scenario.setup
     batch = setup.batch(1, threads=1)
     batch.begin([0], [setup.window(0)])
@@ -107,7 +107,8 @@ def test_ten_steps_of_gpu_optimizer_by_hand() -> None:
     batch.begin([0], [setup.window(0)])
     work = np.array(runtime) * np.array(gpus)
     total, horizon = work.sum(), 40.0 + 1.3 * max(work.sum() / 4, 50.0)
-    now, ends, waiting, arrived = 0.0, {}, [0, 1], 2
+    now, waiting, arrived = 0.0, [0, 1], 2
+    ends: dict[int, float] = {}
     wait = setup.layout.window
     spare = 0
     for step, refuse in zip(range(10), (0, 1, 0, 0, 0, 1, 0, 0, 0, 0), strict=True):

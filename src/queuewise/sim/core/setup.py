@@ -317,6 +317,7 @@ def _scores(num_jobs: int, rules: Rules, facts: Sequence[Records]) -> dict[str, 
     fields: dict[str, NDArray[Any]] = {
         "facts": facts[0], "second_facts": facts[1], "fixed_score": NONE, "wait_bound": np.array([rules.max_wait_s]),
         "params": _padded(rules.orders[0].params), "second_params": _padded(rules.orders[-1].params),
+        "node_params": _padded(rules.node_params),
         "scored_by": np.array([order.fair or int(order.fixed is None) for order in rules.orders] + [queue.FIXED]),
     }  # fmt: skip
     if rules.keys == preemption.BY_FIXED and rules.order.fixed is not None:
@@ -371,7 +372,8 @@ def _policy(rules: Rules, conditions: Conditions, all_by_pool: bool, restarts: b
     policy.remembers_plans = int(rules.backfill == backfill.CONSERVATIVE)
     plans = rules.backfill in (backfill.CONSERVATIVE, backfill.SLURM)
     policy.plans_all = int(plans and has_places)
-    policy.lines_up = int(plans and not rules.dynamic and not (conditions.quotas and policy.remembers_plans))
+    looks_ahead = rules.solver is not None and rules.solver.lookahead > 1 and rules.keys == preemption.NOT_PREEMPTIVE
+    policy.lines_up = int((plans or looks_ahead) and not rules.dynamic and not (conditions.quotas and policy.remembers_plans))
     policy.time_sensitive = int(
         rules.dynamic or conditions.quotas or conditions.power.is_capped or bool(conditions.reservations)
         or rules.backfill in (backfill.CONSERVATIVE, backfill.DEFRAG, backfill.SLURM)
@@ -388,10 +390,13 @@ def _policy(rules: Rules, conditions: Conditions, all_by_pool: bool, restarts: b
     policy.learns_keys = int(rules.levels is not None and rules.levels.learns)
     policy.promotes = int(rules.levels is not None and rules.levels.promotes)
     policy.reads_cluster = int(any(order.looks_around for order in rules.orders))
+    policy.scores_fairly = int(any(order.fair != queue.FIXED for order in rules.orders))
     policy.reads_users = int(any(order.looks_at_users for order in rules.orders))
     policy.second_facts = int(rules.backfill_order is not None and rules.backfill_order.estimate is not rules.order.estimate)
     policy.bounds_waits = int(rules.max_wait_s < np.inf)
     policy.holds = int(rules.order.hold is not None)
+    if rules.solver is not None:
+        policy.solver, policy.solver_number = rules.solver.address, rules.solver.number
     policy.node_scorer = 0 if rules.node_scorer is None else address_of(rules.node_scorer)
     return policy
 
