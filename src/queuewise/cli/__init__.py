@@ -50,6 +50,10 @@ COMMANDS: dict[str, Command] = {
     "new-policy": Command("new_policy:NewPolicy", "create a template for your own policy, with a test"),
     "workload": Command("workload:WorkloadCommand", "inspect, convert and download logs; generate and fit workload models"),
     "clusters": Command("clusters:Clusters", "list the included clusters; describe the cluster of a log or of Slurm in a file", "list"),
+    "serve": Command("serve:Serve", "answer decisions over HTTP on a unix socket or loopback"),
+    "slurm": Command("slurm:SlurmCommand", "steer a Slurm cluster, or say when and why not its jobs start", "run"),
+    "lsf": Command("lsf:LsfCommand", "steer an LSF cluster, and build the plugin of its scheduler", "run"),
+    "live": Command("live:Live", "turn agents and services off, replay their audit log"),
     "bench": Command("bench:Bench", "measure the speed of the engine on this machine"),
 }
 

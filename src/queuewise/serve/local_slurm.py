@@ -215,7 +215,8 @@ class LocalSlurm:
             "CommunicationParameters": "NoCtldInAddrAny,NoInAddrAny", "GresTypes": "gpu", "SelectType": "select/cons_tres",
             "SelectTypeParameters": "CR_Core_Memory", "SchedulerType": "sched/backfill", "SchedulerParameters": self.scheduler,
             "PriorityType": "priority/multifactor", "JobCompType": "jobcomp/filetxt", "JobCompLoc": f"{self.home}/completed.txt",
-            "ReturnToService": "2", "SlurmdTimeout": "30", "KillWait": "2", "MinJobAge": "3600", "MaxJobCount": "20000", "InactiveLimit": "0",
+            "ReturnToService": "2", "SlurmdTimeout": "30", "KillWait": "2", "MinJobAge": "3600", "MaxJobCount": "20000",
+            "InactiveLimit": "0",
         }  # fmt: skip
         lines = [f"{name}={value}" for name, value in (conf | dict(self.settings)).items()]
         lines += [line for kind in self.kinds for line in self._node_lines(kind, host)]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -165,7 +166,7 @@ class SlurmAgent:
     def _reorder(self, order: Sequence[str]) -> list[str]:
         """Changes of SiteFactor, only if the present ones give another order."""
         present = [self._factors.get(job_id, 0) for job_id in order]
-        if all(one > other for one, other in zip(present, present[1:], strict=False)) and all(present):
+        if all(one > other for one, other in pairwise(present)) and all(present):
             return []
         step = max(HIGHEST_FACTOR // (len(order) + 1), 1)
         wanted = {job_id: HIGHEST_FACTOR - step * position for position, job_id in enumerate(order)}

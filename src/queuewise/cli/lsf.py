@@ -1,0 +1,2 @@
+"""stub"""
+LsfCommand = int
