@@ -56,7 +56,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def is_left_out(item: pytest.Item) -> bool:
-    return "slow" in item.keywords or item.get_closest_marker("live") is not None or fast_tier.leaves_out_test(*item.nodeid.partition("[")[0].split("::", 1))
+    marked = "slow" in item.keywords or item.get_closest_marker("live") is not None
+    return marked or fast_tier.leaves_out_test(*item.nodeid.partition("[")[0].split("::", 1))
 
 
 @pytest.fixture(scope="session")

@@ -260,7 +260,7 @@ def _history(log: str | None) -> RuntimeHistory:
         return RuntimeHistory()
     from queuewise.workload import load_workload
 
-    return RuntimeHistory.of(load_workload(log))
+    return RuntimeHistory.of(load_workload(Path(log)).workload)
 
 
 def _snapshot(path: str | None, history: RuntimeHistory | None) -> Snapshot:
