@@ -63,7 +63,8 @@ def test_shadow_changes_nothing(start_slurm: Starts) -> None:
     ids = bench.submit_many(30, (1.0, 3.0))
 
     def table() -> dict[str, Any]:
-        return {job: {k: v for k, v in row.items() if k != "last_sched_evaluation"} for job, row in bench.rows().items()}
+        by_slurm = ("last_sched_evaluation", "accrue_time")  # it changes these by itself
+        return {job: {key: value for key, value in row.items() if key not in by_slurm} for job, row in bench.rows().items()}
 
     before = table()
     done = subprocess.run(
@@ -227,7 +228,7 @@ def test_a_burst_of_2000_jobs_on_50_nodes(start_slurm: Starts) -> None:
 
 def test_when_and_why(start_slurm: Starts, tmp_path: Path) -> None:
     bench = start_slurm(grace_s=1)
-    bench.slurm.submit(60, "-N6", "--exclusive", "--time=2", "--begin=now")
+    bench.slurm.submit(600, "-N6", "--exclusive", "--time=12", "--begin=now")
     time.sleep(2)
     waiting = [str(bench.slurm.submit(5, "-N1", "--gres=gpu:a100:8", "--mem=100", "--time=1")) for _ in range(3)]
     time.sleep(2)
@@ -243,7 +244,7 @@ def test_when_and_why(start_slurm: Starts, tmp_path: Path) -> None:
 
     now = time.time()
     found = run("when", waiting[0], "--json", "--draws", "20")
-    assert now - 5 < found["p10"] <= found["p50"] <= found["p90"] < now + 200
+    assert now - 5 < found["p10"] <= found["p50"] <= found["p90"] < now + 800
     assert run("when", str(script), "--json", "--draws", "10")["p50"] >= found["p10"]
     run("save", str(saved))
     assert run("when", waiting[0], "--snapshot", str(saved), "--json", "--draws", "20")["p50"] > now
