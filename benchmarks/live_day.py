@@ -217,7 +217,8 @@ def paired_interval(mine: Floats, its: Floats, hours: Any) -> tuple[float, float
     blocks = [difference[hours == hour] for hour in np.unique(hours)]
     generator = np.random.default_rng(0)
     means = [np.concatenate([blocks[b] for b in generator.integers(0, len(blocks), len(blocks))]).mean() for _ in range(BLOCKS)]
-    return float(difference.mean()), *(float(value) for value in np.quantile(means, (0.025, 0.975)))
+    low, high = np.quantile(means, (0.025, 0.975)).tolist()
+    return float(difference.mean()), low, high
 
 
 def judge(days: list[Day], policies: dict[str, str], out: Path) -> dict[str, Any]:
@@ -276,7 +277,12 @@ def judge_when(days: list[Day], out: Path) -> dict[str, Any]:
             if planned and planned != "N/A":
                 at = time.mktime(time.strptime(planned, "%Y-%m-%dT%H:%M:%S"))
                 theirs.append(max(at - now, 1.0) / real)
-    return {"jobs": len(ours), **_within("when", ours), **_within("squeue --start", theirs), "covered": float(np.mean(covered or [np.nan]))}
+    return {
+        "jobs": len(ours),
+        **_within("when", ours),
+        **_within("squeue --start", theirs),
+        "covered": float(np.mean(covered)) if covered else None,
+    }
 
 
 def _within(name: str, ratios: list[float]) -> dict[str, Any]:

@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 
-from queuewise.serve import slurm_control
 from queuewise.serve.audit_log import AuditLog
 from queuewise.serve.kill_switch import switch_off
 from slurm_bench import FIFTY_NODES, Bench, Starts
@@ -135,7 +134,7 @@ def test_a_jump_of_the_clock_changes_nothing(start_slurm: Starts, monkeypatch: p
     agent.look()
     real = time.time
     for jump in (-86_400.0, 86_400.0):
-        monkeypatch.setattr(slurm_control.time, "time", lambda jump=jump: real() + jump)
+        monkeypatch.setattr(time, "time", lambda jump=jump: real() + jump)
         assert abs(agent.clock.now() - real()) < 2.0
         agent.look()
     bench.drive(agent, ids, seconds=60)

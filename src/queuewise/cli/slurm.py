@@ -5,7 +5,7 @@ from __future__ import annotations
 import json as json_text
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 
 import tyro
 
@@ -58,7 +58,7 @@ class RunAgent:
             if not self.json:
                 agent.run(self.interval)
                 return None
-            return self._print_all(agent)
+            self._print_all(agent)
         cycle = agent.look()
         if self.json:
             print(json_text.dumps(cycle.as_json(self.mode)))
@@ -68,7 +68,7 @@ class RunAgent:
             print(f"{cycle.outcome}: {len(cycle.starts)} of {cycle.waiting} waiting jobs would start now", file=sys.stderr)
         return 2 if cycle.outcome in ("unreachable", "rejected") else None
 
-    def _print_all(self, agent: SlurmAgent) -> None:
+    def _print_all(self, agent: SlurmAgent) -> NoReturn:
         import time
 
         while True:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.openmetrics.exposition import CONTENT_TYPE_LATEST, generate_latest
@@ -19,7 +20,7 @@ CONTENT_TYPE = CONTENT_TYPE_LATEST
 class ServiceMetrics:
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
-        own = {"registry": self._registry, "namespace": "queuewise"}
+        own: dict[str, Any] = {"registry": self._registry, "namespace": "queuewise"}
         self._decisions = Counter("decisions", "Decisions by outcome", ["outcome"], **own)
         self._latency = Histogram("decision_seconds", "Time from request to answer", buckets=BUCKETS, **own)
         self._starts = Counter("starts", "Jobs that were told to start", **own)
@@ -53,7 +54,7 @@ class ServiceMetrics:
         _set_all(self._waits, {name: longest for name, (_, longest) in numbers.items()})
 
     def text(self) -> bytes:
-        written: bytes = generate_latest(self._registry)
+        written: bytes = generate_latest(self._registry)  # type: ignore[no-untyped-call]
         return written
 
 

@@ -20,6 +20,7 @@ from queuewise.serve.audit_log import AuditLog
 from queuewise.serve.guarded_policy import Answer, GuardedPolicy
 from queuewise.serve.kill_switch import is_off
 from queuewise.serve.live_guard import EndedRecord, LiveGuard
+from queuewise.serve.live_policy import RankedStart
 from queuewise.serve.runtime_history import EndedRun, RuntimeHistory
 from queuewise.serve.slurm_control import PLACED, ServerClock, SlurmCommands, forget_place, release_change, start_change, wait_longer
 from queuewise.serve.slurm_records import MARK, SlurmJob, SlurmNodeState, SlurmReservation
@@ -123,7 +124,8 @@ class SlurmAgent:
         snapshot = state.snapshot
         self._cluster = cluster_of(snapshot)
         answer = self.policy.answer(snapshot)
-        starts, unfair = list(answer.decided.starts), []
+        starts = list(answer.decided.starts)
+        unfair: list[RankedStart] = []
         if self.guard is not None:
             starts, unfair = self.guard.fair_starts(starts, snapshot)
         order: tuple[str, ...] = ()

@@ -174,7 +174,7 @@ def _seconds(text: str | None, where: str) -> float:
     if match["d"] is not None:
         hours, minutes, seconds = [*parts, 0, 0][:3]
     else:
-        hours, minutes, seconds = {1: (0, parts[0], 0), 2: (0, *parts), 3: tuple(parts)}[len(parts)]  # type: ignore[assignment]
+        hours, minutes, seconds = {1: (0, parts[0], 0), 2: (0, *parts), 3: tuple(parts)}[len(parts)]
     return float(max(days * 86_400 + hours * 3600 + minutes * 60 + seconds, 60))
 
 
