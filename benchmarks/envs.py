@@ -33,7 +33,9 @@ CASES = [(16, 0.9, 1), (16, 0.9, 2), (16, 4.0, 1), (16, 4.0, 2), (64, 0.9, 1), (
 
 def measure(num_envs: int, nodes: int, load: float, threads: int, seconds: float, rounds: int) -> dict[str, Any]:
     cluster, size = f"{nodes}x8:V100-16", {"load": load}
-    envs = QueuewiseVectorEnv(num_envs, "job", threads=threads, copy=False, cluster=cluster, jobs=JOBS, pool=WINDOWS, model_args=size)
+    envs = QueuewiseVectorEnv(
+        num_envs, "job", threads=threads, copy=False, cluster=cluster, episode_jobs=JOBS, pool=WINDOWS, model_args=size
+    )
     for window in range(WINDOWS):
         envs.setup.window(window)
     envs.reset(seed=0)

@@ -64,11 +64,17 @@ def snapshot_case() -> Callable[[], float]:
 
 
 def env_case(threads: int) -> Callable[[], float]:
+    from queuewise import QueuewiseError
     from queuewise.envs import QueuewiseVectorEnv
 
-    envs: Any = QueuewiseVectorEnv(
-        ENVS, "job", threads=threads, copy=False, cluster="16x8:V100-16", jobs=256, pool=64, model_args={"load": 0.9}
-    )
+    def make(length: str) -> Any:
+        sizes: dict[str, Any] = {"cluster": "16x8:V100-16", length: 256, "pool": 64, "model_args": {"load": 0.9}}
+        return QueuewiseVectorEnv(ENVS, "job", threads=threads, copy=False, **sizes)
+
+    try:
+        envs = make("episode_jobs")
+    except QueuewiseError:
+        envs = make("jobs")  # its name in earlier versions
     envs.reset(seed=0)
     envs.legal_actions(seed=1)
     for _ in range(2000):  # until every window has been laid out

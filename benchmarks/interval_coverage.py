@@ -2,11 +2,12 @@
 
     python benchmarks/interval_coverage.py [--logs 400]
 
-Three kinds of synthetic data, for which the true ratio of the means is known:
+Four kinds of synthetic data, for which the true ratio of the means is known:
 
 - `series`: scores of days drawn from lognormal distributions with memory from one day to the next, as the protocol `days`
   sees them. The truth follows from the distribution.
 - `windows`: the same without memory, as the protocol `windows` sees them.
+- `geometric`: the logarithms of `series`, as the geometric mean over jobs sees them. The truth is the mean of a million days.
 - `logs`: logs of a workload model, replayed under two policies as `evaluate` does. The truth is the ratio of the means over
   all of these logs together.
 
@@ -26,7 +27,7 @@ from numpy.typing import NDArray
 from queuewise import load_cluster, simulate
 from queuewise.evaluation.experiment import Experiment, ReplaySettings, run_experiment
 from queuewise.evaluation.protocol import make_plan
-from queuewise.evaluation.statistics import ScoreSeries, compare
+from queuewise.evaluation.statistics import ScoreSeries, compare, compare_geometric
 from queuewise.evaluation.units import mean_series
 from queuewise.workload.models import generate
 from queuewise.workload.transform import rescale_load
@@ -53,6 +54,24 @@ def draw_series(rng: np.random.Generator, units: int, memory: float, sigma: floa
         ScoreSeries(jobs * (1 + other), jobs),
         float(np.log((1 + ratio * LEVEL) / (1 + LEVEL))),
     )
+
+
+def draw_logarithms(rng: np.random.Generator, units: int, memory: float, ratio: float) -> tuple[ScoreSeries, ScoreSeries]:
+    """The logarithms of the same days, weighted by their jobs."""
+    mine, other, _ = draw_series(rng, units, memory, 1.0, ratio)
+    return tuple(ScoreSeries(one.jobs * np.log(one.sums / one.jobs), one.jobs) for one in (mine, other))  # type: ignore[return-value]
+
+
+def measure_geometric(units: int, memory: float, ratio: float, draws: int) -> dict[str, float]:
+    mine, other = draw_logarithms(np.random.default_rng(2), 1_000_000, memory, ratio)
+    truth = float(np.expm1((mine.sums / mine.jobs).mean() - (other.sums / other.jobs).mean()))
+    rng, held, called = np.random.default_rng(1), 0, 0
+    for _ in range(draws):
+        found = compare_geometric(*draw_logarithms(rng, units, memory, ratio))
+        assert found.ci95 is not None
+        held += found.ci95[0] <= truth <= found.ci95[1]
+        called += found.clear and found.relative < 0
+    return {"coverage": held / draws, "called_better": called / draws}
 
 
 def draw_logs(number: int, jobs: int) -> Iterator[tuple[ScoreSeries, ScoreSeries]]:
@@ -93,6 +112,11 @@ def main() -> None:
                     row = measure([(mine, other) for mine, other, _ in drawn], drawn[0][2])
                     rows.append({"kind": kind, "units": units, "memory": memory, "ratio": ratio, "draws": len(drawn), **row})
                     print(json.dumps(rows[-1]), flush=True)
+    for units in (10, 30, 100):
+        for ratio in (RATIO, 1.0):
+            found = measure_geometric(units, 0.6, ratio, arguments.draws)
+            rows.append({"kind": "geometric", "units": units, "memory": 0.6, "ratio": ratio, "draws": arguments.draws, **found})
+            print(json.dumps(rows[-1]), flush=True)
     pairs = list(draw_logs(arguments.logs, arguments.jobs))
     truth = float(np.log(sum(mine.sums.sum() for mine, _ in pairs) / sum(other.sums.sum() for _, other in pairs)))
     rows.append({"kind": "logs", "jobs": arguments.jobs, "ratio": float(np.exp(truth)), "draws": len(pairs), **measure(pairs, truth)})

@@ -1,9 +1,10 @@
-"""RLScheduler's own comparison, won by a rule that was found elsewhere: python benchmarks/rlscheduler.py [--minutes 3] [--out FILE]
+"""RLScheduler's own comparison, with rules that were found elsewhere: python benchmarks/rlscheduler.py [--minutes 3]
 
 Ten sequences of 1,024 jobs per log, on an empty machine, exact runtimes, a chosen job keeps its place until it starts (`--protocol
 rlscheduler`); without backfill, and with that of the paper (`+easy-strict:fcfs`). Rules are searched (CMA-ES) on sequences that share no
 job with those: of the `lublin` model for Lublin-1 and Lublin-2, and of the same log for HPC2N, from job 20,000 on. The published values are
-those of the paper's table (Zhang et al., SC 2020).
+those of the paper's table (Zhang et al., SC 2020). Results are in benchmarks/results/rlscheduler.json, and what is there is not made again;
+the table is in docs/results.md.
 """
 
 from __future__ import annotations
@@ -13,13 +14,17 @@ import json
 import os
 import time
 from dataclasses import asdict, replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import cma  # type: ignore[import-untyped]
 import numpy as np
+from render_performance import RESULTS, Results, fill, table
+from wise import PAGE, TRACES
 
 from queuewise import load_cluster
+from queuewise.cli.console import note
 from queuewise.cluster.conditions import PERFECT
 from queuewise.evaluation.experiment import Experiment, ReplaySettings, run_experiment
 from queuewise.evaluation.measure import BOUND_S
@@ -27,20 +32,23 @@ from queuewise.evaluation.protocol import make_plan
 from queuewise.policies import simulate
 from queuewise.policies.found_rules import BLOCKED_NUMBERS, NUMBERS, ORDER_NUMBERS, FoundRule, rule_text
 from queuewise.policies.window_replays import Candidate, ReplayOptions, WindowRows, replay_windows
-from queuewise.search.evolution import FIRST_SPREAD, NEVER_NEGATIVE, PULL, STEPS
+from queuewise.runs import write_text
+from queuewise.search.evolution import BOUNDED_BELOW, PULL, STEPS
 from queuewise.sim.core.schedule import Schedule
 from queuewise.workload import load_workload
 from queuewise.workload.jobs import Floats, Workload
 from queuewise.workload.models import generate
 
-TRACES = Path(os.environ.get("QUEUEWISE_TRACES") or Path(__file__).resolve().parents[2] / "shared" / "traces")
+FILE = RESULTS / "rlscheduler.json"
+ORDERS = ("fcfs", "sjf", "f1", "saf")
+SPREAD = 0.5  # of the first candidates
 LOGS = {  # file, cluster, published: RL without and with backfill
     "Lublin-1": ("lublin_256.swf.gz", "flat:256", (254.67, 58.64)),
     "Lublin-2": ("lublin_256_new2.swf.gz", "flat:256", (724.51, 118.79)),
     "HPC2N": ("HPC2N-2002-2.2-cln.swf.gz", "flat:240", (117.01, 86.14)),
 }
 BACKFILLS = ("", "+easy-strict:fcfs")
-SEARCHED = (*ORDER_NUMBERS, *BLOCKED_NUMBERS)
+TUNED = (*ORDER_NUMBERS, *BLOCKED_NUMBERS)
 LENGTH, POPULATION, SEQUENCES = 1024, 16, 24  # jobs of a sequence, rules and sequences of a generation
 
 
@@ -74,11 +82,11 @@ def search(sequences: Sequences, backfill: str, seconds: float, seed: int) -> tu
     """The rule that was found, and after how many generations."""
     start = {"log_runtime": 1.0, "log_width": 0.5}
     reference = FoundRule(tuple(float(name == "log_runtime") for name in NUMBERS), scheduling=backfill, estimates="oracle")
-    places, steps = [NUMBERS.index(name) for name in SEARCHED], np.array([STEPS[name] for name in SEARCHED])
+    places, steps = [NUMBERS.index(name) for name in TUNED], np.array([STEPS[name] for name in TUNED])
     origin = np.array([start.get(name, 0.0) for name in NUMBERS])
-    lower = [-origin[place] / STEPS[name] if name in NEVER_NEGATIVE else None for name, place in zip(SEARCHED, places, strict=True)]
+    lower = [-origin[place] / STEPS[name] if name in BOUNDED_BELOW else None for name, place in zip(TUNED, places, strict=True)]
     strategy = cma.CMAEvolutionStrategy(
-        np.zeros(len(SEARCHED)), FIRST_SPREAD, {"popsize": POPULATION, "seed": seed + 1, "verbose": -9, "bounds": [lower, None]}
+        np.zeros(len(TUNED)), SPREAD, {"popsize": POPULATION, "seed": seed + 1, "verbose": -9, "bounds": [lower, None]}
     )
     rng, until, generations = np.random.default_rng(seed), time.monotonic() + seconds, 0
 
@@ -106,33 +114,45 @@ def published_mean(log: str, policies: list[str]) -> dict[str, float]:
     return {policy: float(np.mean(found)) for policy, found in values.items()}
 
 
+def run(log: str, place: int, seed: int, minutes: float) -> dict[str, Any]:
+    """Search one rule, and compare it on the published sequences."""
+    file, cluster, published = LOGS[log]
+    backfill = BACKFILLS[place]
+    jobs, first = (load_workload(TRACES / "swf" / file).workload, 20_000) if log == "HPC2N" else (generate("lublin", 60_000, 77), 0)
+    rule, generations = search(Sequences(jobs, first, cluster), backfill, 60 * minutes, seed)
+    home = Path("runs/rlscheduler") / f"{log}{'-backfilled' if backfill else ''}-{seed}"
+    home.mkdir(parents=True, exist_ok=True)
+    (home / "rule.toml").write_text(rule_text(rule, {"found for": f"{log}{backfill}"}), encoding="utf-8")
+    scores = published_mean(log, [f"model:{home}", *(f"{order}{backfill}" for order in ORDERS)])
+    found, *others = scores.values()
+    return {"log": log, "backfill": backfill, "seed": seed, "minutes": minutes, "generations": generations,
+            "published_rl": published[place], "found": found, **dict(zip(ORDERS, others, strict=True)), "rule": asdict(rule)}  # fmt: skip
+
+
+def rlscheduler(results: Results) -> str:
+    columns = ["log", "backfill", "seed", "rule found", "published RL", *(f"`{order}`" for order in ORDERS)]
+    rows = [
+        [one["log"], f"`{one['backfill']}`" if one["backfill"] else "none", f"{one['seed']}", f"{one['found']:.2f}",
+         f"{one['published_rl']:.2f}", *(f"{one[order]:.2f}" for order in ORDERS)]
+        for one in results["rlscheduler"].values()
+    ]  # fmt: skip
+    return table(columns, rows, left=2)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=3.0, help="of search, per rule, %(default)s")
     parser.add_argument("--seeds", type=int, nargs="*", default=[0], help="of the search")
     parser.add_argument("--logs", nargs="*", default=list(LOGS))
-    parser.add_argument("--out", type=Path, help="a JSON file for the results")
     arguments = parser.parse_args()
-    results: list[dict[str, Any]] = []
-    folder = Path("runs/rlscheduler")
-    for log in arguments.logs:
-        file, cluster, published = LOGS[log]
-        jobs, first = (load_workload(TRACES / "swf" / file).workload, 20_000) if log == "HPC2N" else (generate("lublin", 60_000, 77), 0)
-        for backfill, rl in zip(BACKFILLS, published, strict=True):
-            for seed in arguments.seeds:
-                rule, generations = search(Sequences(jobs, first, cluster), backfill, 60 * arguments.minutes, seed)
-                home = folder / f"{log}{'-backfilled' if backfill else ''}-{seed}"
-                home.mkdir(parents=True, exist_ok=True)
-                (home / "rule.toml").write_text(rule_text(rule, {"found for": f"{log}{backfill}"}), encoding="utf-8")
-                scores = published_mean(log, [f"model:{home}", *(f"{order}{backfill}" for order in ("fcfs", "sjf", "f1", "saf"))])
-                found, *others = scores.values()
-                named = dict(zip(("fcfs", "sjf", "f1", "saf"), others, strict=True))
-                results.append({"log": log, "backfill": backfill, "seed": seed, "generations": generations, "published_rl": rl,
-                                "found": found, **named, "rule": asdict(rule)})  # fmt: skip
-                print(f"{log:9}{backfill:18} seed {seed}  found {found:8.2f}  published RL {rl:8.2f}  " +
-                      "  ".join(f"{name} {value:.2f}" for name, value in named.items()), flush=True)  # fmt: skip
-    if arguments.out is not None:
-        arguments.out.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    made: dict[str, Any] = json.loads(FILE.read_text(encoding="utf-8")) if FILE.exists() else {}
+    for log, place, seed in product(arguments.logs, range(len(BACKFILLS)), arguments.seeds):
+        name = f"{log}{BACKFILLS[place]}-{seed}"
+        if name not in made:
+            made[name] = run(log, place, seed, arguments.minutes)
+            note(f"{name}: found {made[name]['found']:.2f}, published RL {made[name]['published_rl']:.2f}")
+            write_text(FILE, json.dumps(made, indent=1) + "\n")
+    write_text(PAGE, fill(PAGE.read_text(encoding="utf-8"), {"rlscheduler": made}, {"rlscheduler": rlscheduler}))
 
 
 if __name__ == "__main__":

@@ -59,7 +59,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {  # what they write into the folder `run
         "--out", "run",
     ),
     "trained": (
-        "train", "--workload", "bursty", "--cluster", "2x2:V100-16", "--jobs", "20", "--frames", "4096", "--task.window", "8",
+        "train", "--workload", "bursty", "--cluster", "2x2:V100-16", "--episode-jobs", "20", "--frames", "4096", "--task.window", "8",
         "--network.width", "8", "--ppo.num-envs", "4", "--ppo.steps", "32", "--ppo.minibatch", "64", "--val-windows", "2",
         "--report-windows", "2", "--eval-every", "8", "--checkpoint-every", "4", "--out", "run",
     ),
@@ -376,7 +376,7 @@ def soak_resets(times: int) -> int:
 
     from queuewise.envs.vector import QueuewiseVectorEnv
 
-    arguments: dict[str, Any] = {"workload": "bursty", "cluster": "2x2:V100-16", "jobs": 2, "window": 4}
+    arguments: dict[str, Any] = {"workload": "bursty", "cluster": "2x2:V100-16", "episode_jobs": 2, "window": 4}
     env = gym.make("queuewise:Queuewise/Job-v0", **arguments)
     envs = QueuewiseVectorEnv(64, "job", threads=1, pool=KNOWN_WINDOWS, **arguments)
     envs.reset(seed=0)

@@ -19,6 +19,16 @@ def tries(number: int) -> settings:
     return settings(max_examples=most, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 
 
+def seeds(number: int) -> range:
+    """Of fixed random cases: so many with `--slow`, a quarter of them otherwise, three at least."""
+    return range(number if thorough else min(number, max(3, number // 4)))
+
+
+def some(values: Sequence[Any], number: int) -> list[Any]:
+    """All values with `--slow`, otherwise so many of them, evenly spread."""
+    return list(values) if thorough else [values[i * len(values) // number] for i in range(min(number, len(values)))]
+
+
 def mixed(key: str, *axes: Sequence[Any]) -> list[tuple[Any, ...]]:
     """All combinations with `--slow`. Otherwise as many as the longest axis has values, each value of each axis among them.
 

@@ -14,7 +14,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from agreement import assert_same_schedule
-from effort import tries
+from effort import seeds, tries
 from queuewise.cluster.conditions import Conditions
 from queuewise.cluster.spec import NodeGroup, build
 from queuewise.workload.jobs import Workload
@@ -80,7 +80,7 @@ def busy_case(seed: int) -> Case:
     return Case(workload, cluster, runtime * accuracy, seed=seed, kill_at_limit=False, guessed=seed % 4 == 1)
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", seeds(8))
 def test_backlogs_on_nodes_of_several_sizes(seed: int) -> None:
     for policy in ("fcfs+conservative", f"sjf+conservative@{PLACEMENTS[seed]}", "wfp3+conservative:fcfs@spread"):
         assert_same_schedule(busy_case(seed), policy, DISPATCHES[seed // 2 % 2])

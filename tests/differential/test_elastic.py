@@ -28,8 +28,10 @@ def test_orders_on_fixed_workloads(backfill: str, dispatch: str) -> None:
         assert_same_schedule(stretchable(case, 1), f"{order}+{backfill}", dispatch)
 
 
-@pytest.mark.parametrize("placement", PLACEMENTS)
-@pytest.mark.parametrize("policy", [*(f"fcfs+{backfill}" for backfill in BACKFILLS), "sjf+easy/3:saf"])
+@pytest.mark.parametrize(
+    ("policy", "placement"),
+    mixed("elastic placements", [*(f"fcfs+{backfill}" for backfill in BACKFILLS), "sjf+easy/3:saf"], list(PLACEMENTS)),
+)
 def test_placements_on_fixed_workloads(policy: str, placement: str) -> None:
     for case in (gangs(), mixture(), crowd(4, 25)):
         assert_same_schedule(stretchable(case, 2), f"{policy}@{placement}")

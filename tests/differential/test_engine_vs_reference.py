@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agreement import assert_same_schedule
-from effort import mixed, tries
+from effort import mixed, seeds, tries
 from fixed_workloads import gangs, mixture
 from queuewise.cluster import load_cluster
 from queuewise.cluster.spec import Cluster, NodeGroup, build
@@ -73,7 +73,7 @@ def queue_of_gangs(seed: int) -> Case:
     return Case(workload, cluster, workload.runtime * accuracy, seed=seed, kill_at_limit=False, guessed=seed % 4 == 1)
 
 
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize("seed", seeds(24))
 def test_long_queues_of_gangs(seed: int) -> None:
     rng = np.random.default_rng(1000 + seed)
     case = queue_of_gangs(seed)
@@ -83,7 +83,7 @@ def test_long_queues_of_gangs(seed: int) -> None:
 
 
 @pytest.mark.parametrize("jobs", [30, pytest.param(60, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", seeds(12))
 def test_backlogs_under_conservative_backfill(seed: int, jobs: int) -> None:
     """Deep queues: planning ends early when the jobs left are too long for the gaps, and that must cost nobody a start."""
     case = queue_of_gangs(seed)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from effort import tries
+from effort import seeds, tries
 from head_play import HEAD_ORDERS, assert_named_alike, play_order
 from queuewise.cluster import load_cluster
 from queuewise.cluster.conditions import Conditions
@@ -61,7 +61,7 @@ def test_an_environment_of_a_log_plays_the_same() -> None:
     """Through the public interface: warm start, bound and backfill are settings."""
     log, cluster = busy_days(260, load=1.3), small_cluster()
     env = QueuewiseEnv(
-        "job", workload=log, cluster=cluster, jobs=60, block=None, window=200, window_order="sjf:predicted", estimates="noisy:0.7",
+        "job", workload=log, cluster=cluster, episode_jobs=60, block=None, window=200, window_order="sjf:predicted", estimates="noisy:0.7",
         dispatch="head", backfill="easy:sjf:predicted", max_wait="2h", never_cut=True,
     )  # fmt: skip
     for window in (60, 150):
@@ -86,7 +86,7 @@ def crowded_days(seed: int) -> Case:
     return Case(log, cluster, estimate_on(log, cluster, how, seed).values, seed=seed, kill_at_limit=False)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", seeds(12))
 def test_long_queues(seed: int) -> None:
     """Orders differ much here: other heads make other schedules."""
     case = crowded_days(seed)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agreement import assert_same_schedule
-from effort import tries
+from effort import seeds, tries
 from queuewise.cluster.spec import Cluster, NodeGroup, build
 from queuewise.policies.simulation import Simulation
 from queuewise.sim.backfill import SETTLED, STANDING, UNSETTLED
@@ -72,7 +72,7 @@ def test_plans_that_last(case: Case, order: str, placement: str, dispatch: str) 
 
 
 @pytest.mark.parametrize("name", CLUSTERS)
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", seeds(6))
 def test_longer_queues(name: str, seed: int) -> None:
     """Seed 0: all estimates are exact; 1: one job in twenty ends early; 2: or late; 3: most are wrong; 4 and 5: the same, as guesses."""
     rng = np.random.default_rng(seed)

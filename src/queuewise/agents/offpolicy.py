@@ -58,7 +58,7 @@ class OffPolicy(ABC):
         check_sizes(own)
         self._own, self.total_frames = own, settings.frames
         weights, play, drawing, chance = learner.spawn_seeds(seed, 4)
-        self.envs = TrainingEnvs(setup, own.num_envs, seed=play, draw=window_filter(setup, settings.filter, settings.score))
+        self.envs = TrainingEnvs(setup, own.num_envs, seed=play, draw=window_filter(setup, settings.filter, settings.objective))
         shape = self.envs.shape
         sizes = (own.num_envs, shape.observation_size, shape.num_actions)
         self.replay = ReplayBuffer(rows_for(own.replay, *sizes, own.replay_gib), *sizes, n_step=own.n_step, alpha=priority)

@@ -42,7 +42,7 @@ class Ppo:
         weights, play, sampling, chance, self._imitation_seed = learner.spawn_seeds(seed, 5)
         self._setup = setup
         share = ppo.num_envs // ppo.workers
-        windows = window_filter(setup, settings.filter, settings.score)
+        windows = window_filter(setup, settings.filter, settings.objective)
         groups = [TrainingEnvs(setup, share, seed=play, first_env=number * share, draw=windows) for number in range(ppo.workers)]
         self.network = build_network(settings.net, groups[0].shape, settings.network, seed=weights)
         for parameter in self.network.parameters():
@@ -70,8 +70,8 @@ class Ppo:
     # --- one iteration
 
     def iterate(self) -> Statistics:
-        began = time.perf_counter()
         learnt = self._imitate() if self.iterations == 0 and self.settings.imitate else {}
+        began = time.perf_counter()
         tallies = self.pool.each("play", self.temperature)
         self._estimate_returns()
         played = time.perf_counter()
@@ -82,10 +82,11 @@ class Ppo:
         return statistics | learnt | episodes | {"time/play_s": played - began, "time/learn_s": time.perf_counter() - played}
 
     def _imitate(self) -> Statistics:
+        began = time.perf_counter()
         ppo, policy = self.settings, self.settings.imitate or ""
         sizes = {"frames": ppo.imitate_frames, "epochs": ppo.imitate_epochs}
         same = imitate(self.network, self._setup, self.scaling, policy, **sizes, seed=self._imitation_seed)
-        return {"imitation/same": same}
+        return {"imitation/same": same, learner.IMITATION_S: time.perf_counter() - began}
 
     @property
     def progress(self) -> float:

@@ -25,6 +25,11 @@ if TYPE_CHECKING:
 ScheduleName = Literal["constant", "linear", "exponential", "cosine", "warmup_cosine"]
 
 
+AUTO = "auto"  # as a score
+RETURN = "return"
+WITH_OWN_REWARD = ("gpu-optimizer", "drl-scheduler", "lsf")  # published schemes whose reward is no score
+
+
 class TaskChoices(Config):
     """What is decided, observed and rewarded (docs/mdp.md). Settings left out keep the default of the environment."""
 
@@ -70,6 +75,7 @@ class TaskChoices(Config):
     scores: tuple[str, ...] | None = Field(default=None, description="heuristics whose scores are added as features, e.g. sjf saf")
     host_slots: int | None = Field(default=None, ge=1, description="rows for hosts in the observation; default: one per node")
     time_scale_s: float | None = Field(default=None, gt=0, description="seconds that the lookahead shows as 1")
+    one_event: bool | None = Field(default=None, description="each step lets one event pass, a placement as well, as in gpu-optimizer")
     skip_forced: bool | None = Field(default=None, description="skip instants at which waiting is the only legal action")
     discount_per_s: float | None = Field(default=None, ge=0, description="discount per simulated second instead of gamma per step")
     horizon_factor: float | None = Field(default=None, gt=0, description="when episodes are truncated: see docs/mdp.md")
@@ -79,7 +85,12 @@ class TaskChoices(Config):
         default=None, description="sum of weight*term/divisor, e.g. 'jct/jobs/time_scale + 0.1*noop_feasible'; default: by --score"
     )
     baseline: str | None = Field(
-        default=None, description="policy with which the terms relative and log_ratio, and the divisor baseline, compare the same window"
+        default=None,
+        description="policy with which the terms relative and log_ratio, and the divisor baseline, compare the same window; "
+        "where its name has no backfill or placement, it has those of the task",
+    )
+    baseline_metric: Literal["wait", "jct", "slowdown", "bounded_slowdown", "utilisation"] | None = Field(
+        default=None, description="what is compared with the baseline; default: that of --score"
     )
 
 
@@ -223,7 +234,14 @@ class TrainSettings(Config):
         default=(), description="parameters of the workload model, e.g. load=1.1; queuewise workload generate lists them"
     )
     cluster: str | None = Field(
-        default=None, description="a preset, flat:N, NxM:kind or a .toml file; default: what the log says, or 1x8:V100-16 for models"
+        default=None,
+        description="a preset, flat:N, farm:N,cores=A-B,mem=A-B,seed=S, NxM:kind or a .toml file; default: what the log says, or "
+        "1x8:V100-16 for models",
+    )
+    clusters: str | None = Field(
+        default=None,
+        description="train on many clusters, another one per episode: farm:N,cores=A-B,mem=A-B without a seed; VAL and REPORT play on "
+        "--cluster, by default the same with seed=0",
     )
     reading: Reading = Field(default=Reading(), description="how a log is read, as in every command (docs/formats.md)")
     conditions: Annotated[Any, tyro.conf.Fixed, tyro.conf.Suppress] = Field(
@@ -232,12 +250,15 @@ class TrainSettings(Config):
     env: Literal["job", "host", "joint"] = Field(
         default="job", description="what a decision chooses: a job, a host for the next job, or both"
     )
-    algo: str = Field(default="ppo", description="learning algorithm: ppo, d3qn or sac")
+    algo: Annotated[str, tyro.conf.arg(metavar="ppo|d3qn|sac")] = Field(default="ppo", description="learning algorithm")
     net: str = Field(default="kernel", description="network: mlp, kernel, attn, hosts, joint")
     score: str = Field(
-        default="bsld", description="what is optimised and reported: bsld, wait, jct, slowdown, util, energy, or a sum: bsld+0.001*wait"
+        default=AUTO,
+        description="what is optimised and reported: bsld, wait, jct, slowdown, util, energy, energy_cost, fairness, a sum such as "
+        "bsld+0.001*wait, or return: the task's own reward. auto: return for published schemes with a reward of their own, bsld otherwise",
     )
-    jobs: int = Field(default=400, ge=1, description="jobs per episode")
+    episode_jobs: int = Field(default=400, ge=1, description="jobs per episode")
+    jobs: int | None = Field(default=None, ge=1, description="logs: use only the first N jobs of the log")
     pool: int | None = Field(default=None, ge=1, description="number of different episodes to train on; default: no limit")
     split: str | None = Field(
         default=None, description="logs: shares of the time span for TRAIN, VAL and REPORT, 0.45,0.2,0.35 by default, as in evaluate"
@@ -250,6 +271,12 @@ class TrainSettings(Config):
     )
     eval_every: int = Field(default=10, ge=1, description="iterations between evaluations on VAL")
     val_windows: int = Field(default=20, ge=2, description="number of VAL windows")
+    val_blocks: int = Field(
+        default=1, ge=1, description="VAL is also shown as the least and greatest mean of so many blocks of its windows"
+    )
+    eval_actions: Literal["greedy", "sampled"] = Field(
+        default="greedy", description="how the policy plays VAL and REPORT: its best action, or one drawn by its probabilities"
+    )
     report_windows: int = Field(default=60, ge=2, description="number of REPORT windows, played once, at the end")
     report_seed: int = Field(default=0, ge=0, description="seed that selects the REPORT windows")
     checkpoint_every: int = Field(default=10, ge=1, description="iterations between checkpoints")
@@ -289,6 +316,13 @@ class TrainSettings(Config):
         return PERFECT if self.conditions is None else self.conditions
 
     @property
+    def objective(self) -> str:
+        """The score that is optimised, selected by and reported."""
+        if self.score != AUTO:
+            return self.score
+        return RETURN if self.task.preset in WITH_OWN_REWARD and self.task.reward is None else "bsld"
+
+    @property
     def outputs(self) -> int:
         """Numbers that the network returns per action."""
         return self.d3qn.atoms if self.algo == "d3qn" else 1
@@ -323,8 +357,31 @@ def layered(preset: str | None = None, file: Path | None = None, **changes: Any)
             data, source = parse_toml(path), f"preset {preset}"
     if file is not None:
         given = parse_toml(file)
-        data, source = _merged(data, given["settings"] if given.get("command") == "train" else given), str(file)
+        data, source = _merged(data, renamed(given["settings"]) if given.get("command") == "train" else given), str(file)
     return validate(TrainSettings, _merged(data, changes), source=source)
+
+
+# What the published schemes were before `--score` decided what is trained: for runs that were stored then
+FORMER_TASKS: dict[str, dict[str, Any]] = {
+    "gpu-optimizer": {
+        "one_event": False,
+        "reward": "completed_work/work + remaining_work/span/work + 0.05*noop_feasible + time_left/span + unfinished/work",
+    },
+    "drl-scheduler": {"reward": "50*priority_completion + 5e-05*age + 1.5*utilisation + 0.3*jct + 0.1*illegal"},
+    "lsf": {"reward": "elapsed + 0.02*started + 0.05*host_use + 0.02*host_use_squared"},
+    "rltune": {"placement": "tier", "reward": "relative", "baseline": "fcfs@tier", "baseline_metric": "bounded_slowdown"},
+    "rlscheduler": {"reward": "bounded_slowdown/jobs"},
+}
+
+
+def renamed(stored: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a stored run or model in today's words: in those of before, `jobs` is the length of an episode."""
+    if "jobs" not in stored or "episode_jobs" in stored:
+        return dict(stored)
+    task = dict(stored.get("task", {}))
+    former = FORMER_TASKS.get(task.get("preset") or "", {})
+    task |= {key: value for key, value in former.items() if task.get(key) is None}
+    return {"episode_jobs" if key == "jobs" else key: value for key, value in stored.items()} | {"task": task}
 
 
 def _merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import math
 import os
+import shutil
 import sys
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from typing import Literal, TextIO
+from typing import TYPE_CHECKING, Literal, TextIO
 
 from queuewise.errors import InputError
 from queuewise.plain_text import printable
 
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
 WIDTH_WITHOUT_TERMINAL = 160
+NO_VALUE = "–"
 WIDEST_NAME = 48  # of a policy in a table
 COMPILE_S = {"engine": 40, "environments": 45}  # on one core of the development machine
 
@@ -31,23 +37,63 @@ def discard(stream: TextIO) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
-def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, left: int = 1, title: str = "") -> None:
-    """Print a table to stdout. The first `left` columns are text, the others numbers. Long names in the first are broken."""
-    from rich.box import SIMPLE_HEAD
+def print_table(
+    columns: Sequence[str], rows: Iterable[Sequence[str]], *, left: int = 1, title: str = "", drop_first: Sequence[int] = ()
+) -> None:
+    """Print a table to stdout. The first `left` columns are text, the others numbers.
+
+    Columns without any value are left out. If the table is wider than the terminal, whole columns are left out and named in a note:
+    those of `drop_first`, in this order, then from the right. The first column stays; long names in it are broken.
+    """
+    rows = [list(map(printable, row)) for row in rows]
+    kept = [c for c in range(len(columns)) if c < max(left, 1) or any(row[c] != NO_VALUE for row in rows) or not rows]
+    console, dropped = _console(), []
+    order = [*drop_first, *(c for c in range(len(columns) - 1, 0, -1) if c not in drop_first)]
+    while len(kept) > 2 and _width(console, _table(columns, rows, kept, left)) > console.width:
+        out = next(c for c in order if c in kept)
+        kept.remove(out)
+        dropped.append(out)
+    table = _table(columns, rows, kept, left)
+    if title:
+        console.print(printable(title), soft_wrap=True)
+    console.print(table)
+    if dropped:
+        note(f"a wider terminal also shows: {', '.join(columns[c] for c in sorted(dropped) if columns[c])}")
+
+
+def terminal_width() -> int:
+    """Columns of the terminal, or of $COLUMNS; wide where nobody looks at it."""
+    if os.environ.get("COLUMNS", "").isdecimal() and int(os.environ["COLUMNS"]) > 0:
+        return int(os.environ["COLUMNS"])
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else WIDTH_WITHOUT_TERMINAL
+
+
+def _console() -> Console:
     from rich.console import Console
+
+    return Console(width=terminal_width(), markup=False, highlight=False)
+
+
+def _table(columns: Sequence[str], rows: Sequence[Sequence[str]], kept: Sequence[int], left: int) -> Table:
+    from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
-    table = Table(box=SIMPLE_HEAD, title=printable(title) or None, title_justify="left", pad_edge=False)
-    rows = list(rows)
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
     short = all(len(row[0]) <= WIDEST_NAME for row in rows)
-    for index, column in enumerate(columns):
+    for index in kept:
         width = WIDEST_NAME if index == 0 and not short else None
         justify: Literal["left", "right"] = "left" if index < left else "right"
-        table.add_column(column, justify=justify, overflow="fold", no_wrap=index == 0 and short, width=width)
+        table.add_column(columns[index], justify=justify, overflow="fold", no_wrap=index > 0 or short, width=width)
     for row in rows:
-        table.add_row(*map(printable, row))
-    console = Console(width=None if sys.stdout.isatty() else WIDTH_WITHOUT_TERMINAL, markup=False, highlight=False)
-    console.print(table)
+        table.add_row(*(row[index] for index in kept))
+    return table
+
+
+def _width(console: Console, table: Table) -> int:
+    """Columns that the table needs to be shown whole."""
+    from rich.measure import Measurement
+
+    return Measurement.get(console, console.options.update(max_width=10_000), table).maximum
 
 
 def check_policies(policies: Sequence[str], max_wait: str | None = None, model_sha256: Sequence[str] = ()) -> None:
@@ -87,5 +133,5 @@ def announce_compilation(*, playing: bool = False) -> None:
 
     if not cache_is_warm():
         note(f"compiling the engine (once, about {COMPILE_S['engine']} s) …")
-    if playing and not cache_is_warm("envs", "begin_or_step"):
+    if playing and not cache_is_warm("envs", "begin_or_step_plain"):
         note(f"compiling the environments (once, about {COMPILE_S['environments']} s) …")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from queuewise.workload.jobs import Workload
 
 
-REPORT = "learned.md"
+REPORT, DETAILS = "learned.md", "learned.json"
 MOST_HEURISTICS = 10
 
 
@@ -84,7 +84,8 @@ class Learn:
         found = Learning(loaded.workload, cluster, settings, out, note).run()
         _print(found)
         write_text(out / REPORT, _report(found, f"{loaded.workload.name} on {cluster.name}"))
-        note(f"details in {out / REPORT}")
+        write_text(out / DETAILS, json_text.dumps(found.details(), indent=1, allow_nan=False) + "\n")
+        note(f"details in {out / REPORT} and {DETAILS}")
         if self.export is not None:
             write_text(self.export, export_rule(found.rule, self.export))
             note(f"written to {self.export}")

@@ -4,20 +4,27 @@ from __future__ import annotations
 
 import json as json_text
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
 from queuewise.cli.inputs import read_conditions
+from queuewise.cli.progress import progress_of
+from queuewise.cli.what_if import WhatIf, print_replays
 from queuewise.plain_text import printable
-from queuewise.reading import Reading
+from queuewise.reading import Reading, parse_model_args
 
 if TYPE_CHECKING:
     from queuewise.cluster import Cluster
+    from queuewise.cluster.conditions import Conditions
     from queuewise.evaluation.wait_causes import WaitCauses
+    from queuewise.policies.budgets import Budgets
     from queuewise.sim.core.schedule import Schedule
     from queuewise.workload import Loaded
+
+
+DROP_FIRST = ("jobs/s", "kWh", "makespan", "mean JCT", "completed", "p50")  # where the terminal is narrow
 
 
 @dataclass(frozen=True)
@@ -32,6 +39,8 @@ class Simulate:
     cluster: Annotated[str | None, tyro.conf.arg(metavar="NAME|FILE")] = None
     """A preset (see queuewise clusters), flat:N, NxM:kind or a .toml file. Default: that of the log (docs/clusters.md)."""
     reading: Reading = field(default_factory=Reading)
+    workload_args: Annotated[tuple[str, ...], tyro.conf.arg(metavar="PARAMETER=VALUE")] = ()
+    """Parameters of a workload model, e.g. load=1.1; queuewise workload generate lists them."""
     dispatch: Literal["reorder", "commit"] = "reorder"
     """reorder: sort the queue again at every decision. commit: keep the machine free for the chosen job until it fits."""
     estimates: Annotated[str | None, tyro.conf.arg(metavar="KIND")] = None
@@ -41,9 +50,16 @@ class Simulate:
     """Kill jobs that exceed their requested time."""
     max_wait: Annotated[str | None, tyro.conf.arg(metavar="TIME")] = None
     """Bound the waits under every policy whose name has no bound: a number with s, m, h or d, e.g. 3d. Same as ~3d in the name."""
+    milp_work: Annotated[int, tyro.conf.arg(metavar="N")] = 200
+    """For @milp: nodes of the search for one placement, after which the best one found so far is taken."""
+    plan_budget: Annotated[int, tyro.conf.arg(metavar="N")] = 64
+    """For plan: and portfolio: rollouts per decision."""
+    plan_samples: Annotated[int, tyro.conf.arg(metavar="N")] = 8
+    """For plan: and portfolio: futures that each candidate is tried with, as far as the budget allows."""
     conditions: Annotated[str | None, tyro.conf.arg(metavar="FILE")] = None
     """A .toml file with outages, failures, reservations, preemption costs, quotas, node sleep or a power cap
     (see docs/conditions.md)."""
+    what_if: WhatIf = field(default_factory=WhatIf)
     jobs: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
     """Use the first N jobs of a log, or generate N jobs from a model."""
     seed: Annotated[int, tyro.conf.arg(metavar="S")] = 0
@@ -61,14 +77,19 @@ class Simulate:
         self._check()
         from queuewise.cli.console import note
         from queuewise.evaluation import remarks
-        from queuewise.evaluation.metrics import summarise
         from queuewise.evaluation.seen_days import remarks_on_log
-        from queuewise.evaluation.wait_causes import wait_causes
 
-        loaded, cluster = self.reading.load_with_cluster(self.workload, self.cluster, self.jobs, self.seed, note)
-        schedules = [self._replay(loaded, cluster, policy) for policy in dict.fromkeys(self.policy)]
-        causes = [wait_causes(schedule) for schedule in schedules]
-        summaries = [summarise(schedule) | {"wait_causes": its.means()} for schedule, its in zip(schedules, causes, strict=True)]
+        reading = replace(self.reading, load_factor=None)
+        args = parse_model_args(self.workload_args, self.workload)
+        as_is, machine = reading.load_with_cluster(self.workload, self.cluster, self.jobs, self.seed, note, args)
+        loaded, cluster = replace(as_is, workload=self.reading.faster(as_is.workload)), self.what_if.cluster(machine)
+        world = read_conditions(self.conditions, as_is.workload)
+        changed = self.what_if.conditions(world, cluster, float(loaded.workload.submit[0]))
+        policies = list(dict.fromkeys(self.policy))
+        with progress_of("replaying", len(policies) * (2 if self._asks_what_if else 1)) as advance:
+            before = [self._replay(as_is, machine, policy, world, advance) for policy in policies] if self._asks_what_if else []
+            schedules = [self._replay(loaded, cluster, policy, changed, advance) for policy in policies]
+        summaries, causes = self._measure(schedules)
         rejected = _report_rejected(schedules)
         found = [*remarks_on_log(self.policy, loaded.workload, self.workload, self.reading.load_factor)]
         found += remarks.before(loaded.workload, cluster, self.policy, schedules[0].estimate, schedules[0].estimates)
@@ -77,14 +98,30 @@ class Simulate:
             found += remarks.after(loaded.workload, cluster, [row["wait_s"]["p95"] for row in summaries], slowdowns)
         for remark in found:
             note(remark)
+        for row, old in zip(summaries, self._measure(before)[0], strict=True) if before else ():
+            row["as_is"] = old
         if self.out:
             self._write(schedules, causes, summaries)
         if self.json:
             print(json_text.dumps(summaries, indent=2, allow_nan=False))
+        elif before:
+            title = f"{loaded.workload.name} on {machine.name}, {self.what_if.title(self.reading.load_factor)}"
+            print_replays(title, [row["as_is"] for row in summaries], summaries)
         else:
             _print(loaded, cluster, summaries)
             _print_causes(schedules, causes)
         return remarks.exit_code(rejected, len(loaded.workload), allowed=self.allow_rejected)
+
+    @property
+    def _asks_what_if(self) -> bool:
+        return self.what_if.changes_nodes or self.reading.load_factor is not None
+
+    def _measure(self, schedules: list[Schedule]) -> tuple[list[dict[str, Any]], list[WaitCauses]]:
+        from queuewise.evaluation.metrics import summarise
+        from queuewise.evaluation.wait_causes import wait_causes
+
+        causes = [wait_causes(schedule) for schedule in schedules]
+        return [summarise(schedule) | {"wait_causes": its.means()} for schedule, its in zip(schedules, causes, strict=True)], causes
 
     def _check(self) -> None:
         from queuewise.cli.console import check_policies
@@ -98,16 +135,23 @@ class Simulate:
         if self.seed < 0:
             raise InputError(f"--seed {self.seed} is negative", hint="use 0 or more")
         check_policies(self.policy, self.max_wait, self.model_sha256)
+        self._budgets  # noqa: B018 - report a number that is out of range before the replay
         if self.out:
             start_run(self.out)  # report a problem with the folder before the replay
 
-    def _replay(self, loaded: Loaded, cluster: Cluster, policy: str) -> Schedule:
+    @property
+    def _budgets(self) -> Budgets:
+        from queuewise.policies.budgets import Budgets
+
+        return Budgets(self.milp_work, self.plan_budget, self.plan_samples)
+
+    def _replay(self, loaded: Loaded, cluster: Cluster, policy: str, conditions: Conditions, advance: Callable[[str], None]) -> Schedule:
         from queuewise.cli.console import announce_compilation
         from queuewise.policies import simulate
-        from queuewise.policies.names import plays_apart
+        from queuewise.policies.names import parse_policy, plays_apart
 
-        announce_compilation(playing=plays_apart(policy))
-        return simulate(
+        announce_compilation(playing=plays_apart(policy) and not parse_policy(policy).planner)
+        schedule = simulate(
             loaded.workload,
             cluster,
             policy,
@@ -116,8 +160,11 @@ class Simulate:
             seed=self.seed,
             kill_at_limit=self.kill_at_limit,
             max_wait=self.max_wait,
-            conditions=read_conditions(self.conditions),
+            conditions=conditions,
+            budgets=self._budgets,
         )
+        advance(policy)
+        return schedule
 
     def _write(self, schedules: list[Schedule], causes: list[WaitCauses], summaries: list[dict[str, Any]]) -> None:
         from queuewise.cli.console import note
@@ -128,7 +175,9 @@ class Simulate:
 
         options = asdict(self)
         with writing_run(self.out or "") as folder:
-            write_text(folder / "config.toml", to_toml({"command": "simulate", **options, **options.pop("reading")}))
+            write_text(
+                folder / "config.toml", to_toml({"command": "simulate", **options, **options.pop("reading"), **options.pop("what_if")})
+            )
             write_cluster(folder, schedules[0].cluster)
             for schedule, its in zip(schedules, causes, strict=True):
                 write_replay(folder / file_name(schedule.policy), schedule, its)
@@ -188,7 +237,8 @@ def _print(loaded: Loaded, cluster: Cluster, summaries: list[dict[str, Any]]) ->
     seldom = ("killed", "rejected", "cancelled", "failed", "unfinished")
     columns = {name: show for name, show in columns.items() if name not in seldom or any(row[name] for row in summaries)}
     rows = [[show(row) for show in columns.values()] for row in summaries]
-    print_table(list(columns), rows, title=f"{loaded.workload.name}: {len(loaded.workload):,} jobs on {cluster.name}")
+    narrow = [number for name in DROP_FIRST for number, column in enumerate(columns) if column == name]
+    print_table(list(columns), rows, title=f"{loaded.workload.name}: {len(loaded.workload):,} jobs on {cluster.name}", drop_first=narrow)
 
 
 def _print_causes(schedules: list[Schedule], causes: list[WaitCauses]) -> None:

@@ -11,6 +11,7 @@ import tyro
 
 if TYPE_CHECKING:
     from queuewise.evaluation.suite import Standings
+    from queuewise.report.text_tables import TextTable
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,8 @@ class Suite:
     """Only three workload models, in seconds."""
     traces: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER")] = None
     """Folder of the public logs. Default: QUEUEWISE_TRACES."""
+    page: Annotated[Path | None, tyro.conf.arg(metavar="FILE.md")] = None
+    """Also write the leaderboard as a page of Markdown."""
     json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Print JSON."""
 
@@ -30,8 +33,11 @@ class Suite:
         from queuewise.cli.console import announce_compilation, check_policies, note
         from queuewise.errors import InputError
         from queuewise.evaluation.suite import POLICIES, run_suite, traces_folder
+        from queuewise.runs import write_text
 
         check_policies(self.policy)
+        if self.page is not None and not self.page.parent.is_dir():
+            raise InputError("no such folder", where=str(self.page.parent), hint="create it or choose another --page")
         traces = self.traces or traces_folder()
         if traces is not None and not traces.is_dir():
             raise InputError("no such folder", where=str(traces), hint="name the folder of the logs, or leave --traces out")
@@ -39,6 +45,8 @@ class Suite:
         found = run_suite((*self.policy, *POLICIES), quick=self.quick, traces=traces, on_task=lambda task: note(f"{task.name} …"))
         if found.left_out:
             note(f"without {', '.join(found.left_out)}: their logs are not there; set QUEUEWISE_TRACES or --traces to their folder")
+        if self.page is not None:
+            write_text(self.page, _page(found))
         if self.json:
             print(json_text.dumps(found.as_json(), allow_nan=False))
         else:
@@ -47,9 +55,37 @@ class Suite:
 
 def _print(found: Standings) -> None:
     from queuewise.cli.console import print_table
+
+    print_table(*_standings(found))
+
+
+def _standings(found: Standings) -> TextTable:
     from queuewise.evaluation.suite import REFERENCE
 
     tasks = list(dict.fromkeys(one.task for one in found.outcomes))
     bsld = {(one.task, one.policy): one.means["bsld"] for one in found.outcomes}
     rows = [[policy, f"{found.ratio(policy):.3f}", *(f"{bsld[task, policy]:.2f}" for task in tasks)] for policy in found.policies]
-    print_table(["policy", f"bsld and wait ÷ {REFERENCE}", *(f"bsld {task}" for task in tasks)], rows)
+    return ["policy", f"bsld and wait ÷ {REFERENCE}", *(f"bsld {task}" for task in tasks)], rows
+
+
+def _page(found: Standings) -> str:
+    from queuewise.evaluation.suite import TASKS
+    from queuewise.report.readable import duration
+    from queuewise.report.text_tables import to_markdown
+
+    waits = [[one.task, one.policy, duration(one.means["wait"]), duration(one.max_wait_s)] for one in found.outcomes]
+    clusters = {task.name: task for task in TASKS}
+    tasks = [
+        [name, clusters[name].cluster, clusters[name].path or f"model {clusters[name].model}, {clusters[name].windows} windows"]
+        for name in dict.fromkeys(one.task for one in found.outcomes)
+    ]
+    return "\n".join([
+        "# Leaderboard", "",
+        "For anyone who wants to compare a policy with others: a fixed set of tasks, each with its jobs, cluster, estimates and protocol.",
+        "`queuewise suite --policy NAME --page docs/leaderboard.md` writes this page. The figure by which policies are ranked is the",
+        "geometric mean over tasks of mean bounded slowdown and mean wait, relative to `fcfs+easy`; lower is better.", "",
+        to_markdown(_standings(found)),
+        "## Tasks", "", "Of logs, the last 35 % of the days count, in four replays with shaken submissions.", "",
+        to_markdown((["task", "cluster", "jobs"], tasks)),
+        "## Waits", "", to_markdown((["task", "policy", "mean wait", "longest wait"], waits)),
+    ])  # fmt: skip

@@ -86,6 +86,10 @@ class Cluster:
     rack_penalty: float = 0.0  # the same for racks
     notes: str = ""
 
+    def __repr__(self) -> str:
+        cores = "unlimited" if self.num_cores == float("inf") else f"{self.num_cores:,.0f}"
+        return f"Cluster({self.name}: {self.num_nodes:,} nodes, {self.num_gpus:,} GPUs, {cores} cores)"
+
     @property
     def num_nodes(self) -> int:
         return len(self.node_gpus)

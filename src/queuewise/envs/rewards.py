@@ -40,18 +40,24 @@ TERMS: dict[str, str] = {  # name -> unit
     "illegal": "actions",
     "relative": "1",
     "log_ratio": "1",
+    "work_behind": "size·s²",
+    "noop_work": "size·s",
+    "undone": "size·s",
+    "energy_cost": "J × price of a kWh",
 }
 NUM_TERMS = len(TERMS)
 (COMPLETED_WORK, WAIT, JCT, SLOWDOWN, BOUNDED_SLOWDOWN, UTILISATION, FLOPS_UTILISATION, IDLE_FEASIBLE, NOOP_FEASIBLE, LOAD_BALANCE,
  FAIRNESS, ENERGY, DEADLINE, PRIORITY_COMPLETION, REMAINING_WORK, AGE, ELAPSED_TIME, TIME_LEFT, UNFINISHED, STARTED, HOST_USE,
- HOST_USE_SQUARED, ILLEGAL_ACTIONS, RELATIVE, LOG_RATIO) = range(NUM_TERMS)  # fmt: skip
+ HOST_USE_SQUARED, ILLEGAL_ACTIONS, RELATIVE, LOG_RATIO, WORK_BEHIND, NOOP_WORK, UNDONE,
+ ENERGY_COST) = range(NUM_TERMS)  # fmt: skip
 
 AGAINST_BASELINE = ("relative", "log_ratio")  # terms that compare with Baseline.policy
-Divisor = Literal["jobs", "work", "span", "priority", "time_scale", "baseline"]
+Divisor = Literal["jobs", "work", "span", "horizon", "priority", "time_scale", "baseline"]
 DIVISORS: dict[str, str] = {
     "jobs": "jobs of the episode that can run",
     "work": "Σ size × runtime of those jobs",
     "span": "seconds from the first submission to the horizon",
+    "horizon": "seconds from the beginning of a generated workload's clock to the horizon; of a log the same as span",
     "priority": "Σ priority of those jobs",
     "time_scale": "the task's time_scale_s",
     "baseline": "the baseline's metric on the same window, at least 1 (times: 60 s)",

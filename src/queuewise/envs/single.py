@@ -20,7 +20,7 @@ RENDER_MODES = ("human", "rgb_array")
 
 
 class QueuewiseEnv(gymnasium.Env[Any, Any]):
-    """An environment such as `QueuewiseEnv("job", workload="bench", cluster="16x8:V100-16", jobs=256)`.
+    """An environment such as `QueuewiseEnv("job", workload="bench", cluster="16x8:V100-16", episode_jobs=256)`.
 
     It takes the arguments of `build_setup`.
     """
@@ -33,6 +33,7 @@ class QueuewiseEnv(gymnasium.Env[Any, Any]):
         self.render_mode = render_mode
         self.setup = build_setup(problem, **arguments)
         self.batch = self.setup.batch(1, threads=1)
+        self._episodes = 0  # drawn since the seed was given
         layout = self.setup.layout
         self.observation_space = layout.space(self.setup.settings.observation)
         self.action_space = (
@@ -54,7 +55,10 @@ class QueuewiseEnv(gymnasium.Env[Any, Any]):
         elif "window" in options:
             template = self.setup.window(int(options["window"]))
         else:
-            template = self.setup.draw(self.np_random)
+            if seed is not None:
+                self._episodes = 0
+            template = self.setup.draw(self.np_random, self._episodes)
+            self._episodes += 1
         self.batch.begin([0], [template])
         if self.render_mode == "human":
             self.render()

@@ -7,15 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from queuewise.errors import InputError
 from queuewise.evaluation.experiment import Cell
 from queuewise.evaluation.scores import Score
-from queuewise.evaluation.statistics import SAME, ScoreSeries, Standing, compare, ranking
-from queuewise.evaluation.units import check_score, mean_series
+from queuewise.evaluation.statistics import SAME, ScoreSeries, Standing, TypicalDifference, compare, compare_geometric, ranking
+from queuewise.evaluation.units import LOG_BSLD, check_score, mean_series
+
+if TYPE_CHECKING:
+    import polars as pl
 
 UTILISATION = {"GPUs": "gpu_utilisation", "cores": "cpu_utilisation"}  # resource -> metric
 
@@ -30,6 +34,7 @@ class Beside:
     makespan_by_span: float | None  # time until the last end ÷ time until the last submission of a job that ran
     utilisation: float | None  # of `Result.resource`
     geometric_mean: float | None  # of the bounded slowdown
+    typical: TypicalDifference | None  # of that, against the best baseline, paired by day
     worst_unit: float  # the highest (or lowest, if higher is better) mean of a day or window
     waits_longer: bool  # better by the score than the best baseline, with clearly longer waits
     seen: bool  # a model that was trained or chosen on days that count
@@ -65,7 +70,35 @@ class Result:
             found.append(f"* better than {best} by {self.score.name}, but jobs wait clearly longer")
         if any(one.seen for one in self.beside.values()):
             found.append("† was trained or chosen on days that count here")
+        return [*found, *self._typical_sentences()]
+
+    def _typical_sentences(self) -> list[str]:
+        """Policies that the mean cannot tell from the best baseline, because a few days have most of it, and the geometric mean can."""
+        found = []
+        for s in self.standings:
+            typical, versus, best = self.beside[s.policy].typical, s.vs_best_baseline, self.beside.get(s.best_baseline or "")
+            if typical is None or typical.ci95 is None or versus is None or versus.clear or best is None or not typical.clear:
+                continue
+            if self.score.name != "bsld" or abs(typical.relative) < SAME:
+                continue
+            low, high = typical.ci95
+            found.append(
+                f"{s.policy}: a few days have most of the sum, so the means do not tell it from {s.best_baseline}. "
+                f"The geometric mean over jobs does: {self.beside[s.policy].geometric_mean:.2f} against {best.geometric_mean:.2f}, "
+                f"{typical.relative:+.0%} ({low:+.0%} … {high:+.0%})"
+            )
         return found
+
+    def to_frame(self) -> pl.DataFrame:
+        """One row per policy, best first, with the keys of `as_json`; intervals are two columns."""
+        frame: pl.DataFrame = _shown().frame_of_result(self)
+        return frame
+
+    def __repr__(self) -> str:
+        return str(_shown().text_of_result(self))
+
+    def _repr_html_(self) -> str:
+        return str(_shown().html_of_result(self))
 
     def as_json(self) -> list[dict[str, Any]]:
         return [self._row(standing) for standing in self.standings]
@@ -95,6 +128,7 @@ class Result:
             "utilisation": beside.utilisation,
             "resource": self.resource,
             "geometric_mean": beside.geometric_mean,
+            "geometric_vs_best_baseline": _typical_json(beside.typical),
             "waits_longer": beside.waits_longer,
             "seen": beside.seen,
             "lower_bound": self.lower_bound,
@@ -103,6 +137,18 @@ class Result:
             jobs = [round(number) for number in series.jobs.tolist()]
             row |= {"days": len(jobs), "jobs": sum(jobs), "per_window_jobs": jobs, "worst_day": beside.worst_unit}
         return row
+
+
+def _typical_json(typical: TypicalDifference | None) -> dict[str, Any] | None:
+    if typical is None:
+        return None
+    interval = (None, None) if typical.ci95 is None else tuple(100 * bound for bound in typical.ci95)
+    return {"diff_percent": 100 * typical.relative, "ci95_percent": list(interval), "clear": typical.clear}
+
+
+def _shown() -> Any:
+    """How results are shown: it needs the tables of reports, a layer below, so it is looked up by name."""
+    return import_module("queuewise.api.shown")
 
 
 def judge(cells: Sequence[Cell], score: Score, *, same: float = SAME) -> Result:
@@ -114,8 +160,10 @@ def judge(cells: Sequence[Cell], score: Score, *, same: float = SAME) -> Result:
     baselines = [policy for policy in policies if is_baseline(policy)]
     standings = ranking(series, higher_is_better=score.higher_is_better, baselines=baselines, same=same)
     waits = {policy: _waits(mine) for policy, mine in ordered.items()}
+    logarithms = {policy: _logarithms(mine) for policy, mine in ordered.items()}
     resource = _busier_resource(cells)
-    beside = {s.policy: _beside(ordered[s.policy], s, series[s.policy], waits, score, resource) for s in standings}
+    typical = {s.policy: _typical(s, logarithms) for s in standings}
+    beside = {s.policy: _beside(ordered[s.policy], s, series[s.policy], waits, typical[s.policy], score, resource) for s in standings}
     return Result(score, series, standings, _mean_bound(ordered[policies[0]], score), beside, cells[0].units is not None, resource)
 
 
@@ -134,11 +182,25 @@ def _waits(cells: Sequence[Cell]) -> ScoreSeries | None:
     return None if None in means else ScoreSeries.of_means([mean for mean in means if mean is not None])
 
 
+def _logarithms(cells: Sequence[Cell]) -> ScoreSeries | None:
+    """Logarithms of the bounded slowdown by day, None for windows and for runs of earlier versions."""
+    units = [cell.units or {} for cell in cells]
+    return mean_series(units, [(1.0, LOG_BSLD)]) if all(LOG_BSLD in one for one in units) else None
+
+
+def _typical(standing: Standing, logarithms: Mapping[str, ScoreSeries | None]) -> TypicalDifference | None:
+    mine, best = logarithms[standing.policy], logarithms.get(standing.best_baseline or "")
+    if mine is None or best is None or standing.policy == standing.best_baseline:
+        return None
+    return compare_geometric(mine, best, comparisons=max(len(logarithms) - 1, 1))
+
+
 def _beside(
     cells: Sequence[Cell],
     standing: Standing,
     series: ScoreSeries,
     waits: Mapping[str, ScoreSeries | None],
+    typical: TypicalDifference | None,
     score: Score,
     resource: str,
 ) -> Beside:
@@ -155,6 +217,7 @@ def _beside(
         makespan_by_span=_mean([cell.makespan_by_span for cell in cells]),
         utilisation=_mean([cell.metrics.get(UTILISATION[resource]) for cell in cells]),
         geometric_mean=_mean([cell.geometric_mean for cell in cells]),
+        typical=typical,
         worst_unit=float(means.min() if score.higher_is_better else means.max()),
         waits_longer=longer,
         seen=any(cell.seen for cell in cells),

@@ -163,6 +163,14 @@ def all_metrics(m: Measurement) -> dict[str, Any]:
     return figures | {name: metric.of(m) for name, metric in METRICS.items()}
 
 
+def thinking(schedule: Schedule) -> dict[str, Any]:
+    """Decisions and the time of one. Those of a policy that solves or plans are timed one by one, with what else is known of them."""
+    if schedule.thinking is not None:
+        return schedule.thinking
+    each = schedule.engine_s / schedule.decisions * 1e6 if schedule.decisions else None
+    return {"decisions": schedule.decisions, "decision_us": {"mean": each, "p99": None}}
+
+
 def summarise(schedule: Schedule, *, warmup: float = 0.0, cooldown: float = 0.0) -> dict[str, Any]:
     """The short summary that `queuewise simulate --json` prints for one policy."""
     m = measure.measure(schedule, warmup=warmup, cooldown=cooldown)
@@ -181,6 +189,7 @@ def summarise(schedule: Schedule, *, warmup: float = 0.0, cooldown: float = 0.0)
         "gpu_utilisation": utilisation.gpu_utilisation(m),
         "cpu_utilisation": utilisation.cpu_utilisation(m),
         "energy_kwh": energy.energy_kwh(m),
+        **thinking(schedule),
         "engine_s": schedule.engine_s,
         "jobs_per_s": len(schedule.workload) / schedule.engine_s if schedule.engine_s > 0 else None,
     }

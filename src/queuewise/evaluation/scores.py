@@ -34,6 +34,10 @@ class ScoreTerm:
     undefined: str  # why it can be undefined
 
 
+def _only_in_tasks(m: Measurement) -> None:
+    """A schedule has no return: it depends on the reward of a task, which pays for decisions."""
+
+
 SCORES: dict[str, ScoreTerm] = {
     "bsld": ScoreTerm(_mean(measure.bounded_slowdown), False, "no job finished"),
     "wait": ScoreTerm(_mean(measure.wait), False, "no job finished"),
@@ -41,7 +45,9 @@ SCORES: dict[str, ScoreTerm] = {
     "slowdown": ScoreTerm(_mean(measure.slowdown), False, "no job with a runtime above zero finished"),
     "util": ScoreTerm(machine_utilisation, True, "the cluster has neither GPUs nor a limited number of cores, or nothing ran"),
     "energy": ScoreTerm(energy.energy_kwh, False, "the cluster states no watts"),
+    "energy_cost": ScoreTerm(energy.energy_cost, False, "the cluster states no watts, or the conditions no price of energy"),
     "fairness": ScoreTerm(fairness.jain_index, True, "the log names no users"),
+    "return": ScoreTerm(_only_in_tasks, True, "only train knows it, as the sum of a task's rewards"),
     "packed": ScoreTerm(packing.allocated_at_first_failure, True, "the cluster has no GPU, or every job started immediately"),
 }
 
@@ -94,6 +100,8 @@ def parse_score(text: str) -> Score:
             terms.append((float(weight) if star else 1.0, name))
         except ValueError:
             raise InputError(f"score {text!r}: {weight!r} is not a weight", hint="for example 0.7*bsld+0.3*wait") from None
+    if len(terms) > 1 and any(name == "return" for _, name in terms):
+        raise InputError(f"score {text!r}: return is no term of a sum", hint="use it alone; --task.reward says what it consists of")
     if any(not 0 < weight < float("inf") for weight, _ in terms):
         raise InputError(f"score {text!r}: weights must be positive", hint="in a sum, util and fairness already count as costs")
     return Score(text, tuple(terms))

@@ -161,6 +161,30 @@ def compare(
     return Difference(diff, bounds(CONFIDENCE), win_rate, relative, low > 0 or high < 0, negligible)
 
 
+@dataclass(frozen=True)
+class TypicalDifference:
+    """Policy ÷ other − 1, of geometric means over jobs. Every job weighs the same in them, so a few heavy days cannot hide a difference."""
+
+    relative: float
+    ci95: tuple[float, float] | None
+    clear: bool  # as in Difference
+
+
+def compare_geometric(mine: ScoreSeries, other: ScoreSeries, *, comparisons: int = 1, seed: int = 0) -> TypicalDifference:
+    """The paired difference of two series whose sums are those of logarithms."""
+    relative = float(np.expm1(mine.mean - other.mean))
+    if len(mine.sums) < 2:
+        return TypicalDifference(relative, None, False)
+    found = _estimate(mine.sums, other.sums, other.jobs, ratio=False, seed=seed)
+
+    def bounds(confidence: float) -> tuple[float, float]:
+        half = found.half_width(confidence)
+        return float(np.expm1(found.estimate - half)), float(np.expm1(found.estimate + half))
+
+    low, high = bounds(1 - (1 - CONFIDENCE) / comparisons)
+    return TypicalDifference(relative, bounds(CONFIDENCE), low > 0 or high < 0)
+
+
 def paired_difference(
     policy: Sequence[float] | Floats, other: Sequence[float] | Floats, *, higher_is_better: bool = False, same: float = 0.0
 ) -> Difference:

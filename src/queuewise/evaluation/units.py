@@ -25,6 +25,7 @@ def _slowdown(m: Measurement) -> Floats:
         return np.where(seconds > 0, measure.jct(m) / seconds, np.nan)
 
 
+LOG_BSLD = "log_bsld"  # sums of the logarithm of the bounded slowdown, for geometric means
 PER_JOB: Mapping[str, Callable[[Measurement], Floats]] = {  # scores that are means over jobs
     "bsld": measure.bounded_slowdown,
     "wait": measure.wait,
@@ -55,7 +56,7 @@ def unit_numbers(submit: Floats, unit_s: float | None) -> NDArray[np.int64]:
 
 
 def unit_sums(m: Measurement, unit_s: float | None, submit: Floats) -> dict[str, list[float]]:
-    """Number of jobs (`jobs`) and sums of every score by unit; `slowdown_jobs` are those that have a slowdown.
+    """Number of jobs (`jobs`) and sums of every score and of LOG_BSLD by unit; `slowdown_jobs` are those that have a slowdown.
 
     `submit` [J] are the submissions in the log. So units have the same jobs in all replays, however the submissions are shaken.
     """
@@ -64,6 +65,7 @@ def unit_sums(m: Measurement, unit_s: float | None, submit: Floats) -> dict[str,
     values = {name: of(m) for name, of in PER_JOB.items()}
     sums = {"jobs": np.bincount(unit, minlength=number)}
     sums |= {name: np.bincount(unit, weights=np.nan_to_num(its), minlength=number) for name, its in values.items()}
+    sums[LOG_BSLD] = np.bincount(unit, weights=np.log(values["bsld"]), minlength=number)
     sums["slowdown_jobs"] = np.bincount(unit[~np.isnan(values["slowdown"])], minlength=number)
     return {name: its.astype(np.float64).tolist() for name, its in sums.items()}
 

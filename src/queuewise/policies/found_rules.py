@@ -19,6 +19,8 @@ from queuewise.plain_text import printable
 
 FILE = "rule.toml"
 FORMAT = 1
+GENERALISTS = Path(__file__).with_name("generalists")
+GENERALIST_NAMES = ("generalist-hpc", "generalist-gpu")  # rules of the package, for logs that they have not seen
 SCORE, WATCHFUL, PATIENT = (f"<rules>.py:{name}" for name in ("score", "watchful", "patient"))  # of rule_family
 ORDER_NUMBERS = (
     "log_runtime", "log_width", "log_runtime_squared", "log_width_squared", "log_runtime_log_width", "share", "share_log_runtime",
@@ -26,7 +28,11 @@ ORDER_NUMBERS = (
 )  # fmt: skip
 HOLD_NUMBERS = ("hold", "hold_log_runtime", "hold_age")
 BLOCKED_NUMBERS = ("blocked", "blocked_share")
-NUMBERS = (*ORDER_NUMBERS, *HOLD_NUMBERS, *BLOCKED_NUMBERS)  # the PARAMS of the family, in order
+GUARD = "guard"
+NUMBERS = (*ORDER_NUMBERS, *HOLD_NUMBERS, *BLOCKED_NUMBERS, GUARD, "hold_share", "hold_hours")  # the PARAMS of the family, in order
+SEARCHED = (*ORDER_NUMBERS, *BLOCKED_NUMBERS, GUARD)
+SEARCHED_IF_EXACT = (*SEARCHED, *HOLD_NUMBERS, "hold_share")  # with runtimes that are only guessed, holding jobs back does not pay
+NEVER_NEGATIVE = ("age", "hold_age", GUARD, "hold_hours")  # jobs must not fall back as they age
 LARGEST = 1e6  # of the numbers
 LARGEST_LOG = 100.0  # of log_age_hours
 PARTS = re.compile(r"[A-Za-z0-9+:~@/._-]*")  # of names: what a file says must not become code where it is written to another one
@@ -47,8 +53,8 @@ class FoundRule:
 
     @property
     def holds(self) -> bool:
-        """Whether it ever holds a job back."""
-        return self._uses("hold", "hold_log_runtime")
+        """Whether it ever holds a job back, or passes one over."""
+        return self._uses("hold", "hold_log_runtime", "hold_share", GUARD)
 
     @property
     def watches(self) -> bool:
@@ -77,7 +83,16 @@ class FoundRule:
     def describe(self) -> str:
         """One line about it."""
         by = f" by {self.order_estimates}" if self.order_estimates else ""
-        return f"a rule found with {self.estimates} estimates: {self.formula}{by}, {self.scheduling}"
+        return f"a rule found with {self.estimates} estimates: {self.formula}{by}, {self.scheduling}{self._patience}"
+
+    @property
+    def _patience(self) -> str:
+        """When it holds jobs back, as a reader would write it."""
+        n = dict(zip(NUMBERS, self.numbers, strict=True))
+        kept = f"{n['hold']:.3g} {n['hold_log_runtime']:+.3g}·r {n['hold_share']:+.3g}·s"
+        text = f"; keeps ({kept}) ÷ (1 + {n['hold_age']:.3g}·wait ÷ runtime) of the machine free" if self.holds else ""
+        hours = f" for {n['hold_hours']:.3g} h" if self.holds and n["hold_hours"] else ""
+        return f"{text}{hours}" + (f"; reserves after {n[GUARD]:.3g} runtimes" if n[GUARD] else "")
 
     def without(self, name: str) -> FoundRule:
         """The same rule with one of its numbers set to 0."""
@@ -85,8 +100,10 @@ class FoundRule:
 
 
 def rule_file(run: str | Path) -> Path | None:
-    """The file of the rule that a reference to a run names, if it names one."""
+    """The file of the rule that a reference to a run names, if it names one: a file, a folder, or a rule of the package."""
     home = Path(run).expanduser()
+    if str(run) in GENERALIST_NAMES and not home.exists():
+        return GENERALISTS / f"{run}.toml"
     if home.name == FILE and home.is_file():
         return home
     return home / FILE if (home / FILE).is_file() else None
@@ -125,8 +142,8 @@ def _numbers(path: Path, table: Any) -> tuple[float, ...]:
         most = LARGEST_LOG if name == "log_age_hours" else LARGEST
         if isinstance(value, bool) or not isinstance(value, int | float) or not -most <= value <= most:
             raise _refusal(path, f"{name} is {value!r}, not a number from {-most:g} to {most:g}")
-    if table.get("age", 0.0) < 0 or table.get("hold_age", 0.0) < 0:
-        raise _refusal(path, "lets jobs fall back as they age: age and hold_age are not below 0")
+    if any(table.get(name, 0.0) < 0 for name in NEVER_NEGATIVE):
+        raise _refusal(path, f"lets jobs fall back as they age: {', '.join(NEVER_NEGATIVE)} are not below 0")
     return tuple(float(table.get(name, 0.0)) for name in NUMBERS)
 
 

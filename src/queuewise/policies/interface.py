@@ -15,6 +15,7 @@ from typing import NamedTuple, Protocol
 
 from queuewise.cluster.conditions import Conditions
 from queuewise.cluster.spec import Cluster
+from queuewise.policies.budgets import USUAL_BUDGETS, Budgets
 from queuewise.policies.records import Job, Node
 from queuewise.policies.snapshot import JobId, Place, Snapshot
 from queuewise.sim.core.schedule import Schedule
@@ -131,6 +132,7 @@ class ReplayRequest(NamedTuple):
     conditions: Conditions
     max_wait: str | None  # for a name without a bound on waiting
     start: Snapshot | None  # None: an empty cluster
+    budgets: Budgets = USUAL_BUDGETS
 
 
 class PrefixedPolicies(Protocol):

@@ -36,11 +36,15 @@ HOLD = """
 def score_hold(job, now, cluster):
     runtime = max(job.estimate, 1.0)
     waited = max(now - job.submit, 0.0)
-    reserve = min(max({hold!r} + {hold_log_runtime!r} * math.log(runtime / 3600.0), 0.0), 0.9) / (1.0 + {hold_age!r} * waited / runtime)
     size = cluster.gpus if cluster.gpus > 0 else cluster.cores
-    free = cluster.free_gpus if cluster.gpus > 0 else cluster.free_cores
-    left = free - job.width
-    return math.inf if 0.0 <= left < reserve * (size - job.width) else 0.0
+    left = (cluster.free_gpus if cluster.gpus > 0 else cluster.free_cores) - job.width
+    if left < 0.0:
+        return math.inf if waited < {guard!r} * runtime else 0.0
+    if waited >= {hold_s!r}:
+        return 0.0
+    wanted = {hold!r} + {hold_log_runtime!r} * math.log(runtime / 3600.0) + {hold_share!r} * job.width / size
+    reserve = min(max(wanted, 0.0), 0.9) / (1.0 + {hold_age!r} * waited / runtime)
+    return math.inf if left < reserve * (size - job.width) else 0.0
 """
 LUA = """-- {about}
 --
@@ -69,7 +73,8 @@ def export_rule(rule: FoundRule, path: Path) -> str:
     blocked = {"blocked": BLOCKED.format(**numbers), "plus_blocked": " + blocked"} if rule.watches else {"blocked": "", "plus_blocked": ""}
     about_it = {"about": about, "name": path.name, "rest": rest, "age_s": age_s, "polynomial": _polynomial(numbers, "**")}
     made = PYTHON.format(**numbers | about_it | blocked)
-    return made + HOLD.format(**numbers) if rule.holds else made
+    hold_s = 3600.0 * numbers["hold_hours"] or 1e99
+    return made + HOLD.format(**numbers, hold_s=hold_s) if rule.holds else made
 
 
 def _polynomial(numbers: dict[str, float], power: str) -> str:

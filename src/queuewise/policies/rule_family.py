@@ -3,7 +3,7 @@
 This file is read and compiled like a policy of a user's own. `score` sorts the queue by a polynomial of what is known of a job, less its
 age. `watchful` also looks whether the job fits now, and how much of the machine is missing if not. `patient` does the same as `watchful`,
 and holds a job back while it fits but would leave too little of the machine free: the longer a job, the more must stay free, and the less
-the longer it has waited.
+the longer it has waited. A job that does not fit is passed over, without a reservation, until it has waited for `guard` times its runtime.
 """
 
 import math
@@ -11,7 +11,7 @@ from typing import Any
 
 LOG_HOUR = math.log(3600.0)
 # The names are those of found_rules.NUMBERS. As they stand, they make the order of `wise`.
-PARAMS = [1.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]
+PARAMS = [1.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]
 
 
 def machine_size(cluster: Any) -> Any:
@@ -44,6 +44,12 @@ def patient(job: Any, now: float, cluster: Any, params: Any) -> Any:
 def patient_hold(job: Any, now: float, cluster: Any, params: Any) -> float:
     runtime = max(job.estimate, 1.0)
     waited = max(now - job.submit, 0.0)
-    reserve = min(max(params[9] + params[10] * (math.log(runtime) - LOG_HOUR), 0.0), 0.9) / (1.0 + params[11] * waited / runtime)
     left = machine_free(cluster) - job.width
-    return math.inf if 0.0 <= left < reserve * (machine_size(cluster) - job.width) else 0.0  # one that does not fit may be the head
+    if left < 0.0:
+        return math.inf if waited < params[14] * runtime else 0.0
+    if params[16] > 0.0 and waited >= 3600.0 * params[16]:
+        return 0.0
+    size = machine_size(cluster)
+    wanted = params[9] + params[10] * (math.log(runtime) - LOG_HOUR) + params[15] * job.width / size
+    reserve = min(max(wanted, 0.0), 0.9) / (1.0 + params[11] * waited / runtime)
+    return math.inf if left < reserve * (size - job.width) else 0.0

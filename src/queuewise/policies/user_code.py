@@ -42,7 +42,7 @@ JOB_PARAMETERS: Mapping[str, type | None] = {
 }  # fmt: skip
 HOLD = "_hold"  # end of the name of the function that holds jobs back
 HOLD_ANSWERS = "return 0 if the job may start, otherwise seconds, or inf until the next event"
-NODE_PARAMETERS: Mapping[str, type | None] = {"node": Node, "job": Demand}
+NODE_PARAMETERS: Mapping[str, type | None] = {"node": Node, "job": Demand, "params": None}
 
 
 class NotANumber(ArithmeticError):

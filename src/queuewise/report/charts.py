@@ -76,7 +76,7 @@ def intervals(result: Result) -> ChartOrReason:
     bound = f" Lower bound for any policy: {result.lower_bound:,.2f}." if result.lower_bound is not None else ""
     return Chart(
         "scores",
-        "Scores",
+        f"Mean {result.score.name} with intervals",
         f"Mean {result.score.name} over the windows with 95 % bootstrap intervals; {better} is better.{bound}",
         "intervals",
         result.score.name,

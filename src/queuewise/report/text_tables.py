@@ -40,17 +40,23 @@ TEX = {
 TextTable = tuple[list[str], list[list[str]]]  # headings, rows
 
 
-def metric_table(rows: Sequence[Mapping[str, Any]], marks: Mapping[str, str] = MappingProxyType({})) -> TextTable:
-    """One row per policy, from flattened metrics. Columns without any value are omitted. `marks` follow the names of policies."""
+def metric_table(
+    rows: Sequence[Mapping[str, Any]], marks: Mapping[str, str] = MappingProxyType({}), *, readable: bool = False
+) -> TextTable:
+    """One row per policy, from flattened metrics. Columns without any value are omitted. `marks` follow the names of policies.
+
+    Times are in one unit, for papers, or `readable`: 12.3 s beside 4.5 h.
+    """
     shown = [column for column in COLUMNS if any(row.get(column[1]) is not None for row in rows)]
-    body = [
-        [
-            str(row["policy"]) + marks.get(row["policy"], ""),
-            *(_number(row.get(key), digits, UNIT.get(key, 1.0)) for _, key, digits in shown),
-        ]
-        for row in rows
-    ]
-    return ["policy", *(heading for heading, _, _ in shown)], body
+
+    def cell(row: Mapping[str, Any], heading: str, key: str, digits: int) -> str:
+        if readable and heading.endswith("]") and key.partition(".")[0].endswith("_s"):
+            return duration(row.get(key))
+        return _number(row.get(key), digits, UNIT.get(key, 1.0))
+
+    body = [[str(row["policy"]) + marks.get(row["policy"], ""), *(cell(row, *column) for column in shown)] for row in rows]
+    headings = [heading.rpartition(" [")[0] if readable and heading.endswith(("[s]", "[h]")) else heading for heading, _, _ in shown]
+    return ["policy", *headings], body
 
 
 def score_digits(result: Result) -> int:

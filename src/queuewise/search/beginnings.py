@@ -18,15 +18,22 @@ ORDERS = (  # numbers that are not 0
     {"log_runtime": 1.0},  # sjf
     {"log_runtime": 1.0, "log_width": 0.5},
 )
-PATIENT = {"log_runtime": 1.0, "log_width": 0.3, "hold_log_runtime": 0.02, "hold_age": 0.3}
+WATCHFUL = {"log_runtime": 1.0, "log_width": 1.0, "age": 1.0, "blocked": 1.0, "blocked_share": 1.0, "guard": 0.5}  # what fits goes first
+PATIENT = {  # and some of the machine stays free for short jobs
+    "log_runtime": 1.0, "log_width": 0.3, "hold_log_runtime": 0.02, "hold_age": 0.3, "blocked": 1.0, "blocked_share": 0.5, "guard": 0.5,
+}  # fmt: skip
 BOUNDS = ("~3d", "~7d", "")
 
 
 def beginnings(estimates: str) -> list[FoundRule]:
-    """Rules like heuristics, `wise` first, for replays with these estimates. With exact ones nothing is predicted, and jobs may be held."""
+    """Rules for replays with these estimates: like heuristics, `wise` first.
+
+    With exact runtimes nothing is predicted, and jobs may be held. There a search that begins without holds hardly ever finds them, so it
+    begins with them.
+    """
     exact = estimates == "oracle"
     by = ("",) if exact else (WISE_ORDER[1], "")
-    orders = (*ORDERS, PATIENT) if exact else ORDERS
+    orders = (PATIENT, PATIENT | {"log_width": 1.0}) if exact else (*ORDERS, WATCHFUL)
     return [
         FoundRule(tuple(order.get(name, 0.0) for name in NUMBERS), known, f"{backfill}{bound}", estimates)
         for known in by

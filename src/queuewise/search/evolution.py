@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from queuewise.errors import InputError
-from queuewise.policies.found_rules import NUMBERS, ORDER_NUMBERS, FoundRule
+from queuewise.policies.found_rules import NEVER_NEGATIVE, NUMBERS, ORDER_NUMBERS, FoundRule
 from queuewise.runs import append_text, write_text
 from queuewise.search.stretches import Figures, Stretches
 from queuewise.workload.jobs import Floats
@@ -27,11 +27,11 @@ from queuewise.workload.jobs import Floats
 STEPS = {  # how far the search first goes from where it begins
     "log_runtime": 0.3, "log_width": 0.3, "log_runtime_squared": 0.05, "log_width_squared": 0.05, "log_runtime_log_width": 0.05,
     "share": 1.0, "share_log_runtime": 0.3, "age": 0.3, "log_age_hours": 1.0, "hold": 0.2, "hold_log_runtime": 0.1, "hold_age": 0.5,
-    "blocked": 1.0, "blocked_share": 1.0,
+    "blocked": 1.0, "blocked_share": 1.0, "guard": 1.0, "hold_share": 0.3,
 }  # fmt: skip
-NEVER_NEGATIVE = ("log_runtime", "age", "hold_age")
+BOUNDED_BELOW = ("log_runtime", *NEVER_NEGATIVE)
 LEAST_WAIT_S = 600.0  # added to mean waits, so that stretches on which hardly anybody waits say little
-FIRST_SPREAD = 0.5  # of the candidates, in STEPS
+FIRST_SPREAD = 0.3  # of the candidates, in STEPS
 PULL = 0.003  # what a step away from the beginning costs, squared
 WORSE = 2.0  # what the logarithm of a ratio above 1 costs in addition: a figure must not be paid for by another
 REFERENCE = "reference"  # key of a journal
@@ -128,7 +128,7 @@ def search(
     places = [NUMBERS.index(name) for name in names]
     steps = np.array([STEPS[name] for name in names])
     origin = np.array(beginning.numbers)[places]
-    lower = [-start / step if name in NEVER_NEGATIVE else None for name, start, step in zip(names, origin, steps, strict=True)]
+    lower = [-start / step if name in BOUNDED_BELOW else None for name, start, step in zip(names, origin, steps, strict=True)]
     options = {"popsize": settings.population, "seed": settings.seed + 1, "verbose": -9, "bounds": [lower, None]}
     strategy = cma.CMAEvolutionStrategy(np.zeros(len(names)), FIRST_SPREAD, options)
     rng = np.random.default_rng(settings.seed)

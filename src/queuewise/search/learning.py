@@ -33,22 +33,23 @@ from queuewise.evaluation.protocol import BLOCKS, block_jobs
 from queuewise.evaluation.seen_days import CARD_KEY, TrainedOn
 from queuewise.policies import simulate
 from queuewise.policies.estimating import estimate_on
-from queuewise.policies.found_rules import FILE, HOLD_NUMBERS, ORDER_NUMBERS, FoundRule, rule_text
+from queuewise.policies.found_rules import FILE, NUMBERS, SEARCHED, SEARCHED_IF_EXACT, FoundRule, rule_text
 from queuewise.policies.names import MODEL, WISE, WISE_ORDER
 from queuewise.policies.window_replays import ReplayOptions
 from queuewise.runs import file_name, locked, write_text
 from queuewise.search.beginnings import beginnings, best_beginnings
 from queuewise.search.block_verdicts import Verdicts, judge
-from queuewise.search.evolution import LEAST_WAIT_S, REFERENCE, Generation, Journal, SearchSettings, cost_of, known_reference, search
+from queuewise.search.evolution import LEAST_WAIT_S, REFERENCE, Journal, SearchSettings, cost_of, known_reference, search
 from queuewise.search.explanation import Effect, RuleTerm, ablate, effects
 from queuewise.search.heuristics import FIRST, heuristics
 from queuewise.search.stretches import Stretches
 from queuewise.sim.core.schedule import REJECTED, Schedule
 from queuewise.workload.jobs import Workload
 
-JOURNAL, REPORT_DAYS = "search-{}.jsonl", "report-days"
-SEARCHES = 2  # from different beginnings
+JOURNAL, REPORT_DAYS = "search.jsonl", "report-days"
+BEGINNINGS = 3  # that may be chosen as they are; the search begins with the best
 CHOOSING = 4  # shaken replays of the validation days that choose between what they find
+TRAIL = (0.4, 0.55, 0.7, 0.85, 1.0)  # when, in the course of a search, what it has found may be chosen
 EXPLAINING = 2  # shaken replays of the validation days that say what each term of the rule is worth
 SHAKES = 8
 # Shares of the budget. What is left is for the validation and the report days.
@@ -116,6 +117,20 @@ class Learned:
             },
             "seconds": self.seconds,
         }
+
+    def details(self) -> dict[str, Any]:
+        """`as_json`, the rule, and for every policy on the report days its figures and how the recommended one differs from it."""
+        policies = {}
+        for name in self.test.cells:
+            row: dict[str, Any] = {"max_wait_s": self.test.max_wait(name)}
+            for key, score in (("bsld", "bsld"), ("wait_s", "wait")):
+                diff, ci95 = self.test.percent(self.recommended, name, score)
+                row[key] = {"mean": self.test.mean(name, score), "recommended_percent": diff, "ci95": ci95}
+            policies[name] = row
+        rule = {"numbers": dict(zip(NUMBERS, self.rule.numbers, strict=True)), "scheduling": self.rule.scheduling,
+                "order_estimates": self.rule.order_estimates, "estimates": self.rule.estimates}  # fmt: skip
+        counts = {"generations": self.generations, "heuristics": len(self.screened), "cpu_seconds": time.process_time()}
+        return self.as_json() | {"report_days": policies, "found": self.candidate, "rule": rule} | counts
 
     @property
     def sentence(self) -> str:
@@ -244,37 +259,34 @@ class Learning:
     # --- search
 
     def _search(self, baseline: str, until: float) -> tuple[FoundRule, int]:
-        """The rule of least cost on the validation days, of those that searches from different beginnings find."""
-        numbers = (*ORDER_NUMBERS, *HOLD_NUMBERS) if self._settings.replay.estimates == "oracle" else ORDER_NUMBERS
+        """The rule of least cost on the validation days, of those that searches begin with and find."""
+        numbers = SEARCHED_IF_EXACT if self._settings.replay.estimates == "oracle" else SEARCHED
         how = SearchSettings(self._settings.objective, numbers, seed=self._settings.seed)
         stretches = self._stretches("train")
-        reference = known_reference(self._out / JOURNAL.format(1)) or baseline
-        begin = best_beginnings(stretches, beginnings(self._settings.replay.estimates or ""), reference, how, SEARCHES)
-        first, found, generations = self._spent, [], 0
-        for number, beginning in enumerate(begin, 1):
-            end = first + (until - first) * number / len(begin)
-            last = self._search_from(beginning, stretches, reference, how, number, end)
-            found.append(last.rule)
-            generations += last.number
+        reference = known_reference(self._out / JOURNAL) or baseline
+        begin = best_beginnings(stretches, beginnings(self._settings.replay.estimates or ""), reference, how, BEGINNINGS)
+        means = self._search_from(begin[0], stretches, reference, how, until)
+        found = [*begin, *(means[math.ceil(share * len(means)) - 1] for share in TRAIL)]
         best = self._best_of(found, reference, how)
         seen = to_toml({CARD_KEY: [one.model_dump() for one in self._settings.trained_on]}) if self._settings.trained_on else ""
         self._write_rule(f"{rule_text(best, {'found on': f'{self._workload.name}, {self._cluster.name}'})}\n{seen}")
-        self._say(f"found in {generations} generations ({self._spent:.0f} s): {best.formula}, {best.scheduling}")
-        return best, generations
+        self._say(f"found in {len(means)} generations ({self._spent:.0f} s): {best.formula}, {best.scheduling}")
+        return best, len(means)
 
     def _search_from(
-        self, beginning: FoundRule, stretches: Stretches, reference: str, how: SearchSettings, number: int, until: float
-    ) -> Generation:
+        self, beginning: FoundRule, stretches: Stretches, reference: str, how: SearchSettings, until: float
+    ) -> list[FoundRule]:
+        """The mean of the distribution after every generation."""
         about = {"workload": self._workload.name, "jobs": len(self._workload), "cluster": self._cluster.name, REFERENCE: reference,
                  "beginning": beginning.__dict__, "settings": how.__dict__ | {"estimates": self._settings.replay.estimates}}  # fmt: skip
-        journal = Journal(self._out / JOURNAL.format(number), json.loads(json.dumps(about)), how.population)
-        self._say(f"search {number} begins with {beginning.formula}, {beginning.scheduling}")
-        last = None
-        for last in search(stretches, beginning, reference, how, journal, lambda: self._spent > until):
-            if last.number % 10 == 0:
-                self._say(f"generation {last.number}: cost {last.cost:+.3f}, {last.rule.formula}")
-        assert isinstance(last, Generation)
-        return last
+        journal = Journal(self._out / JOURNAL, json.loads(json.dumps(about)), how.population)
+        self._say(f"the search begins with {beginning.formula}, {beginning.scheduling}")
+        means: list[FoundRule] = []
+        for found in search(stretches, beginning, reference, how, journal, lambda: self._spent > until):
+            means.append(found.rule)
+            if found.number % 10 == 0:
+                self._say(f"generation {found.number}: cost {found.cost:+.3f}, {found.rule.formula}")
+        return means
 
     def _best_of(self, rules: Sequence[FoundRule], reference: str, how: SearchSettings) -> FoundRule:
         stretches, rng = self._stretches("val"), np.random.default_rng((how.seed, 2))

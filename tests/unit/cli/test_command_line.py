@@ -17,7 +17,7 @@ from queuewise.cli.console import print_table
 from queuewise.errors import QueuewiseError
 from queuewise.report.readable import duration, figure
 
-HEAVY = ("numba", "polars", "torch", "matplotlib", "plotly", "sklearn", "scipy", "numpy", "pydantic")
+HEAVY = ("numba", "polars", "torch", "matplotlib", "sklearn", "scipy", "numpy", "pydantic")
 
 
 def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -120,7 +120,7 @@ USAGE = {  # what is typed -> error and hint
     ),
     "simulate --workload a --policy fcfs --jobs": ("--jobs needs a value", "see queuewise simulate --help"),
     "simulate --workload a --policy fcfs --jobs ten": ("--jobs 'ten' is not a whole number", "see queuewise simulate --help"),
-    "train --ppo.gamma 7": ("gamma = 7.0: input should be less than or equal to 1", "see queuewise train --help"),
+    "train --ppo.gamma 7": ("gamma = 7.0: must be at most 1", "see queuewise train --help"),
     "train --frames many": ("--frames 'many' is not a whole number", "see queuewise train --help"),
     "simulate --workload a --policy fcfs --seed 1.5": ("--seed '1.5' is not a whole number", "see queuewise simulate --help"),
     "evaluate --workload a --policy fcfs --warmup lots": ("--warmup 'lots' is not a number", "see queuewise evaluate --help"),
@@ -224,12 +224,12 @@ def test_console_script_is_the_same_program() -> None:
 def test_policies_lists_all_registries(capsys: pytest.CaptureFixture[str]) -> None:
     from queuewise.policies import policy_names
     from queuewise.policies.backfill import BACKFILLS
-    from queuewise.policies.placing import PLACEMENTS
+    from queuewise.policies.placing import PLACEMENTS, SOLVED_PLACEMENTS
 
     assert main(["policies", "--json"]) == 0
     listed = {part: [row["name"] for row in rows] for part, rows in json.loads(capsys.readouterr().out).items()}
     assert [*listed.pop("orders"), *listed.pop("preemptive")] == list(policy_names())
-    assert listed == {"backfills": list(BACKFILLS), "placements": list(PLACEMENTS)}
+    assert listed == {"backfills": list(BACKFILLS), "placements": [*PLACEMENTS, *SOLVED_PLACEMENTS]}
     assert main(["policies"]) == 0
     out = capsys.readouterr().out
-    assert all(name in out for name in (*policy_names(), *BACKFILLS, *PLACEMENTS))
+    assert all(name in out for name in (*policy_names(), *BACKFILLS, *PLACEMENTS, *SOLVED_PLACEMENTS))

@@ -11,7 +11,7 @@ from queuewise.envs import QueuewiseVectorEnv
 from queuewise.errors import InputError
 from queuewise.sim.core.compilation import JIT_DISABLED
 
-SMALL: dict[str, Any] = {"cluster": "2x4:V100-16", "jobs": 12, "window": 8, "pool": 5}
+SMALL: dict[str, Any] = {"cluster": "2x4:V100-16", "episode_jobs": 12, "window": 8, "pool": 5}
 compiled = pytest.mark.skipif(JIT_DISABLED, reason="without the compiler Python begins all episodes")
 
 
@@ -46,7 +46,7 @@ def test_going_on_is_beginning_anew(problem: str, threads: int) -> None:
 @compiled
 def test_windows_of_all_sizes_follow_each_other() -> None:
     """A window that needs more memory than the env has is begun by Python; what is seen stays the same."""
-    varied = {**SMALL, "workload": "philly", "jobs": 40, "pool": 12}
+    varied = {**SMALL, "workload": "philly", "episode_jobs": 40, "pool": 12}
     going_on, begun = QueuewiseVectorEnv(3, **varied), QueuewiseVectorEnv(3, metrics=True, **varied)
     sizes = {len(going_on.setup.window(number).block.bytes) for number in range(12)}
     assert len(sizes) > 1

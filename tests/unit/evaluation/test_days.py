@@ -45,6 +45,20 @@ def test_the_score_is_that_of_the_counted_jobs_in_a_whole_replay() -> None:
         assert len(row["per_window"]) == row["days"]
 
 
+def test_a_heavy_day_does_not_hide_what_the_typical_job_gains() -> None:
+    found = result(["fcfs", "sjf+easy"])
+    row = next(row for row in found.as_json() if row["policy"] == "fcfs")
+    first = block_jobs(JOBS)["report"].start
+    means = []
+    for policy in ("fcfs", "sjf+easy"):
+        schedule = simulate(JOBS, CLUSTER, policy)
+        part = Measurement(schedule, slice(first, len(JOBS)), float(JOBS.submit[first]), last_event(schedule))
+        means.append(float(np.log(bounded_slowdown(part)).mean()))
+    typical = row["geometric_vs_best_baseline"]
+    assert typical["diff_percent"] == pytest.approx(100 * np.expm1(means[0] - means[1]))
+    assert typical["ci95_percent"][0] < typical["diff_percent"] < typical["ci95_percent"][1]
+
+
 def test_shaken_replays_are_averaged() -> None:
     alone = [result(["fcfs+easy"], shakes=number).standings[0].mean for number in (1, 2)]
     second = next(cell.scores["bsld"] for cell in _cells(2) if cell.window == 1)

@@ -15,6 +15,7 @@ from queuewise.evaluation.suite import REFERENCE, Outcome, Standings, SuiteTask,
 from queuewise.policies import simulate
 from queuewise.workload.models import generate
 
+ALL_TASKS = suite.TASKS
 SMALL = (
     SuiteTask("lublin", "flat:256", model="lublin", quick=True, windows=2, window_jobs=128),
     SuiteTask("bursty", "2x8:V100-16", model="bursty", quick=True, windows=2, window_jobs=128),
@@ -104,3 +105,18 @@ def test_evolve_gives_nothing_for_a_file_that_does_not_work(tmp_path: Path, text
     found = evolve.evaluate(file)
     assert found["score"] == 0.0
     assert "mine.py" in found["artefacts"]["error"]
+
+
+def test_the_leaderboard_is_a_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = tmp_path / "leaderboard.md"
+    assert not main(["suite", "--quick", "--page", str(page), "--json"])
+    ranked = [one["policy"] for one in json.loads(capsys.readouterr().out)["standings"]]
+    text = page.read_text()
+    places = [text.index(f"| {policy} |") for policy in ranked]
+    assert places == sorted(places)
+    assert main(["suite", "--quick", "--page", str(tmp_path / "none" / "page.md")]) == 2
+
+
+def test_every_task_has_a_cluster_that_exists() -> None:
+    for task in ALL_TASKS:
+        assert load_cluster(task.cluster).num_nodes > 0

@@ -13,7 +13,7 @@ from queuewise.cluster.cluster_loader import load_cluster
 from queuewise.config import to_toml
 from queuewise.errors import InputError
 from queuewise.policies import parse_policy, simulate
-from queuewise.policies.found_rules import NUMBERS, FoundRule, read_rule, rule_text
+from queuewise.policies.found_rules import GENERALIST_NAMES, NUMBERS, FoundRule, read_rule, rule_text
 from queuewise.policies.rule_export import export_rule
 from queuewise.policies.rule_family import PARAMS
 from queuewise.workload.jobs import Workload
@@ -75,6 +75,30 @@ def test_a_watchful_rule_prefers_what_fits_or_what_does_not(tmp_path: Path) -> N
         assert simulate(jobs, load_cluster("flat:10"), write(tmp_path, rule), estimates="oracle").start.tolist() == starts
 
 
+@pytest.mark.parametrize(("guard", "starts"), [(0.0, [0.0, 10.0, 15.0]), (0.5, [0.0, 10.0, 15.0]), (0.7, [0.0, 22.0, 4.0])])
+def test_a_guard_lets_others_pass_a_job_that_has_not_waited_long(tmp_path: Path, guard: float, starts: list[float]) -> None:
+    """Four of ten cores are taken until 10. A job of 9 cores and 5 s does not fit at 1; one of 6 cores and 18 s would delay it."""
+    jobs = Workload(
+        submit=np.array([0.0, 1.0, 4.0]), runtime=np.array([10.0, 5.0, 18.0]), num_tasks=np.ones(3, np.int32),
+        cpu_milli=np.array([4000, 9000, 6000], np.int32),
+    )  # fmt: skip
+    numbers = dict(zip(NUMBERS, ZERO, strict=True)) | {"log_runtime": 1.0, "guard": guard}
+    rule = FoundRule(tuple(numbers.values()), scheduling="+easy", estimates="oracle")
+    assert simulate(jobs, load_cluster("flat:10"), write(tmp_path, rule), estimates="oracle").start.tolist() == starts
+
+
+def test_nothing_is_held_for_longer_than_its_hours(tmp_path: Path) -> None:
+    """One of ten cores is taken until 9,000. Half of the others must stay free, which an 8-core job respects for an hour."""
+    jobs = Workload(
+        submit=np.array([0.0, 1.0, 4000.0]), runtime=np.array([9000.0, 10.0, 1.0]), num_tasks=np.ones(3, np.int32),
+        cpu_milli=np.array([1000, 8000, 1000], np.int32),
+    )  # fmt: skip
+    for hours, start in ((0.0, 9000.0), (1.0, 4000.0), (2.0, 9000.0)):
+        numbers = dict(zip(NUMBERS, ZERO, strict=True)) | {"hold": 0.6, "hold_hours": hours}
+        rule = FoundRule(tuple(numbers.values()), scheduling="+easy", estimates="oracle")
+        assert simulate(jobs, load_cluster("flat:10"), write(tmp_path, rule), estimates="oracle").start[1] == start
+
+
 def test_its_name_may_have_another_backfill_and_bound(tmp_path: Path) -> None:
     name = write(tmp_path, AGED)
     own = parse_policy(name)
@@ -84,6 +108,18 @@ def test_its_name_may_have_another_backfill_and_bound(tmp_path: Path) -> None:
     assert other.params == own.params == AGED.numbers
 
 
+@pytest.mark.parametrize("name", GENERALIST_NAMES)
+def test_rules_of_the_package_have_names(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    policy = parse_policy(f"model:{name}")
+    assert (policy.estimates, policy.backfill, policy.max_wait_s) == ("predicted", "easy", 259_200.0)
+    assert policy.params is not None
+    assert policy.params[NUMBERS.index("blocked")] > 0
+    (tmp_path / name).mkdir()
+    (tmp_path / name / "rule.toml").write_text(rule_text(AGED, {}), encoding="utf-8")
+    assert parse_policy(f"model:{name}").estimates == ""  # a run of one's own comes first
+
+
 def test_a_formula_names_the_terms_that_count() -> None:
     assert AGED.formula == "1·r +1·w − 1·log(1 + wait ÷ 1 h)"
     assert AGED.without("age").formula == "1·r +1·w"
@@ -91,13 +127,21 @@ def test_a_formula_names_the_terms_that_count() -> None:
 
 
 ALL = FoundRule(
-    (0.9, 0.7, 0.02, -0.03, 0.05, 1.5, -0.4, 0.8, 0.3, 0.05, 0.02, 0.5, -0.1, 0.3), scheduling="+easy:sjf~1d", estimates="oracle"
+    (0.9, 0.7, 0.02, -0.03, 0.05, 1.5, -0.4, 0.8, 0.3, 0.05, 0.02, 0.5, -0.1, 0.3, 0.4, 0.1, 5.0),
+    scheduling="+easy:sjf~1d",
+    estimates="oracle",
 )
 
 
 @pytest.mark.parametrize(
     "rule",
-    [ALL, AGED, replace(ALL, numbers=(*ALL.numbers[:9], *ZERO[9:])), replace(ALL, numbers=(*ALL.numbers[:9], *ZERO[9:12], -0.8, 1.6))],
+    [
+        ALL,
+        AGED,
+        replace(ALL, numbers=(*ALL.numbers[:9], *ZERO[9:])),
+        replace(ALL, numbers=(*ALL.numbers[:9], *ZERO[9:12], -0.8, 1.6, *ZERO[14:])),
+        replace(ALL, numbers=(*ALL.numbers[:16], 0.0)),
+    ],
 )
 def test_exported_to_python_it_plays_the_same(tmp_path: Path, rule: FoundRule) -> None:
     file = tmp_path / "rule.py"

@@ -14,14 +14,15 @@ import numpy as np
 from queuewise.sim import placement
 from queuewise.sim.conditions.power_cap import is_over_cap
 from queuewise.sim.conditions.sleeping import is_asleep, tie_break
-from queuewise.sim.core.compilation import caller_by_address, inline, kernel, noinline
+from queuewise.sim.core.compilation import caller_by_address, caller_of_c, inline, kernel, noinline
 from queuewise.sim.core.machine import WHOLE, free_primary, free_slots, has_room, lowest_in_bucket, slots, total_primary
 from queuewise.sim.core.pieces import class_as_placed, group_by_node, nodes_used, put_tasks, unplace
 from queuewise.sim.core.rules import NODE_SCORING_SIGNATURE
 from queuewise.sim.core.state import NO_LIMIT, Machine, State, World
-from queuewise.sim.core.table_types import view
+from queuewise.sim.core.table_types import address_of_table, view
 from queuewise.sim.placement.fgd import place_least_fragmenting
 from queuewise.sim.placement.tiers import place_by_tier
+from queuewise.sim.queue import PARAMS_SIZE
 
 
 @inline
@@ -151,7 +152,8 @@ def _choose_by_score(w: World, s: State, m: Machine, c: int, remaining: int) -> 
     s.demand[placement.TASK_MEM_MIB] = w.class_mem[c]
     nodes = view(s.scratch_nodes, number)
     s.count.user_calls += 1
-    _score_nodes(w.policy.node_scorer, facts, nodes, number, view(s.demand, placement.DEMAND_SIZE), view(s.node_score, number))
+    demand, params = view(s.demand, placement.DEMAND_SIZE), view(w.node_params, PARAMS_SIZE)
+    _score_nodes(w.policy.node_scorer, facts, nodes, number, demand, params, view(s.node_score, number))
     s.count.user_calls += 1
     best = 0
     for i in range(1, number):
@@ -165,9 +167,19 @@ def _choose_by_score(w: World, s: State, m: Machine, c: int, remaining: int) -> 
 def _next_node(w: World, s: State, m: Machine, rule: int, c: int, remaining: int, draw: int) -> int:
     if rule == placement.RANDOM:
         return _choose_random(w, s, m, c, draw)
-    if rule == placement.BY_SCORE:
+    if w.policy.node_scorer and rule == placement.BY_SCORE:
         return _choose_by_score(w, s, m, c, remaining)
     return _choose(w, s, m, rule, c, remaining)
+
+
+_call_solver = caller_of_c(5)
+
+
+@noinline
+def _ask_solver(w: World, m: Machine, s: State, c: int) -> bool:
+    """Let the solver of the policy place a gang that fits. It gives up, and changes nothing, if its work is limited."""
+    tables = address_of_table(w), address_of_table(m), address_of_table(s)
+    return _call_solver(w.policy.solver, w.policy.solver_number, tables[0], tables[1], tables[2], c) != 0
 
 
 @inline
@@ -202,6 +214,10 @@ def place_by_rule(w: World, m: Machine, s: State, c: int) -> bool:
         return place_by_tier(w, m, s, c)
     if not has_room(w, m, c):
         return False
+    if rule == placement.BY_SOLVER:
+        if _ask_solver(w, m, s, c) or place_by_tier(w, m, s, c):
+            return True
+        rule = placement.PACK
     if rule == placement.FGD:
         place_least_fragmenting(w, m, s, c)
         return True
