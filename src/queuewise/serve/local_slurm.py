@@ -21,7 +21,7 @@ from typing import IO
 from queuewise.errors import InputError
 
 PROGRAMS = ("slurmctld", "slurmd", "munged", "squeue", "sinfo", "scontrol", "sbatch")
-STARTING_S = 30.0  # how long the daemons may take to come up
+STARTING_S = 120.0  # how long the daemons may take to come up
 STOPPING_S = 10.0
 CORES_PER_NODE, NODE_MIB = 64, 256_000
 PLACES = ("/usr/sbin", "/usr/local/sbin", "/sbin")
