@@ -33,7 +33,7 @@ from queuewise.policies import simulate
 from queuewise.policies.found_rules import BLOCKED_NUMBERS, NUMBERS, ORDER_NUMBERS, FoundRule, rule_text
 from queuewise.policies.window_replays import Candidate, ReplayOptions, WindowRows, replay_windows
 from queuewise.runs import write_text
-from queuewise.search.evolution import BOUNDED_BELOW, FIRST_SPREAD, PULL, STEPS
+from queuewise.search.evolution import BOUNDED_BELOW, PULL, STEPS
 from queuewise.sim.core.schedule import Schedule
 from queuewise.workload import load_workload
 from queuewise.workload.jobs import Floats, Workload
@@ -41,6 +41,7 @@ from queuewise.workload.models import generate
 
 FILE = RESULTS / "rlscheduler.json"
 ORDERS = ("fcfs", "sjf", "f1", "saf")
+SPREAD = 0.5  # of the first candidates
 LOGS = {  # file, cluster, published: RL without and with backfill
     "Lublin-1": ("lublin_256.swf.gz", "flat:256", (254.67, 58.64)),
     "Lublin-2": ("lublin_256_new2.swf.gz", "flat:256", (724.51, 118.79)),
@@ -85,7 +86,7 @@ def search(sequences: Sequences, backfill: str, seconds: float, seed: int) -> tu
     origin = np.array([start.get(name, 0.0) for name in NUMBERS])
     lower = [-origin[place] / STEPS[name] if name in BOUNDED_BELOW else None for name, place in zip(TUNED, places, strict=True)]
     strategy = cma.CMAEvolutionStrategy(
-        np.zeros(len(TUNED)), FIRST_SPREAD, {"popsize": POPULATION, "seed": seed + 1, "verbose": -9, "bounds": [lower, None]}
+        np.zeros(len(TUNED)), SPREAD, {"popsize": POPULATION, "seed": seed + 1, "verbose": -9, "bounds": [lower, None]}
     )
     rng, until, generations = np.random.default_rng(seed), time.monotonic() + seconds, 0
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 LEFT_OUT = (
     "tests/browser",  # 15 s, a browser
     "tests/fuzz",  # 60 s
+    "tests/live",  # 20 s, a real Slurm
+    "tests/unit/serve/test_service.py",  # 40 s, starts services
     "tests/learning",  # 15 s and more: learners learn
     "tests/unit/search/test_learning.py",  # 25 s
     "tests/contract/test_env_tools.py::test_gymnasium_accepts_every_id_without_a_warning",  # 50 s

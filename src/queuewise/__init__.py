@@ -7,10 +7,7 @@ from __future__ import annotations
 
 import sys
 from importlib import import_module
-from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec
 from importlib.metadata import version
-from importlib.util import find_spec
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -92,41 +89,16 @@ def _model_policies() -> ModuleType:
     return model_policies
 
 
+def _planned_policies() -> ModuleType:
+    from queuewise.policies.planning import planned_policies
+
+    return planned_policies
+
+
 register_prefix("model", _model_policies)
-
-
-def _register_envs() -> None:
-    import_module("queuewise.envs").register_envs()
-
-
-class _RegisteringLoader(Loader):
-    """Loads Gymnasium as usual, then registers our environments with it."""
-
-    def __init__(self, loader: Loader) -> None:
-        self._loader = loader
-
-    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
-        return self._loader.create_module(spec)
-
-    def exec_module(self, module: ModuleType) -> None:
-        self._loader.exec_module(module)
-        _register_envs()
-
-
-class _GymnasiumFinder(MetaPathFinder):
-    """Registers the environments when Gymnasium is imported after Queuewise, without importing it here."""
-
-    def find_spec(self, fullname: str, path: Any, target: ModuleType | None = None) -> ModuleSpec | None:
-        if fullname != "gymnasium":
-            return None
-        sys.meta_path.remove(self)
-        spec = find_spec("gymnasium")
-        if spec is not None and spec.loader is not None:
-            spec.loader = _RegisteringLoader(spec.loader)
-        return spec
+for _planner in ("plan", "portfolio", "recent", "milp"):
+    register_prefix(_planner, _planned_policies)
 
 
 if "gymnasium" in sys.modules:
-    _register_envs()
-else:
-    sys.meta_path.insert(0, _GymnasiumFinder())
+    import_module("queuewise.envs")  # which registers the environments

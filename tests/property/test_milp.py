@@ -39,7 +39,7 @@ def instance(seed: int) -> tuple[Workload, Cluster]:
                 mem_gib=float(rng.choice([8.0, 16.0])),
                 nodes_per_rack=int(rng.integers(1, 3)),
                 core_watts=float(rng.choice([2.0, 5.0])),
-            )  # fmt: skip
+            )
         )
     num = int(rng.integers(3, 8))
     milli = rng.choice([0, 300, 500, 500, 1000, 1000, 2000], num) if any(group.gpus for group in groups) else np.zeros(num, np.int64)
@@ -142,3 +142,23 @@ def test_the_same_input_gives_the_same_schedule(policy: str) -> None:
     assert one.finished.all()
     for name in ("start", "piece_job", "piece_node", "piece_tasks", "piece_gpus"):
         assert np.array_equal(getattr(one, name), getattr(other, name))
+
+
+def test_programs_of_one_shape_leave_no_trace() -> None:
+    """The second program is that of the first, changed in place: what was kept of the first's levels is gone."""
+    from queuewise.policies.milp.integer_program import IntegerProgram, Rows
+
+    program = IntegerProgram(work=100)
+    ones = np.ones(2)
+
+    def at_least(number: float) -> Rows:
+        return Rows(np.zeros(2, np.int64), np.arange(2), ones, np.array([number]), np.array([np.inf]))
+
+    program.load(np.full(2, 10.0), at_least(1.0))
+    assert program.minimise(ones, whole_costs=True).bound == 1.0
+    program.keep_at_most(ones, 1.5)
+    program.load(np.full(2, 10.0), at_least(4.0))
+    solved = program.minimise(np.array([1.0, 2.0]), whole_costs=True)
+    assert program.changed_in_place == 1
+    assert solved.values is not None
+    assert solved.values.tolist() == [4.0, 0.0]

@@ -19,7 +19,8 @@ from queuewise.policies.deciding import ReplayView
 from queuewise.policies.interface import View
 from queuewise.policies.known import Jobs, OracleJobs
 from queuewise.policies.ordering import ORDERS, OrderRule
-from queuewise.policies.placing import PLACEMENTS
+from queuewise.policies.placing import PLACEMENTS, SOLVED_PLACEMENTS
+from queuewise.policies.planner_names import PLANNERS
 from queuewise.policies.preemptive import PREEMPTIVE
 from queuewise.workload import Workload, predictor
 from queuewise.workload.jobs import Floats
@@ -29,10 +30,13 @@ NAMES = (
     *(f"{order}+easy" for order in ORDERS),
     *(f"sjf+{backfill}" for backfill in BACKFILLS),
     *(name for name, rule in PREEMPTIVE.items() if not rule.oracle),
-    *(f"sjf+greedy@{placement}" for placement in PLACEMENTS),
+    *(f"sjf+greedy@{placement}" for placement in (*PLACEMENTS, *SOLVED_PLACEMENTS, "milp:room-fgd:4")),
     *(f"saf+{backfill}~10m" for backfill in BACKFILLS),
     *(f"{name}~10m" for name, rule in PREEMPTIVE.items() if not rule.oracle),
     "saf:predicted+easy:sjf:predicted",
+    *PLANNERS.values(),
+    "plan:wfp3+greedy@tier",
+    "milp:4",
 )
 ORACLES = [name for name, rule in PREEMPTIVE.items() if rule.oracle]
 NETS = ("kernel", "hosts", "joint")  # one for each problem

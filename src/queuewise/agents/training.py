@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from queuewise.agents.checkpoint import CheckpointFolder, check_card, load_model, load_weights, make_card, read_file, read_state
-from queuewise.agents.learner import DivergedError, Learner, make_learner
+from queuewise.agents.learner import IMITATION_S, DivergedError, Learner, make_learner
 from queuewise.agents.observation_scaling import read_scaling
 from queuewise.agents.recording import CONFIG, Recorder, check_contents
 from queuewise.agents.resolved import play_in_words, resolve
@@ -56,8 +56,14 @@ class TrainProgress:
     best_iteration: int = 0
     best_score: float | None = None
     since_best: int = 0  # evaluations on VAL
-    seconds: float = 0.0
+    seconds: float = 0.0  # including the following two
+    imitation_s: float = 0.0
+    val_s: float = 0.0
     val: dict[str, float] = field(default_factory=dict)  # scores at the best iteration
+
+    def steady_rate(self, frames: int) -> float:
+        """Frames per second of playing and learning alone."""
+        return frames / max(self.seconds - self.imitation_s - self.val_s, 1e-9)
 
 
 @dataclass(frozen=True)
@@ -66,7 +72,7 @@ class TrainOutcome:
 
     run: Path
     frames: int
-    frames_per_s: float
+    time: TrainProgress  # of all seeds together
     val: dict[str, float]
     result: Result  # on REPORT
     settings: TrainSettings
@@ -77,7 +83,10 @@ class TrainOutcome:
             "run": str(self.run),
             "algo": self.settings.algo,
             "frames": self.frames,
-            "frames_per_s": self.frames_per_s,
+            "frames_per_s": self.frames / max(self.time.seconds, 1e-9),
+            "steady_frames_per_s": self.time.steady_rate(self.frames),
+            "imitation_s": self.time.imitation_s,
+            "val_s": self.time.val_s,
             "val": self.val,
             "report": {s.policy: {"mean": s.mean, "ci95": list(s.ci95 or (None, None))} for s in self.result.standings},
         }
@@ -139,8 +148,9 @@ def _train(
     best = _best_seed(ends, score, seeds)
     _publish(run, run / f"seed-{seeds[best]}")
     result = _report(run, settings, scenario, score, validator, listener)
-    frames, seconds = sum(end.frames for end in ends), sum(end.seconds for end in ends)
-    outcome = TrainOutcome(run, frames, frames / max(seconds, 1e-9), ends[best].val, result, settings, play_in_words(scenario))
+    spent = {name: sum(getattr(end.progress, name) for end in ends) for name in ("seconds", "imitation_s", "val_s")}
+    frames = sum(end.frames for end in ends)
+    outcome = TrainOutcome(run, frames, TrainProgress(**spent), ends[best].progress.val, result, settings, play_in_words(scenario))
     write_text(run / LAST_FILE, to_json(outcome.as_json() | {"standings": result.as_json()}))
     return outcome
 
@@ -166,9 +176,7 @@ class SeedResult:
     """How the training of one seed ended."""
 
     frames: int
-    seconds: float
-    best_score: float | None
-    val: dict[str, float]
+    progress: TrainProgress
 
 
 def _train_seed(one: SeedRun, listener: ProgressListener, resume: bool, init_from: Path | None) -> SeedResult:
@@ -192,7 +200,7 @@ def _train_seed(one: SeedRun, listener: ProgressListener, resume: bool, init_fro
     finally:
         learner.close()
         recorder.close()  # may raise: there may be no space for what is not written yet
-    return SeedResult(learner.frames, progress.seconds, progress.best_score, progress.val)
+    return SeedResult(learner.frames, progress)
 
 
 @dataclass
@@ -213,7 +221,9 @@ class _TrainLoop:
                 began = time.perf_counter()
                 row = self._iterate()
                 if self._due(settings.eval_every):
+                    validating = time.perf_counter()
                     val = self.one.validator.val(self.learner)
+                    self.progress.val_s += time.perf_counter() - validating
                     row |= val.as_row()
                     self._compare(val.means, higher)
                 self.progress.seconds += time.perf_counter() - began
@@ -236,7 +246,9 @@ class _TrainLoop:
         before = self.learner.frames
         statistics = self.learner.iterate()
         self.progress.iteration += 1
-        rate = (self.learner.frames - before) / (time.perf_counter() - began)
+        imitation_s = statistics.get(IMITATION_S, 0.0)
+        self.progress.imitation_s += imitation_s
+        rate = (self.learner.frames - before) / (time.perf_counter() - began - imitation_s)
         return {"iteration": self.progress.iteration, "frames": self.learner.frames, "frames_per_s": rate, **statistics}
 
     def _compare(self, val: dict[str, float], higher: bool) -> None:
@@ -310,8 +322,8 @@ def warm_start(learner: Learner, source: Path, settings: TrainSettings, shape: T
 
 def _best_seed(ends: Sequence[SeedResult], score: Score, seeds: Sequence[int]) -> int:
     sign = 1.0 if score.higher_is_better else -1.0
-    known = [number for number, end in enumerate(ends) if end.best_score is not None]
-    return max(known, key=lambda number: sign * (ends[number].best_score or 0.0))
+    known = [number for number, end in enumerate(ends) if end.progress.best_score is not None]
+    return max(known, key=lambda number: sign * (ends[number].progress.best_score or 0.0))
 
 
 def _publish(run: Path, home: Path) -> None:

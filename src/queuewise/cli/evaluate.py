@@ -79,6 +79,12 @@ class Evaluate:
     """Kill jobs that exceed their requested time."""
     max_wait: Annotated[str | None, tyro.conf.arg(metavar="TIME")] = None
     """Bound the waits under every policy whose name has no bound: a number with s, m, h or d, e.g. 3d. Same as ~3d in the name."""
+    milp_work: Annotated[int, tyro.conf.arg(metavar="N")] = 200
+    """For @milp: nodes of the search for one placement, after which the best one found so far is taken."""
+    plan_budget: Annotated[int, tyro.conf.arg(metavar="N")] = 64
+    """For plan: and portfolio: rollouts per decision."""
+    plan_samples: Annotated[int, tyro.conf.arg(metavar="N")] = 8
+    """For plan: and portfolio: futures that each candidate is tried with, as far as the budget allows."""
     conditions: Annotated[str | None, tyro.conf.arg(metavar="FILE")] = None
     """A .toml file with outages, failures, preemption costs, quotas, node sleep or a power cap (see docs/conditions.md)."""
     reading: Reading = field(default_factory=Reading)
@@ -111,7 +117,7 @@ class Evaluate:
         from queuewise.evaluation.scores import parse_score
         from queuewise.evaluation.units import check_score
         from queuewise.policies import simulate
-        from queuewise.policies.names import plays_apart
+        from queuewise.policies.names import parse_policy, plays_apart
 
         score = parse_score(self.score or ("packed" if self.protocol == "packing" else "bsld"))
         same = parse_percent(self.same)
@@ -122,7 +128,7 @@ class Evaluate:
         seen = self._seen(experiment)
         note(describe_plan(plan, experiment.workload, self.seed))
         folder = Path(self.out) if self.out else None
-        announce_compilation(playing=any(map(plays_apart, self.policy)))
+        announce_compilation(playing=any(plays_apart(policy) and not parse_policy(policy).planner for policy in self.policy))
         total = len(set(self.policy)) * (len(plan.windows) + (len(as_is.plan.windows) if as_is else 0))
         with progress_of("replaying", total) as advance:
             options: dict[str, Any] = {"on_cell": lambda cell: advance(cell.policy), "threads": self.threads, "seen": seen}
@@ -207,12 +213,18 @@ class Evaluate:
         """The experiment as it is, if something is changed, and the one that is asked for."""
         from queuewise.cli.console import note
         from queuewise.evaluation.planning import PlanOptions, plan_experiment
+        from queuewise.policies.budgets import Budgets
 
         reading = replace(self.reading, load_factor=None)
         own_args = parse_model_args(self.workload_args, self.workload)
         loaded, cluster = reading.load_with_cluster(self.workload, self.cluster, self.jobs, self.seed, note, own_args)
-        given = {f.name: getattr(self, f.name) for f in fields(PlanOptions) if f.name not in ("starts", "conditions")}
-        options = PlanOptions(**given, starts=self._starts(), conditions=read_conditions(self.conditions, loaded.workload))
+        given = {f.name: getattr(self, f.name) for f in fields(PlanOptions) if f.name not in ("starts", "conditions", "budgets")}
+        options = PlanOptions(
+            **given,
+            starts=self._starts(),
+            conditions=read_conditions(self.conditions, loaded.workload),
+            budgets=Budgets(self.milp_work, self.plan_budget, self.plan_samples),
+        )
 
         def draw(jobs: int, seed: int) -> Workload:
             """A window as training draws it: for the size of the cluster, unless --workload-args says otherwise."""

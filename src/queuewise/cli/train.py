@@ -41,7 +41,7 @@ class Train:
     show_config: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Print the resolved settings as TOML (reward terms, baseline, score, backfill, placement, windows, cluster) and end."""
     json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    """Print one JSON object at the end: run, algo, frames, frames_per_s, val, report."""
+    """Print one JSON object at the end: run, algo, frames, frames_per_s, steady_frames_per_s, imitation_s, val_s, val, report."""
 
     @classmethod
     def parse(cls, arguments: Sequence[str], prog: str) -> Train:
@@ -86,6 +86,7 @@ class Train:
             note(f"checkpoints are kept; continue with queuewise train --resume {run}")
             raise
         note(f"written to {run}")
+        note(_describe_time(outcome))
         if self.json:
             print(json_text.dumps(outcome.as_json(), allow_nan=False))
         else:
@@ -119,6 +120,12 @@ def _new_folder(settings: TrainSettings) -> Path:
     while (Path("runs") / f"{stem}-{number}").exists():
         number += 1
     return Path("runs") / f"{stem}-{number}"
+
+
+def _describe_time(outcome: TrainOutcome) -> str:
+    spent = outcome.time
+    imitation = f"imitation took {spent.imitation_s:.1f} s, " if spent.imitation_s else ""
+    return f"{imitation}VAL {spent.val_s:.1f} s; without them {spent.steady_rate(outcome.frames):,.0f} frames/s"
 
 
 def _print(outcome: TrainOutcome) -> None:

@@ -137,8 +137,9 @@ def _fetch_ahead(f: Frame, envs: I64, i: int, begins: bool) -> None:
 
 @inline
 def _visit(
-    f: Frame, w: World, m: Machine, z: Machine, s: State, k: Task, p: EpisodeState, o: Output, e: int, num_envs: int, begins: bool, fresh: bool
-) -> int:
+    f: Frame, w: World, m: Machine, z: Machine, s: State, k: Task, p: EpisodeState, o: Output, e: int, num_envs: int,
+    begins: bool, fresh: bool,
+) -> int:  # fmt: skip
     """Begin or step env e and write what its agent sees. Returns the outcome."""
     outcome = RUNS_ON
     if begins:

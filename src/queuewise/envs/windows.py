@@ -28,7 +28,6 @@ from queuewise.workload.jobs import Workload
 from queuewise.workload.models import generate, is_model
 from queuewise.workload.transform import distinct_ids
 
-
 POOL = 256  # windows
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
-from dataclasses import MISSING, dataclass, fields, replace
+from dataclasses import MISSING, asdict, dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,7 @@ from queuewise.evaluation.replay_files import CONFIG_FILE, REPLAY_FILE, has_tabl
 from queuewise.evaluation.scores import score_values
 from queuewise.evaluation.stored_fields import CellFields
 from queuewise.evaluation.units import unit_sums
+from queuewise.policies.budgets import USUAL_BUDGETS, Budgets
 from queuewise.policies.estimating import declare_part
 from queuewise.policies.simulation import Simulation
 from queuewise.policies.snapshot import Snapshot
@@ -59,9 +60,10 @@ class ReplaySettings:
     split: tuple[float, float, float] = DEFAULT_SPLIT  # of a log by time: train, val, report
     start: str = "empty"  # of windows of a log: `warm`, as a replay under WARM_POLICY leaves the cluster, or `empty`
     conditions: Conditions = PERFECT  # outages, costs of preemption, …
+    budgets: Budgets = USUAL_BUDGETS  # of policies that solve or plan
 
 
-SETTINGS = [field.name for field in fields(ReplaySettings) if field.name not in ("conditions", "split")]
+SETTINGS = [field.name for field in fields(ReplaySettings) if field.name not in ("conditions", "split", "budgets")]
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,6 +130,7 @@ class Experiment:
             "windows": [window.as_list() for window in self.plan.windows],
             **{name: getattr(self.settings, name) for name in SETTINGS},
             "split": list(self.settings.split),
+            **({} if self.settings.budgets == USUAL_BUDGETS else {"budgets": asdict(self.settings.budgets)}),
             WORLD: self.settings.conditions.model_dump_json(exclude_defaults=True),
         }
 
@@ -232,7 +235,8 @@ def _check_unchanged(run: Path, plan: Plan, policy: str, identity: str) -> None:
 
 def _replay(experiment: Experiment, policy: str, index: int, simulator: Simulator) -> Schedule:
     settings, window = experiment.settings, experiment.plan.windows[index]
-    options: dict[str, Any] = {"max_wait": settings.max_wait, "start": experiment.starts.get(window)}
+    budgets = settings.budgets if settings.budgets != USUAL_BUDGETS else None
+    options: dict[str, Any] = {"max_wait": settings.max_wait, "start": experiment.starts.get(window), "budgets": budgets}
     return simulator(
         experiment.jobs_of(window),
         experiment.cluster,
@@ -294,6 +298,7 @@ def open_folder(folder: Path, experiment: Experiment) -> None:
         stored = parse_toml(config).get("conditions")
         stored = stored if isinstance(stored, dict) else {}
         differing = ["conditions" if key == WORLD else key for key, value in fingerprint.items() if stored.get(key) != value]
+        differing += ["budgets"] if "budgets" in stored and "budgets" not in fingerprint else []
         if differing:
             raise InputError(
                 f"contains a run with other settings: {', '.join(differing)} differ", where=str(folder), hint="choose another --out folder"

@@ -11,6 +11,7 @@ from queuewise.errors import InputError
 from queuewise.evaluation.experiment import Experiment, ReplaySettings
 from queuewise.evaluation.protocol import DEFAULT_SPLIT, make_plan, parse_split
 from queuewise.policies import parse_policy
+from queuewise.policies.budgets import USUAL_BUDGETS, Budgets
 from queuewise.policies.names import parse_bound
 from queuewise.workload.estimates import check_known, default_estimates
 from queuewise.workload.jobs import Workload
@@ -41,6 +42,7 @@ class PlanOptions:
     max_wait: str | None = None
     conditions: Conditions = PERFECT
     seed: int = 0
+    budgets: Budgets = USUAL_BUDGETS
 
     def protocol_for(self, workload: Workload, from_model: bool) -> str:
         """The protocol. Options of another one are refused."""
@@ -114,5 +116,6 @@ def plan_experiment(
         split=split,
         start=options.start_of(plan.protocol, workload, from_model),
         conditions=options.conditions,
+        budgets=options.budgets,
     )
     return Experiment(distinct_ids(workload) if settings.start == "warm" else workload, cluster, plan, settings, draw)

@@ -51,7 +51,7 @@ TASKS = (
     SuiteTask("lublin", "flat:256", model="lublin", quick=True),
     SuiteTask("bursty", "2x8:V100-16", model="bursty", quick=True),
     SuiteTask("bench", "32x8:V100-16", model="bench", quick=True),
-    SuiteTask("hetero", "hetero", model="hetero"),
+    SuiteTask("hetero", "hetero56", model="hetero"),
     SuiteTask("poisson", "2x8:V100-16", model="poisson"),
     SuiteTask("KTH", "flat:100", path="swf/KTH-SP2-1996-2.swf.gz"),
     SuiteTask("CTC", "flat:338", path="swf/CTC-SP2-1996-3.1-cln.swf.gz"),

@@ -19,6 +19,8 @@ from queuewise.plain_text import printable
 
 FILE = "rule.toml"
 FORMAT = 1
+GENERALISTS = Path(__file__).with_name("generalists")
+GENERALIST_NAMES = ("generalist-hpc", "generalist-gpu")  # rules of the package, for logs that they have not seen
 SCORE, WATCHFUL, PATIENT = (f"<rules>.py:{name}" for name in ("score", "watchful", "patient"))  # of rule_family
 ORDER_NUMBERS = (
     "log_runtime", "log_width", "log_runtime_squared", "log_width_squared", "log_runtime_log_width", "share", "share_log_runtime",
@@ -98,8 +100,10 @@ class FoundRule:
 
 
 def rule_file(run: str | Path) -> Path | None:
-    """The file of the rule that a reference to a run names, if it names one."""
+    """The file of the rule that a reference to a run names, if it names one: a file, a folder, or a rule of the package."""
     home = Path(run).expanduser()
+    if str(run) in GENERALIST_NAMES and not home.exists():
+        return GENERALISTS / f"{run}.toml"
     if home.name == FILE and home.is_file():
         return home
     return home / FILE if (home / FILE).is_file() else None

@@ -46,8 +46,8 @@ from queuewise.search.stretches import Stretches
 from queuewise.sim.core.schedule import REJECTED, Schedule
 from queuewise.workload.jobs import Workload
 
-JOURNAL, REPORT_DAYS = "search-{}.jsonl", "report-days"
-SEARCHES = 2  # from different beginnings
+JOURNAL, REPORT_DAYS = "search.jsonl", "report-days"
+BEGINNINGS = 3  # that may be chosen as they are; the search begins with the best
 CHOOSING = 4  # shaken replays of the validation days that choose between what they find
 TRAIL = (0.4, 0.55, 0.7, 0.85, 1.0)  # when, in the course of a search, what it has found may be chosen
 EXPLAINING = 2  # shaken replays of the validation days that say what each term of the rule is worth
@@ -129,7 +129,7 @@ class Learned:
             policies[name] = row
         rule = {"numbers": dict(zip(NUMBERS, self.rule.numbers, strict=True)), "scheduling": self.rule.scheduling,
                 "order_estimates": self.rule.order_estimates, "estimates": self.rule.estimates}  # fmt: skip
-        counts = {"generations": self.generations, "heuristics": len(self.screened)}
+        counts = {"generations": self.generations, "heuristics": len(self.screened), "cpu_seconds": time.process_time()}
         return self.as_json() | {"report_days": policies, "found": self.candidate, "rule": rule} | counts
 
     @property
@@ -263,28 +263,24 @@ class Learning:
         numbers = SEARCHED_IF_EXACT if self._settings.replay.estimates == "oracle" else SEARCHED
         how = SearchSettings(self._settings.objective, numbers, seed=self._settings.seed)
         stretches = self._stretches("train")
-        reference = known_reference(self._out / JOURNAL.format(1)) or baseline
-        begin = best_beginnings(stretches, beginnings(self._settings.replay.estimates or ""), reference, how, SEARCHES)
-        first, found, generations = self._spent, [], 0
-        for number, beginning in enumerate(begin, 1):
-            end = first + (until - first) * number / len(begin)
-            means = self._search_from(beginning, stretches, reference, how, number, end)
-            found += [beginning, *(means[math.ceil(share * len(means)) - 1] for share in TRAIL)]
-            generations += len(means)
+        reference = known_reference(self._out / JOURNAL) or baseline
+        begin = best_beginnings(stretches, beginnings(self._settings.replay.estimates or ""), reference, how, BEGINNINGS)
+        means = self._search_from(begin[0], stretches, reference, how, until)
+        found = [*begin, *(means[math.ceil(share * len(means)) - 1] for share in TRAIL)]
         best = self._best_of(found, reference, how)
         seen = to_toml({CARD_KEY: [one.model_dump() for one in self._settings.trained_on]}) if self._settings.trained_on else ""
         self._write_rule(f"{rule_text(best, {'found on': f'{self._workload.name}, {self._cluster.name}'})}\n{seen}")
-        self._say(f"found in {generations} generations ({self._spent:.0f} s): {best.formula}, {best.scheduling}")
-        return best, generations
+        self._say(f"found in {len(means)} generations ({self._spent:.0f} s): {best.formula}, {best.scheduling}")
+        return best, len(means)
 
     def _search_from(
-        self, beginning: FoundRule, stretches: Stretches, reference: str, how: SearchSettings, number: int, until: float
+        self, beginning: FoundRule, stretches: Stretches, reference: str, how: SearchSettings, until: float
     ) -> list[FoundRule]:
         """The mean of the distribution after every generation."""
         about = {"workload": self._workload.name, "jobs": len(self._workload), "cluster": self._cluster.name, REFERENCE: reference,
                  "beginning": beginning.__dict__, "settings": how.__dict__ | {"estimates": self._settings.replay.estimates}}  # fmt: skip
-        journal = Journal(self._out / JOURNAL.format(number), json.loads(json.dumps(about)), how.population)
-        self._say(f"search {number} begins with {beginning.formula}, {beginning.scheduling}")
+        journal = Journal(self._out / JOURNAL, json.loads(json.dumps(about)), how.population)
+        self._say(f"the search begins with {beginning.formula}, {beginning.scheduling}")
         means: list[FoundRule] = []
         for found in search(stretches, beginning, reference, how, journal, lambda: self._spent > until):
             means.append(found.rule)

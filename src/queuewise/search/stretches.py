@@ -20,7 +20,7 @@ from queuewise.evaluation.protocol import SHAKE_S
 from queuewise.policies.estimating import declare_part
 from queuewise.policies.found_rules import FoundRule
 from queuewise.policies.window_replays import Candidate, ReplayOptions, WindowRows, replay_windows
-from queuewise.sim.core.schedule import REJECTED, Schedule
+from queuewise.search.flat_replays import FlatReplays, can_replay, is_flat
 from queuewise.workload.jobs import Floats, Workload
 from queuewise.workload.transform import shake
 
@@ -66,24 +66,40 @@ class Stretches:
         declare_part(jobs, self._workload, rows[order])
         found = {name: np.full((len(rules), PARTS), np.nan) for name in FIGURES}
 
-        def note(one: Candidate, _: int, schedule: Schedule) -> None:
-            for name, values in _figures(schedule, filling).items():
-                found[name][one.number] = values
+        def note(number: int, start: Floats) -> None:
+            for name, values in _figures(jobs, start, filling).items():
+                found[name][number] = values
 
         candidates = [
             Candidate(number, rule, None) if isinstance(rule, str) else Candidate(number, rule.policy, rule.numbers)
             for number, rule in enumerate(rules)
         ]
+        quick = self._quick(jobs, rules)
+        if quick:
+            flat = FlatReplays(jobs, self._cluster, self._options)
+            for number, start in zip(quick, flat.starts(list(quick.values()), self._threads), strict=True):
+                note(number, start)
+        others = [one for one in candidates if one.number not in quick]
         whole = [WindowRows(np.arange(len(rows)), slice(0, len(rows)))]
-        replay_windows(jobs, self._cluster, candidates, whole, self._options, self._threads, note, known_as_in_the_log=True)
+        if others:
+            replay_windows(
+                jobs, self._cluster, others, whole, self._options, self._threads, lambda one, _, schedule: note(one.number, schedule.start),
+                known_as_in_the_log=True,
+            )  # fmt: skip
         return Figures(**found)
 
+    def _quick(self, jobs: Workload, rules: Sequence[FoundRule | str]) -> dict[int, FoundRule]:
+        """The rules that need not be replayed by the engine, by number."""
+        if not is_flat(jobs, self._cluster, self._options):
+            return {}
+        return {number: rule for number, rule in enumerate(rules) if isinstance(rule, FoundRule) and can_replay(rule)}
 
-def _figures(schedule: Schedule, filling: int) -> dict[str, Floats]:
-    counted = np.flatnonzero(schedule.status != REJECTED)
+
+def _figures(jobs: Workload, start: Floats, filling: int) -> dict[str, Floats]:
+    counted = np.flatnonzero(np.isfinite(start))
     counted = counted[counted >= filling]
-    waits = schedule.start[counted] - schedule.workload.submit[counted]
-    runtime = schedule.workload.runtime[counted]
+    waits = start[counted] - jobs.submit[counted]
+    runtime = jobs.runtime[counted]
     slowdown = np.maximum((waits + runtime) / np.maximum(runtime, BOUND_S), 1.0)
     return {"bsld": _by_part(slowdown, np.mean, 1.0), "wait": _by_part(waits, np.mean, 0.0), "max_wait": _by_part(waits, np.max, 0.0)}
 

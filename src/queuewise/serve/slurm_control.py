@@ -92,6 +92,11 @@ def forget_place(job_id: str) -> str:
     return f'JobId={job_id} ReqNodeList= AdminComment="{MARK} released" StartTime=now'
 
 
+def wait_longer(job_ids: Sequence[str], grace_s: int) -> str:
+    """The change that keeps jobs waiting for us: somebody has looked at them."""
+    return f"JobId={','.join(job_ids)} StartTime=now+{grace_s}seconds"
+
+
 def release_change(job_id: str) -> str:
     """The change that makes a job eligible now."""
     return f"JobId={job_id} StartTime=now"

@@ -194,7 +194,8 @@ def _record(
     gpus, cores, memory = sizes
     return JobRecord(
         job_id, min(job.submit - epoch, clock), job.limit_s, tasks, tasks, tasks, WHOLE_GPU * gpus, WHOLE_GPU * cores, memory,
-        priority=0.0, requested=job.limit_s, partition=label, user=job.user or None, account=job.account or None, qos=job.qos or None,
+        priority=float(job.priority), requested=job.limit_s, partition=label, user=job.user or None,
+        account=job.account or None, qos=job.qos or None,
         predicted=None if predict is None else predict(job),
     )  # fmt: skip
 

@@ -67,7 +67,9 @@ def test_a_run_leaves_its_folder(tmp_path: Path) -> None:
     outcome = run_small(tmp_path / "a", (0, 3), logs=("tensorboard",))
     assert outcome.frames == 2 * 6 * 64
     told = outcome.as_json()
-    assert set(told) == {"run", "algo", "frames", "frames_per_s", "val", "report"}
+    assert set(told) == {"run", "algo", "frames", "frames_per_s", "steady_frames_per_s", "imitation_s", "val_s", "val", "report"}
+    assert told["imitation_s"] == 0.0 < told["val_s"]
+    assert told["steady_frames_per_s"] > told["frames_per_s"]
     assert set(told["val"]) == {"agent", "fcfs", "sjf+greedy"}
     assert set(told["report"]) == {f"model:{tmp_path / 'a'}", "fcfs", "sjf+greedy"}
     assert all(entry["ci95"][0] <= entry["mean"] <= entry["ci95"][1] for entry in told["report"].values())

@@ -131,10 +131,10 @@ def test_a_search_without_space_for_its_journal_can_be_resumed(tmp_path: Path, c
     with small_files(1200):  # enough for a generation or two
         assert main([*LEARN, "--out", str(run)]) == 2
     assert "cannot be written: File too large" in capsys.readouterr().err.splitlines()[-2]
-    lines = (run / "search-1.jsonl").read_text().splitlines()
+    lines = (run / "search.jsonl").read_text().splitlines()
     assert all(json.loads(line) for line in lines)
     assert main([*LEARN, "--out", str(run)]) == 0
-    assert (run / "search-1.jsonl").read_text().splitlines()[: len(lines)] == lines
+    assert (run / "search.jsonl").read_text().splitlines()[: len(lines)] == lines
     assert main([*LEARN, "--out", str(run)]) == 0  # a search that goes on has another rule, which is judged anew
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from queuewise.evaluation.suite import REFERENCE, Outcome, Standings, SuiteTask,
 from queuewise.policies import simulate
 from queuewise.workload.models import generate
 
+ALL_TASKS = suite.TASKS
 SMALL = (
     SuiteTask("lublin", "flat:256", model="lublin", quick=True, windows=2, window_jobs=128),
     SuiteTask("bursty", "2x8:V100-16", model="bursty", quick=True, windows=2, window_jobs=128),
@@ -104,3 +106,23 @@ def test_evolve_gives_nothing_for_a_file_that_does_not_work(tmp_path: Path, text
     found = evolve.evaluate(file)
     assert found["score"] == 0.0
     assert "mine.py" in found["artefacts"]["error"]
+
+
+def test_the_leaderboard_is_a_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = tmp_path / "leaderboard.md"
+    assert not main(["suite", "--quick", "--page", str(page), "--json"])
+    ranked = [one["policy"] for one in json.loads(capsys.readouterr().out)["standings"]]
+    text = page.read_text()
+    places = [text.index(f"| {policy} |") for policy in ranked]
+    assert places == sorted(places)
+    assert main(["suite", "--quick", "--page", str(tmp_path / "none" / "page.md")]) == 2
+
+
+def test_every_task_has_a_cluster_and_jobs_that_run_on_it() -> None:
+    tasks = [replace(task, windows=1, window_jobs=64) for task in ALL_TASKS if task.model]
+    assert len(tasks) == 5
+    found = run_suite([], tasks=tasks)
+    assert {one.task for one in found.outcomes} == {task.name for task in tasks}
+    assert all(np.isfinite(list(one.means.values())).all() for one in found.outcomes)
+    for task in ALL_TASKS:
+        load_cluster(task.cluster)

@@ -13,7 +13,7 @@ from queuewise.cluster.cluster_loader import load_cluster
 from queuewise.config import to_toml
 from queuewise.errors import InputError
 from queuewise.policies import parse_policy, simulate
-from queuewise.policies.found_rules import NUMBERS, FoundRule, read_rule, rule_text
+from queuewise.policies.found_rules import GENERALIST_NAMES, NUMBERS, FoundRule, read_rule, rule_text
 from queuewise.policies.rule_export import export_rule
 from queuewise.policies.rule_family import PARAMS
 from queuewise.workload.jobs import Workload
@@ -106,6 +106,18 @@ def test_its_name_may_have_another_backfill_and_bound(tmp_path: Path) -> None:
     other = parse_policy(f"{name}+conservative~1d@spread")
     assert (other.backfill, other.backfill_order, other.max_wait_s, other.placement) == ("conservative", "", 86_400.0, "spread")
     assert other.params == own.params == AGED.numbers
+
+
+@pytest.mark.parametrize("name", GENERALIST_NAMES)
+def test_rules_of_the_package_have_names(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    policy = parse_policy(f"model:{name}")
+    assert (policy.estimates, policy.backfill, policy.max_wait_s) == ("predicted", "easy", 259_200.0)
+    assert policy.params is not None
+    assert policy.params[NUMBERS.index("age")] > 0
+    (tmp_path / name).mkdir()
+    (tmp_path / name / "rule.toml").write_text(rule_text(AGED, {}), encoding="utf-8")
+    assert parse_policy(f"model:{name}").estimates == ""  # a run of one's own comes first
 
 
 def test_a_formula_names_the_terms_that_count() -> None:

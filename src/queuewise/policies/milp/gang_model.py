@@ -9,12 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
-from queuewise.policies.milp.integer_program import IntegerProgram, Rows
+from queuewise.policies.milp.integer_program import IntegerProgram, Rows, Whole
 from queuewise.policies.milp.terms import TERMS, Objective
 from queuewise.sim.placement.node_states import MOVE_ENERGY, MOVE_FROM, MOVE_JOB, MOVE_SLOWNESS, MOVE_TASKS, MOVE_TO, STATE_RACK
-from queuewise.workload.jobs import Floats, Ints
+from queuewise.workload.jobs import Floats
 
 MOST_COMBINED = 1e7  # levels of whole numbers are one objective while its values stay below
 TOLERANCE = 1e-7  # relative, of a level that is kept
@@ -24,20 +23,20 @@ TOLERANCE = 1e-7  # relative, of a level that is kept
 class Batch:
     """Jobs that are placed together, in the order of the queue, and what they can do. The first job fits by itself."""
 
-    tasks: Ints  # [I] of each job
-    counts: Ints  # [S] nodes in each state at first
-    rows: NDArray[np.int64]  # [S, …] the states
+    tasks: Whole  # [I] of each job
+    counts: Whole  # [S] nodes in each state at first
+    rows: Whole  # [S, …] the states
     state_values: Floats  # [S, STATE_VALUES]
-    moves: NDArray[np.int64]  # [K, MOVE_SIZE]
+    moves: Whole  # [K, MOVE_SIZE]
     move_values: Floats  # [K, MOVE_VALUES]
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
+class GangPlan:
     """Which moves are made, and by how many nodes."""
 
-    moves: Ints  # [M] numbers of moves
-    nodes: Ints  # [M] how many nodes make each
+    moves: Whole  # [M] numbers of moves
+    nodes: Whole  # [M] how many nodes make each
     gap: float  # (objective − bound) ÷ |objective| of the first level that is not proven optimal, 0 if all are
     values: tuple[float, ...]  # of the levels
 
@@ -59,20 +58,20 @@ class _Columns:
         self.most.append(most)
         return len(self.least) - 1
 
-    def put(self, row: int, columns: NDArray[np.int64] | list[int], values: Floats | list[float]) -> None:
+    def put(self, row: int, columns: Whole | list[int], values: Floats | list[float]) -> None:
         self.row += [row] * len(columns)
         self.column += list(columns)
         self.value += list(values)
 
 
-def solve_batch(program: IntegerProgram, batch: Batch, objective: Objective) -> Plan | None:
+def solve_batch(program: IntegerProgram, batch: Batch, objective: Objective) -> GangPlan | None:
     """The best moves; None if none were found within the limit of work."""
     if len(batch.tasks) == 1:
         batch, kept = _without_dominated(batch, objective)
         if batch.tasks[0] == 1:
             best = min(range(len(kept)), key=lambda k: tuple(cost[k] for cost in _move_costs(batch, objective)))
             found = tuple(float(cost[best]) for cost in _move_costs(batch, objective))
-            return Plan(kept[[best]], np.ones(1, np.int64), 0.0, found)
+            return GangPlan(kept[[best]], np.ones(1, np.int64), 0.0, found)
     else:
         kept = np.arange(len(batch.moves))
     extra = _extra_columns(batch, objective)
@@ -87,7 +86,7 @@ def solve_batch(program: IntegerProgram, batch: Batch, objective: Objective) -> 
     if values is None:
         return None
     made = np.flatnonzero(values[:num] > 0)
-    return Plan(kept[made], values[made].astype(np.int64), gap, levels)
+    return GangPlan(kept[made], values[made].astype(np.int64), gap, levels)
 
 
 def _minimise_levels(program: IntegerProgram, levels: list[tuple[Floats, bool]]) -> tuple[Floats | None, float, tuple[float, ...]]:
@@ -131,7 +130,7 @@ def _term_of_moves(batch: Batch, name: str) -> Floats:
     return np.ones(len(batch.moves))  # nodes, racks
 
 
-def _without_dominated(batch: Batch, objective: Objective) -> tuple[Batch, Ints]:
+def _without_dominated(batch: Batch, objective: Objective) -> tuple[Batch, Whole]:
     """Without moves that some optimum does without: of moves of equally many tasks, speed and rack, the cheapest for as many nodes as
     there are tasks. A solution that makes another has one of these nodes left over, and is no worse if that makes the move instead.
     """
@@ -201,7 +200,7 @@ def _limit_states(extra: _Columns, batch: Batch) -> None:
             extra.put(row, brought, -np.ones(len(brought)))
 
 
-def _add_choice(extra: _Columns, num: int, term: str, moves: Ints, tasks: Floats, most: float, cost: float) -> None:
+def _add_choice(extra: _Columns, num: int, term: str, moves: Whole, tasks: Floats, most: float, cost: float) -> None:
     """A 0-1 column that is 1 if one of the moves is made."""
     row = extra.add_row(-np.inf, 0.0)
     extra.put(row, moves, tasks[moves])

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from queuewise.errors import optional_imports
 from queuewise.workload.jobs import Floats
 
+Whole = NDArray[np.int64]
 DEFAULT_WORK = 200  # nodes of the search; each may take ITERATIONS_PER_NODE simplex iterations
 ITERATIONS_PER_NODE = 50
 WHOLE_TOLERANCE = 1e-6
@@ -22,6 +23,11 @@ OPTIONS: dict[str, Any] = {
     "output_flag": False, "threads": 1, "parallel": "off", "random_seed": 0, "presolve": "off", "mip_rel_gap": 0.0,
     "mip_detect_symmetry": False, "mip_heuristic_effort": 0.0, "mip_heuristic_run_feasibility_jump": False,
     "mip_heuristic_run_rins": False, "mip_heuristic_run_rens": False, "mip_heuristic_run_root_reduced_cost": False,
+}  # fmt: skip
+
+THOROUGH: dict[str, Any] = {
+    "presolve": "choose", "mip_heuristic_effort": 0.05, "mip_heuristic_run_feasibility_jump": True, "mip_heuristic_run_rins": True,
+    "mip_heuristic_run_rens": True, "mip_heuristic_run_root_reduced_cost": True,
 }  # fmt: skip
 
 
@@ -65,10 +71,10 @@ class IntegerProgram:
         shape = rows.row.tobytes(), rows.column.tobytes(), rows.value.tobytes()
         self._num_columns = len(upper)
         if shape == self._shape and len(upper) == self._highs.getNumCol():
-            self._highs.deleteRows(len(rows.lower), self._highs.getNumRow() - 1)  # bounds on earlier levels
+            earlier = np.arange(len(rows.lower), self._highs.getNumRow(), dtype=np.int32)  # bounds on levels of the last program
+            self._highs.deleteRows(len(earlier), earlier)
             self._highs.changeColsBounds(len(upper), np.arange(len(upper), dtype=np.int32), np.zeros(len(upper)), upper)
-            for number, (lower, most) in enumerate(zip(rows.lower.tolist(), rows.upper.tolist(), strict=True)):
-                self._highs.changeRowBounds(number, lower, most)
+            self._highs.changeRowsBounds(len(rows.lower), np.arange(len(rows.lower), dtype=np.int32), rows.lower, rows.upper)
             self.changed_in_place += 1
             return
         self._shape = shape
@@ -91,6 +97,8 @@ class IntegerProgram:
             return Solved(rounded, float(cost @ rounded))
         highs.setOptionValue("solve_relaxation", False)
         highs.run()
+        if highs.getInfo().primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible:
+            self._try_harder()
         info = highs.getInfo()
         bound = max(relaxed, float(info.mip_dual_bound)) if np.isfinite(info.mip_dual_bound) else relaxed
         if info.primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible:
@@ -98,6 +106,15 @@ class IntegerProgram:
         rounded = np.round(np.array(highs.getSolution().col_value))
         proven = highs.getModelStatus() == highspy.HighsModelStatus.kOptimal
         return Solved(rounded, float(cost @ rounded) if proven else bound)
+
+    def _try_harder(self) -> None:
+        """Search once more, with everything that HiGHS does to find a first solution."""
+        for name, value in THOROUGH.items():
+            self._highs.setOptionValue(name, value)
+        self._highs.clearSolver()
+        self._highs.run()
+        for name in THOROUGH:
+            self._highs.setOptionValue(name, OPTIONS[name])
 
     def keep_at_most(self, cost: Floats, value: float) -> None:
         """Allow only solutions with cost·x ≤ value from now on."""

@@ -9,21 +9,21 @@ import time
 from collections import OrderedDict
 from dataclasses import dataclass, field
 from itertools import count
+from typing import Any
 from weakref import WeakValueDictionary
 
 import numpy as np
 from numba import types
-from numpy.typing import NDArray
 
-from queuewise.policies.milp.gang_model import Batch, Plan, solve_batch
-from queuewise.policies.milp.integer_program import DEFAULT_WORK, IntegerProgram
+from queuewise.policies.milp.gang_model import Batch, GangPlan, solve_batch
+from queuewise.policies.milp.integer_program import DEFAULT_WORK, IntegerProgram, Whole
 from queuewise.policies.milp.terms import TERMS, Objective
 from queuewise.policies.thinking import Thinking
 from queuewise.sim import placement
 from queuewise.sim.core.compilation import JIT_DISABLED, address_in_c
-from queuewise.sim.placement import node_states
+from queuewise.sim.placement import gang_moves, node_states
 from queuewise.sim.placement.node_states import FULL, MOVE_FROM, MOVE_JOB, MOVE_SIZE, MOVE_TASKS, MOVE_TO, MOVE_VALUES, STATE_VALUES
-from queuewise.workload.jobs import Floats, Ints
+from queuewise.workload.jobs import Floats
 
 MOST_STATES = 400  # of nodes, of which a batch looks at all
 MOST_ROWS = 20_000  # states with those that moves lead to
@@ -37,10 +37,10 @@ RULES = {"tier": placement.TIER, "pack": placement.PACK, "fgd": placement.FGD}  
 class _Found:
     """A plan for one job, in states instead of nodes."""
 
-    states: Ints  # [M] that the nodes are in
-    goals: NDArray[np.int64]  # [M, …] that they are left in
-    tasks: Ints  # [M] on each node
-    nodes: Ints  # [M] how many
+    states: Whole  # [M] that the nodes are in
+    goals: Whole  # [M, …] that they are left in
+    tasks: Whole  # [M] on each node
+    nodes: Whole  # [M] how many
     gap: float
 
 
@@ -51,7 +51,7 @@ class PlacementSolver:  # of Rules
     objective: Objective
     num_nodes: int
     gpus_per_node: int  # the most of any node
-    num_classes: int = 0
+    num_tasks: int  # of the whole workload, over which fragmentation is a mean
     work: int = DEFAULT_WORK
     limit_s: float | None = None
     statistics: Thinking = field(default_factory=Thinking)
@@ -101,7 +101,7 @@ class PlacementSolver:  # of Rules
         self.statistics.gaps.append(found.gap)
         return self._put(world, machine, state, c, found)
 
-    def _plan(self, world: int, machine: int, state: int, classes: Ints, room: Ints) -> _Found | None:
+    def _plan(self, world: int, machine: int, state: int, classes: Whole, room: Whole) -> _Found | None:
         """The plan for the first of the jobs, from memory if the same was asked before."""
         by_rack = "racks" in self.objective.terms
         where = self._rows, self._table, self._state_of, self._turn
@@ -109,7 +109,7 @@ class PlacementSolver:  # of Rules
         if number > MOST_STATES and len(classes) > 1:  # too many for a batch
             classes = classes[:1]
             number = node_states.list_states(world, machine, state, classes, by_rack, *where)
-        counts = np.bincount(self._state_of[self._state_of >= 0], minlength=number)
+        counts = np.bincount(self._state_of[self._state_of >= 0], minlength=number).astype(np.int64)
         key = b"".join(part.tobytes() for part in (classes, room, counts, self._rows[:number]))
         if key in self._plans:
             self._plans.move_to_end(key)
@@ -122,7 +122,7 @@ class PlacementSolver:  # of Rules
             self._plans.popitem(last=False)
         return found
 
-    def _solve(self, world: int, machine: int, classes: Ints, room: Ints, number: int, counts: Ints) -> _Found | None:
+    def _solve(self, world: int, machine: int, classes: Whole, room: Whole, number: int, counts: Whole) -> _Found | None:
         sizes = np.zeros(2, np.int64)
         tasks = node_states.tasks_of(world, classes)
         if number == FULL or not node_states.list_moves(
@@ -131,11 +131,12 @@ class PlacementSolver:  # of Rules
             return None
         states, moves = int(sizes[0]), self._moves[: sizes[1]]
         node_states.weigh_states(world, machine, states, self._rows, room, "fgd" in self.objective.terms, self._state_values)
+        self._state_values[:states, node_states.FRAGMENTED] /= self.num_tasks
         batch = Batch(tasks, counts, self._rows[:states], self._state_values[:states], moves, self._move_values[: sizes[1]])
         plan = solve_batch(self._program, batch, self.objective)
         return None if plan is None else self._first_job(plan, moves)
 
-    def _first_job(self, plan: Plan, moves: NDArray[np.int64]) -> _Found:
+    def _first_job(self, plan: GangPlan, moves: Whole) -> _Found:
         own = moves[plan.moves, MOVE_JOB] == 0
         made = moves[plan.moves[own]]
         return _Found(made[:, MOVE_FROM].copy(), self._rows[made[:, MOVE_TO]].copy(), made[:, MOVE_TASKS].copy(), plan.nodes[own], plan.gap)
@@ -152,44 +153,57 @@ class PlacementSolver:  # of Rules
             nodes += alike.tolist()
             tasks += [int(found.tasks[m])] * number
             goals += [m] * number
-        chosen = (np.array(part, np.int64) for part in (nodes, tasks, goals))
-        return bool(node_states.put_gang(world, machine, state, c, *chosen, found.goals))
+        on, number_of, left = (np.array(part, np.int64) for part in (nodes, tasks, goals))
+        return bool(gang_moves.put_gang(world, machine, state, c, on, number_of, left, found.goals))
 
-    def _against_rules(self, world: int, machine: int, state: int, c: int, room: Ints, found: _Found | None) -> _Found | None:
+    def levels_of(self, values: Floats) -> tuple[float, ...]:
+        """The levels of the objective for a placement, by what it changes (PLACED_VALUES)."""
+        return tuple(sum(weight * self.term_of(name, values) for weight, name in level) for level in self.objective.levels)
+
+    def term_of(self, name: str, values: Floats) -> float:
+        """One term of a placement, by what it changes (PLACED_VALUES)."""
+        term = TERMS[name]
+        if term.of_state is not None:
+            scale = self.num_tasks if term.of_state == node_states.FRAGMENTED else 1
+            return term.sign * float(values[term.of_state]) / scale
+        at = {"nodes": gang_moves.PLACED_NODES, "racks": gang_moves.PLACED_RACKS, "slow": gang_moves.PLACED_SLOWNESS}
+        return float(values[at.get(name, gang_moves.PLACED_ENERGY)])
+
+    def _against_rules(self, world: int, machine: int, state: int, c: int, room: Whole, found: _Found | None) -> _Found | None:
         """The plan, unless one of the engine's rules is better by the objective: then that one places the gang, and None is returned."""
         scores: dict[str, tuple[float, ...]] = {}
         needs = "fgd" in self.objective.terms
-        values = np.zeros(node_states.PLACED_VALUES)
+        values = np.zeros(gang_moves.PLACED_VALUES)
         for name, rule in RULES.items():
-            if node_states.weigh_rule(world, machine, state, c, rule, room, needs, False, values):
-                scores[name] = level_values(self.objective, values)
+            if gang_moves.weigh_rule(world, machine, state, c, rule, room, needs, False, values):
+                scores[name] = self.levels_of(values)
         if found is not None and self._put(world, machine, state, c, found):
-            node_states.weigh_and_remove(world, machine, state, c, room, needs, values)
-            if not scores or level_values(self.objective, values) <= min(scores.values()):
+            gang_moves.weigh_and_remove(world, machine, state, c, room, needs, values)
+            if not scores or self.levels_of(values) <= min(scores.values()):
                 return found
         best = min(scores, key=lambda name: scores[name]) if found is not None else next(iter(scores))
         self.statistics.fallbacks += found is None
         self.statistics.gaps.append(1.0 if found is None else found.gap)
-        node_states.weigh_rule(world, machine, state, c, RULES[best], room, needs, True, values)
+        gang_moves.weigh_rule(world, machine, state, c, RULES[best], room, needs, True, values)
         return None
 
 
 def compile_entries() -> None:
     """Compile what a solver calls, or load it from the cache, before a replay begins and not within its first decision."""
-    if JIT_DISABLED or node_states.read_placed.signatures:  # type: ignore[attr-defined]
+    if JIT_DISABLED or gang_moves.read_placed.signatures:  # type: ignore[attr-defined]
         return
     at, yes, ints, table, numbers = types.int64, types.boolean, types.int64[::1], types.int64[:, ::1], types.float64[:, ::1]
     values = types.float64[::1]
-    signatures = {
+    signatures: dict[Any, tuple[Any, ...]] = {
         node_states.list_states: (at, at, at, ints, yes, table, ints, ints, ints),
         node_states.list_moves: (at, ints, at, table, ints, table, numbers, ints),
         node_states.weigh_states: (at, at, at, table, ints, yes, numbers),
         node_states.tasks_of: (at, ints),
         node_states.next_classes: (at, at, at, ints),
-        node_states.put_gang: (at, at, at, at, ints, ints, ints, table),
-        node_states.weigh_rule: (at, at, at, at, at, ints, yes, yes, values),
-        node_states.weigh_and_remove: (at, at, at, at, ints, yes, values),
-        node_states.read_placed: (at, table),
+        gang_moves.put_gang: (at, at, at, at, ints, ints, ints, table),
+        gang_moves.weigh_rule: (at, at, at, at, at, ints, yes, yes, values),
+        gang_moves.weigh_and_remove: (at, at, at, at, ints, yes, values),
+        gang_moves.read_placed: (at, table),
     }
     for function, signature in signatures.items():
         function.compile(signature)
@@ -206,17 +220,3 @@ def _ask(number: int, world: int, machine: int, state: int, c: int) -> int:
 
 
 _ADDRESS, _callback = address_in_c(_ask, 5)
-
-
-def level_values(objective: Objective, values: Floats) -> tuple[float, ...]:
-    """The levels of the objective for a placement, by what it changes (PLACED_VALUES)."""
-    return tuple(sum(weight * term_value(name, values) for weight, name in level) for level in objective.levels)
-
-
-def term_value(name: str, values: Floats) -> float:
-    """One term of a placement, by what it changes (PLACED_VALUES)."""
-    term = TERMS[name]
-    if term.of_state is not None:
-        return term.sign * float(values[term.of_state])
-    at = {"nodes": node_states.PLACED_NODES, "racks": node_states.PLACED_RACKS, "slow": node_states.PLACED_SLOWNESS}
-    return float(values[at.get(name, node_states.PLACED_ENERGY)])

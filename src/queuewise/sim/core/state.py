@@ -115,6 +115,7 @@ class Counts(Scalars, dtype=np.int64):
     starts: int
     pieces: int
     placed: int  # entries of State.place_*
+    only_kind: int  # the placement being built uses nodes of the GPU kind of this number - 1 only; 0: of any
     pending_jobs: int
     decisions: int
     early_ends: int
@@ -250,7 +251,7 @@ PLAIN: KnownValues = {
     (column, name): frozenset({0})
     for column, names in {
         "policy": (
-            "preemption_key", "can_restart", "stop_loses_progress", "requeues_failed", "promotes", "learns_keys", "reads_users",
+            "preemption_key", "can_restart", "stop_loses_progress", "promotes", "learns_keys", "reads_users",
             "scores_fairly", "holds", "node_scorer", "has_quotas", "has_dependencies", "nodes_sleep", "fit_may_return", "lists_victims",
             "restart_takes_time", "has_reservations", "room_is_not_enough", "resizes", "remembers_plans", "plans_all",
             "lines_up", "levels_by_time", "external_queue", "external_places",
