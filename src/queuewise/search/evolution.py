@@ -125,7 +125,7 @@ def search(
     until: Callable[[], bool],
 ) -> Iterator[Generation]:
     """Generations until `until` says that it is enough, at least one."""
-    import cma  # type: ignore[import-untyped]
+    import cma
 
     names = settings.numbers
     places = [NUMBERS.index(name) for name in names]
