@@ -18,9 +18,9 @@ from queuewise.policies.backfill import BACKFILLS
 from queuewise.policies.deciding import ReplayView
 from queuewise.policies.interface import View
 from queuewise.policies.known import Jobs, OracleJobs
-from queuewise.policies.names import PLANNERS
 from queuewise.policies.ordering import ORDERS, OrderRule
 from queuewise.policies.placing import PLACEMENTS, SOLVED_PLACEMENTS
+from queuewise.policies.planner_names import PLANNERS
 from queuewise.policies.preemptive import PREEMPTIVE
 from queuewise.workload import Workload, predictor
 from queuewise.workload.jobs import Floats

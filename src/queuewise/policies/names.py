@@ -14,7 +14,6 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -22,9 +21,10 @@ from queuewise.errors import InputError, unknown_name
 from queuewise.policies.backfill import BACKFILLS, SLURM
 from queuewise.policies.found_rules import read_rule, rule_file
 from queuewise.policies.known import Jobs, OracleJobs
-from queuewise.policies.milp.terms import MOST_JOBS, parse_objective
+from queuewise.policies.milp import solver_of
 from queuewise.policies.ordering import ORDERS, order_rule
 from queuewise.policies.placing import PLACEMENTS, SOLVED_PLACEMENTS, parse_placement
+from queuewise.policies.planner_names import split_planner
 from queuewise.policies.preemptive import PREEMPTIVE, parse_option
 from queuewise.policies.slurm_config import slurm_loops
 from queuewise.policies.user_classes import check_class
@@ -39,9 +39,6 @@ from queuewise.sim.placement import BY_SCORE, BY_SOLVER
 from queuewise.workload.estimates import check_estimate
 from queuewise.workload.plain_numbers import decimal_number, whole_number
 
-if TYPE_CHECKING:
-    from queuewise.policies.milp.placement_solver import PlacementSolver
-
 DISPATCHES = {"reorder": queue.REORDER, "commit": queue.COMMIT}
 GRAMMAR = (
     "order[+backfill[/depth][:order]][~bound][@placement], e.g. sjf+easy~3d@pack; +slurm[:FILE] takes a file instead; FILE.py:NAME stands "
@@ -55,17 +52,12 @@ NOT_FOR_MODELS = ("defrag", SLURM)  # backfills
 WISE = "wise"  # the policy to recommend: this order, with reservations by the estimates of the replay and a bound on waiting
 WISE_ORDER = ("aged", "predicted")
 WISE_POLICY = f"{WISE}+easy:sjf:predicted~3d"
-PLANNERS = {  # with an example of each
-    "plan": "plan:sjf+easy",
-    "portfolio": "portfolio:fcfs+easy,saf+easy,sjf+greedy",
-    "recent": "recent:fcfs+easy,saf+easy,sjf+greedy",
-}
-TIMETABLE = "milp"  # the planner behind milp:K
 RLTUNE = "rltune"  # RLTune's numbers of orders are accepted in its name: rltune:4 is sjf
 RLTUNE_ORDERS = (
     "fcfs", "lcfs", "smallest", "largest", "sjf", "ljf", "saf", "laf", "sexp", "lexp", "srf", "lrf", "rltune-multifactor", "f1", "wfp3",
     "unicep",
 )  # fmt: skip
+FILLED = ("random", "power")  # orders that imply greedy backfill
 AS_TRAINED = ""  # backfill and placement of a model whose name has none
 RUN_NAMES = (
     "write model:RUN[+backfill[/depth]][~bound][@placement] with the folder of a run or a model file; its path has no +, ~ or @, "
@@ -125,7 +117,7 @@ class Policy:
             raise InputError("none of the policy's functions takes params", hint="add a parameter params, and PARAMS to the file")
         rule, option, node_scorer = placement_rule(self.placement)
         node_params = node_score(self.placement).params_of(params) if is_reference(self.placement) else np.zeros(1)
-        solver = make_solver(self.placement, jobs) if rule == BY_SOLVER else None
+        solver = solver_of(self.placement, jobs) if rule == BY_SOLVER else None
         limit = min((own.time_limit_s for own in self.own), default=np.inf)
         if self.backfill_order not in ("", self.order) and is_reference(self.backfill_order) and job_score(self.backfill_order).hold:
             raise InputError(f"{self.backfill_order} holds jobs, but it is only the backfill order", hint="let the first order hold them")
@@ -194,15 +186,6 @@ def placement_rule(text: str) -> tuple[int, int, Callable[..., None] | None]:
     if is_reference(text):
         return BY_SCORE, NO_LIMIT, node_score(text).scorer
     return *parse_placement(text), None
-
-
-def make_solver(placement: str, jobs: Jobs) -> PlacementSolver:
-    """What places jobs by a rule that the engine does not have."""
-    from queuewise.policies.milp.placement_solver import PlacementSolver  # with its compiled entries
-
-    objective = parse_objective(placement.partition(":")[1] + placement.partition(":")[2])
-    cluster, tasks = jobs.machine, max(int(jobs.num_tasks.sum()), 1)
-    return PlacementSolver(objective, cluster.num_nodes, int(cluster.node_gpus.max()), tasks, work=jobs.budgets.milp_work)
 
 
 def _make_order(name: str, estimates: str, jobs: Jobs, params: Sequence[float] | None) -> Order:
@@ -285,11 +268,8 @@ def parse_policy(name: str) -> Policy:
 
 
 def _parse(name: str) -> Policy:
-    planner, colon, rest = name.partition(":")
-    if planner in PLANNERS and colon:
-        return _parse_planner(name, planner, rest)
-    if planner == TIMETABLE and colon:
-        return _parse_timetable(name, rest)
+    if planned := split_planner(name):
+        return _parse_planned(name, *planned)
     scheduling, at, placement = name.partition("@")
     if at and not placement:
         raise InputError(f"policy {name!r} has nothing after @", hint=f"placements: {', '.join(PLACEMENTS)}")
@@ -309,41 +289,19 @@ def _parse(name: str) -> Policy:
     if placement:
         _check_placement(placement)
         if policy.model and placement.partition(":")[0] in SOLVED_PLACEMENTS:
-            raise InputError(
-                f"policy {name!r}: a network places jobs by the engine's own rules", hint=f"placements: {', '.join(PLACEMENTS)}"
-            )
+            raise InputError(f"policy {name!r}: a network places by the engine's rules", hint=f"placements: {', '.join(PLACEMENTS)}")
         policy = dataclasses.replace(policy, placement=placement)
     return dataclasses.replace(policy, max_wait_s=parse_bound(bounds[0], f"policy {name!r}")) if bounds else policy
 
 
-def _parse_planner(name: str, planner: str, rest: str) -> Policy:
-    """`plan:POLICY` or `portfolio:A,B,…`: all that follows are complete names, with their own bounds and placements."""
-    members = tuple(rest.split(",")) if planner != "plan" else (rest,)
-    if not rest or (planner != "plan" and len(members) < 2):
-        raise InputError(f"policy {name!r} names too few policies", hint=f"for example {PLANNERS[planner]}")
+def _parse_planned(name: str, planner: str, members: tuple[str, ...], depth: int) -> Policy:
+    """A planner with its members, whose bounds and placements are their own."""
     for one in members:
-        if not one:
-            raise InputError(f"policy {name!r} has nothing between two commas", hint=f"for example {PLANNERS[planner]}")
         check_text(one)
         member = _parse(one)
         if member.planner or member.model or member.decides_in_python:
             raise InputError(f"policy {name!r}: {one} cannot be planned with", hint="take orders, with none, greedy or easy")
-    if len(set(members)) < len(members):
-        raise InputError(f"policy {name!r} names a policy twice", hint="leave one out")
-    first = _parse(members[0])
-    return Policy(name, first.backfill, placement=first.placement, max_wait_s=first.max_wait_s, planner=planner, members=members)
-
-
-def _parse_timetable(name: str, rest: str) -> Policy:
-    """`milp:K[~bound][@placement]`, where the order is a timetable of the next K jobs."""
-    jobs, rule = re.split("[~@]", rest, maxsplit=1)[0], ""
-    rule = rest.removeprefix(jobs)
-    number = whole_number(jobs)
-    if number is None or not 1 <= number <= MOST_JOBS:
-        raise InputError(f"policy {name!r}: {jobs!r} is no number of jobs from 1 to {MOST_JOBS}", hint="for example milp:8, or milp:4@tier")
-    base = _parse(f"fcfs{rule}")
-    members = (f"fcfs{rule}",)
-    return Policy(name, depth=number, placement=base.placement, max_wait_s=base.max_wait_s, planner=TIMETABLE, members=members)
+    return dataclasses.replace(_parse(members[0]), order=name, depth=depth, planner=planner, members=members, backfill_order="")
 
 
 def _parse_model(name: str, scheduling: str) -> Policy:
@@ -416,7 +374,7 @@ def _parse_scheduling(name: str, scheduling: str) -> Policy:
         raise unknown_name("order", order, (*policy_names(), "defrag"))
     _check_order(order, estimates)
     if not plus:
-        return Policy(order, "greedy" if order == "random" else "none", estimates=estimates)
+        return Policy(order, "greedy" if order in FILLED else "none", estimates=estimates)
     return _parse_backfill(name, filling, Policy(order, estimates=estimates))
 
 

@@ -256,7 +256,11 @@ class Snapshot:
     @classmethod
     def from_json(cls, text: str | bytes, *, where: str = "snapshot") -> Snapshot:
         """Read what `to_json` wrote, and check that it does not contradict itself. `where` names the source in errors."""
-        content = _parsed(text, where)
+        return cls.from_plain(_parsed(text, where), where=where)
+
+    @classmethod
+    def from_plain(cls, content: dict[str, Any], *, where: str = "snapshot") -> Snapshot:
+        """The same from what a JSON object holds."""
         if content.get("version") != VERSION:
             raise InputError(
                 f"has version {content.get('version')!r}, not {VERSION}", where=where, hint="take the snapshot again with this version"

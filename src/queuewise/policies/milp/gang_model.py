@@ -32,7 +32,7 @@ class Batch:
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
+class GangPlan:
     """Which moves are made, and by how many nodes."""
 
     moves: Whole  # [M] numbers of moves
@@ -64,14 +64,14 @@ class _Columns:
         self.value += list(values)
 
 
-def solve_batch(program: IntegerProgram, batch: Batch, objective: Objective) -> Plan | None:
+def solve_batch(program: IntegerProgram, batch: Batch, objective: Objective) -> GangPlan | None:
     """The best moves; None if none were found within the limit of work."""
     if len(batch.tasks) == 1:
         batch, kept = _without_dominated(batch, objective)
         if batch.tasks[0] == 1:
             best = min(range(len(kept)), key=lambda k: tuple(cost[k] for cost in _move_costs(batch, objective)))
             found = tuple(float(cost[best]) for cost in _move_costs(batch, objective))
-            return Plan(kept[[best]], np.ones(1, np.int64), 0.0, found)
+            return GangPlan(kept[[best]], np.ones(1, np.int64), 0.0, found)
     else:
         kept = np.arange(len(batch.moves))
     extra = _extra_columns(batch, objective)
@@ -86,7 +86,7 @@ def solve_batch(program: IntegerProgram, batch: Batch, objective: Objective) -> 
     if values is None:
         return None
     made = np.flatnonzero(values[:num] > 0)
-    return Plan(kept[made], values[made].astype(np.int64), gap, levels)
+    return GangPlan(kept[made], values[made].astype(np.int64), gap, levels)
 
 
 def _minimise_levels(program: IntegerProgram, levels: list[tuple[Floats, bool]]) -> tuple[Floats | None, float, tuple[float, ...]]:

@@ -15,13 +15,13 @@ from weakref import WeakValueDictionary
 import numpy as np
 from numba import types
 
-from queuewise.policies.milp.gang_model import Batch, Plan, solve_batch
+from queuewise.policies.milp.gang_model import Batch, GangPlan, solve_batch
 from queuewise.policies.milp.integer_program import DEFAULT_WORK, IntegerProgram, Whole
 from queuewise.policies.milp.terms import TERMS, Objective
 from queuewise.policies.thinking import Thinking
 from queuewise.sim import placement
 from queuewise.sim.core.compilation import JIT_DISABLED, address_in_c
-from queuewise.sim.placement import node_states
+from queuewise.sim.placement import gang_moves, node_states
 from queuewise.sim.placement.node_states import FULL, MOVE_FROM, MOVE_JOB, MOVE_SIZE, MOVE_TASKS, MOVE_TO, MOVE_VALUES, STATE_VALUES
 from queuewise.workload.jobs import Floats
 
@@ -136,7 +136,7 @@ class PlacementSolver:  # of Rules
         plan = solve_batch(self._program, batch, self.objective)
         return None if plan is None else self._first_job(plan, moves)
 
-    def _first_job(self, plan: Plan, moves: Whole) -> _Found:
+    def _first_job(self, plan: GangPlan, moves: Whole) -> _Found:
         own = moves[plan.moves, MOVE_JOB] == 0
         made = moves[plan.moves[own]]
         return _Found(made[:, MOVE_FROM].copy(), self._rows[made[:, MOVE_TO]].copy(), made[:, MOVE_TASKS].copy(), plan.nodes[own], plan.gap)
@@ -154,7 +154,7 @@ class PlacementSolver:  # of Rules
             tasks += [int(found.tasks[m])] * number
             goals += [m] * number
         on, number_of, left = (np.array(part, np.int64) for part in (nodes, tasks, goals))
-        return bool(node_states.put_gang(world, machine, state, c, on, number_of, left, found.goals))
+        return bool(gang_moves.put_gang(world, machine, state, c, on, number_of, left, found.goals))
 
     def levels_of(self, values: Floats) -> tuple[float, ...]:
         """The levels of the objective for a placement, by what it changes (PLACED_VALUES)."""
@@ -166,31 +166,31 @@ class PlacementSolver:  # of Rules
         if term.of_state is not None:
             scale = self.num_tasks if term.of_state == node_states.FRAGMENTED else 1
             return term.sign * float(values[term.of_state]) / scale
-        at = {"nodes": node_states.PLACED_NODES, "racks": node_states.PLACED_RACKS, "slow": node_states.PLACED_SLOWNESS}
-        return float(values[at.get(name, node_states.PLACED_ENERGY)])
+        at = {"nodes": gang_moves.PLACED_NODES, "racks": gang_moves.PLACED_RACKS, "slow": gang_moves.PLACED_SLOWNESS}
+        return float(values[at.get(name, gang_moves.PLACED_ENERGY)])
 
     def _against_rules(self, world: int, machine: int, state: int, c: int, room: Whole, found: _Found | None) -> _Found | None:
         """The plan, unless one of the engine's rules is better by the objective: then that one places the gang, and None is returned."""
         scores: dict[str, tuple[float, ...]] = {}
         needs = "fgd" in self.objective.terms
-        values = np.zeros(node_states.PLACED_VALUES)
+        values = np.zeros(gang_moves.PLACED_VALUES)
         for name, rule in RULES.items():
-            if node_states.weigh_rule(world, machine, state, c, rule, room, needs, False, values):
+            if gang_moves.weigh_rule(world, machine, state, c, rule, room, needs, False, values):
                 scores[name] = self.levels_of(values)
         if found is not None and self._put(world, machine, state, c, found):
-            node_states.weigh_and_remove(world, machine, state, c, room, needs, values)
+            gang_moves.weigh_and_remove(world, machine, state, c, room, needs, values)
             if not scores or self.levels_of(values) <= min(scores.values()):
                 return found
         best = min(scores, key=lambda name: scores[name]) if found is not None else next(iter(scores))
         self.statistics.fallbacks += found is None
         self.statistics.gaps.append(1.0 if found is None else found.gap)
-        node_states.weigh_rule(world, machine, state, c, RULES[best], room, needs, True, values)
+        gang_moves.weigh_rule(world, machine, state, c, RULES[best], room, needs, True, values)
         return None
 
 
 def compile_entries() -> None:
     """Compile what a solver calls, or load it from the cache, before a replay begins and not within its first decision."""
-    if JIT_DISABLED or node_states.read_placed.signatures:  # type: ignore[attr-defined]
+    if JIT_DISABLED or gang_moves.read_placed.signatures:  # type: ignore[attr-defined]
         return
     at, yes, ints, table, numbers = types.int64, types.boolean, types.int64[::1], types.int64[:, ::1], types.float64[:, ::1]
     values = types.float64[::1]
@@ -200,10 +200,10 @@ def compile_entries() -> None:
         node_states.weigh_states: (at, at, at, table, ints, yes, numbers),
         node_states.tasks_of: (at, ints),
         node_states.next_classes: (at, at, at, ints),
-        node_states.put_gang: (at, at, at, at, ints, ints, ints, table),
-        node_states.weigh_rule: (at, at, at, at, at, ints, yes, yes, values),
-        node_states.weigh_and_remove: (at, at, at, at, ints, yes, values),
-        node_states.read_placed: (at, table),
+        gang_moves.put_gang: (at, at, at, at, ints, ints, ints, table),
+        gang_moves.weigh_rule: (at, at, at, at, at, ints, yes, yes, values),
+        gang_moves.weigh_and_remove: (at, at, at, at, ints, yes, values),
+        gang_moves.read_placed: (at, table),
     }
     for function, signature in signatures.items():
         function.compile(signature)

@@ -17,23 +17,27 @@ MOST_JOBS = 8  # that are placed together
 
 
 @dataclass(frozen=True)
-class Term:
+class ObjectiveTerm:
     summary: str
     of_state: int | None = None  # which of the STATE_VALUES; None: not a sum over states
     sign: float = 1.0
     is_whole: bool = True  # its values are whole numbers
 
 
-TERMS: dict[str, Term] = {
-    "nodes": Term("nodes that the job spans"),
-    "racks": Term("racks that the job spans"),
-    "fragments": Term("partly used nodes: one more if an empty node is used, one less if a node becomes full", node_states.PARTLY_USED),
-    "fgd": Term("free GPU milli that a task of the workload cannot use (Weng et al., ATC 2023)", node_states.FRAGMENTED, is_whole=False),
-    "even": Term("Σ of squares of the nodes' use in per cent: small if all are used alike", node_states.SQUARE_OF_USE),
-    "full": Term("the opposite of even: few nodes that are used much", node_states.SQUARE_OF_USE, sign=-1.0),
-    "slow": Term("1 ÷ speed of the slowest node of the gang", is_whole=False),
-    "energy": Term("watts of the tasks beyond an idle node's × 1 ÷ speed", is_whole=False),
-    "room": Term("− tasks of the next waiting jobs that still find room, by GPU, cores and memory", node_states.NO_ROOM),
+TERMS: dict[str, ObjectiveTerm] = {
+    "nodes": ObjectiveTerm("nodes that the job spans"),
+    "racks": ObjectiveTerm("racks that the job spans"),
+    "fragments": ObjectiveTerm(
+        "partly used nodes: one more if an empty one is used, one less if one becomes full", node_states.PARTLY_USED
+    ),
+    "fgd": ObjectiveTerm(
+        "free GPU milli that a task of the log cannot use (Weng et al., ATC 2023)", node_states.FRAGMENTED, is_whole=False
+    ),
+    "even": ObjectiveTerm("Σ of squares of the nodes' use in per cent: small if all are used alike", node_states.SQUARE_OF_USE),
+    "full": ObjectiveTerm("the opposite of even: few nodes that are used much", node_states.SQUARE_OF_USE, sign=-1.0),
+    "slow": ObjectiveTerm("1 ÷ speed of the slowest node of the gang", is_whole=False),
+    "energy": ObjectiveTerm("watts of the tasks beyond an idle node's × 1 ÷ speed", is_whole=False),
+    "room": ObjectiveTerm("− tasks of the next waiting jobs that still find room, by GPU, cores and memory", node_states.NO_ROOM),
 }
 DEFAULT_TERMS = "nodes-fragments-full"
 HINT = f"write milp[:TERMS][:K] with terms joined by - or +, for example milp:fgd-full, milp:2nodes+fragments:4; terms: {', '.join(TERMS)}"

@@ -23,7 +23,7 @@ from queuewise.sim import placement
 from queuewise.sim.core.compilation import JIT_DISABLED
 from queuewise.sim.core.setup import lay_out
 from queuewise.sim.core.tables import addresses_of
-from queuewise.sim.placement import node_states
+from queuewise.sim.placement import gang_moves, node_states
 
 ALTERNATIVES = {
     "tier": placement.TIER, "pack": placement.PACK, "fgd": placement.FGD, "spread": placement.SPREAD, "first": placement.FIRST,
@@ -93,13 +93,14 @@ class _Case:
         c = int(self.world.job_class[row])
         if c < 0 or self._by_rule(c, placement.PACK) is None:
             raise InputError(f"job {self.workload.job_id[row]} does not fit now", hint="choose another with --job")
-        values = np.zeros(node_states.PLACED_VALUES)
+        values = np.zeros(gang_moves.PLACED_VALUES)
         make = partial(self._option, values=values)
-        placed = self.solver.place(*self._tables, c)
+        world, machine, state = self._tables
+        placed = self.solver.place(world, machine, state, c)
         self.solver.raise_failure()
         assert placed
         places = self._places()
-        node_states.weigh_and_remove(*self._tables, c, self._room(c), True, values)
+        gang_moves.weigh_and_remove(world, machine, state, c, self._room(c), True, values)
         best = make("milp", places, None)
         found = [best]
         for name, rule in ALTERNATIVES.items():
@@ -122,8 +123,9 @@ class _Case:
 
     def _by_rule(self, c: int, rule: int, values: Any = None) -> tuple[Place, ...] | None:
         """Where one of the engine's rules puts the job; None if it finds no place."""
-        values = np.zeros(node_states.PLACED_VALUES) if values is None else values
-        if not node_states.weigh_rule(*self._tables, c, rule, self._room(c), True, False, values):
+        values = np.zeros(gang_moves.PLACED_VALUES) if values is None else values
+        world, machine, state = self._tables
+        if not gang_moves.weigh_rule(world, machine, state, c, rule, self._room(c), True, False, values):
             return None
         return self._places()
 
@@ -133,5 +135,5 @@ class _Case:
 
     def _places(self) -> tuple[Place, ...]:
         found = np.zeros((len(self.state.place_node), 3), np.int64)
-        number = node_states.read_placed(self._tables[2], found)
+        number = gang_moves.read_placed(self._tables[2], found)
         return tuple(Place(n, tasks, tuple(g for g in range(64) if mask >> g & 1)) for n, tasks, mask in found[:number].tolist())

@@ -18,7 +18,7 @@ from queuewise.sim import backfill, preemption, queue
 from queuewise.sim.core.engine import functions_of, limited_runtime
 from queuewise.sim.core.rules import Order, Rules
 from queuewise.sim.core.setup import Layout, lay_out
-from queuewise.sim.core.state import NO_LIMIT
+from queuewise.sim.core.state import NO_LIMIT, Machine
 from queuewise.sim.placement import BY_SCORE, BY_SOLVER
 from queuewise.workload.estimates import Estimates
 from queuewise.workload.jobs import Floats
@@ -34,6 +34,7 @@ class Member:
     policy: Policy
     rules: Rules
     layout: Layout
+    empty: Machine  # nothing runs on it, ever
     jobs: Jobs
 
     @property
@@ -70,7 +71,7 @@ def _make_member(request: ReplayRequest, name: str) -> Member:
     runtime, _ = limited_runtime(request.workload, request.kill_at_limit)
     layout = lay_out(request.workload, request.cluster, rules, runtime=runtime, estimate=request.estimate, history=jobs.history)
     layout.world.policy.tracks_free_times = 0  # only members that reserve would keep them up to date
-    return Member(name, policy, rules, layout, jobs)
+    return Member(name, policy, rules, layout, layout.machine.clone(), jobs)
 
 
 def _check(name: str, rules: Rules) -> None:

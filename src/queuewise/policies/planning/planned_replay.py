@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from queuewise.policies.interface import ReplayRequest
-from queuewise.policies.planning.forecast import Forecast
+from queuewise.policies.planning.futures import Futures
 from queuewise.policies.planning.members import Member, make_members, part_of_jobs
 from queuewise.policies.planning.rollouts import AS_USUAL, MOST_QUEUED, NO_PASS, Now, Rollouts
 from queuewise.policies.resuming import start_from
@@ -125,8 +125,8 @@ class LookingAhead(PlannedReplay):
 
     def __init__(self, request: ReplayRequest, names: tuple[str, ...]) -> None:
         super().__init__(request, names)
-        self._forecast = Forecast(request)
-        self._rollouts = [Rollouts(one, request.workload, request.cluster) for one in self.members]
+        self._futures = Futures(request)
+        self.rollouts = [Rollouts(one, request.workload, request.cluster) for one in self.members]
         self._decisions = 0
         self.num_rollouts = 0
 
@@ -187,8 +187,8 @@ class Portfolio(LookingAhead):
         number, arrived = self._decisions, int(self.state.count.arrived)
 
         def evaluate(sample: int, left: Sequence[int]) -> Floats:
-            expected = self._forecast.draw(present.time, arrived, known, present.worked, number, sample)
-            return np.array([self._rollouts[k].run(present, expected, np.array([AS_USUAL]))[0] for k in left])
+            expected = self._futures.draw(present.time, arrived, known, present.worked, number, sample)
+            return np.array([self.rollouts[k].run(present, expected, np.array([AS_USUAL]))[0] for k in left])
 
         waits = self.compare(len(self.members), evaluate, self.samples_for(len(self.members)))
         best = int(np.argmin(waits))
@@ -246,8 +246,8 @@ class Planner(LookingAhead):
         first = np.array([AS_USUAL, NO_PASS, *candidates], np.int64)
 
         def evaluate(sample: int, left: Sequence[int]) -> Floats:
-            expected = self._forecast.draw(present.time, arrived, known, present.worked, number, sample)
-            return self._rollouts[0].run(present, expected, first[list(left)])
+            expected = self._futures.draw(present.time, arrived, known, present.worked, number, sample)
+            return self.rollouts[0].run(present, expected, first[list(left)])
 
         waits = self.compare(len(first), evaluate, self.samples_for(len(first)))
         best = int(np.argmin(waits))

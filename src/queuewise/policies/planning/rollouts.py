@@ -16,7 +16,7 @@ from numba import types
 from numpy.typing import NDArray
 
 from queuewise.cluster.spec import Cluster
-from queuewise.policies.planning.forecast import Expected
+from queuewise.policies.planning.futures import Expected
 from queuewise.policies.planning.members import Member, part_of_jobs
 from queuewise.sim.core.blocks import PIECE_COLUMNS, SCRATCH, into_one_block
 from queuewise.sim.core.compilation import JIT_DISABLED, address_of, caller_by_address, entry
@@ -105,7 +105,7 @@ class _SizedRollouts:
         state = initial_state(
             workload, cluster, member.rules, member.layout.classes, Pools.of(cluster), member.layout.trees, self.world, NO_DEPENDENCIES
         )
-        tables = member.layout.machine, member.layout.machine.clone(), state
+        tables = member.empty, member.empty.clone(), state
         self._memory, (self._machine, self._spare, self._state) = into_one_block(tables, (*SCRATCH, *PIECE_COLUMNS))
         self._empty = self._memory.copy()
         self._tables = [addresses_of(table) for table in (self.world, self._machine, self._spare, self._state)]

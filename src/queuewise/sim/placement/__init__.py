@@ -1,7 +1,7 @@
 """Placement: on which nodes and GPUs a job starts.
 
 `placement_rules` contains the rules that choose node by node, `tiers` the tiers of RLTune, `fgd` fragmentation gradient
-descent, and `node_states` what a solver outside the engine needs to know. This file declares the codes and columns of placement.
+descent, and `node_states` and `gang_moves` what a solver outside the engine needs. This file declares the codes and columns of placement.
 
 Axes: N nodes, T task types.
 """

@@ -34,7 +34,7 @@ class Expected(NamedTuple):
     coming_runtime: Floats
 
 
-class Forecast:
+class Futures:
     def __init__(self, request: ReplayRequest) -> None:
         self._workload, self._estimate, self._seed = request.workload, request.estimate, request.seed
         self._draws = request.estimates.partition(":")[0] in DRAWN
