@@ -35,6 +35,10 @@ class Target:
     figure: str  # of DISTRIBUTIONS
     quantile: float | None  # None: the mean
     limit: float
+    inclusive: bool = False  # <=
+
+    def holds(self, value: float) -> bool:
+        return value <= self.limit if self.inclusive else value < self.limit
 
     @property
     def in_seconds(self) -> bool:
@@ -67,7 +71,7 @@ def parse_target(text: str) -> Target:
     quantile = named[statistic] if statistic in named else float(statistic[1:]) / 100
     if not 0 < limit < np.inf:
         raise InputError(f"--target {text!r}: the limit is no finite number above 0", hint=EXAMPLE)
-    return Target(text.strip(), figure, quantile, np.nextafter(limit, np.inf) if found["sign"] == "<=" else limit)
+    return Target(text.strip(), figure, quantile, limit, inclusive=found["sign"] == "<=")
 
 
 @dataclass(frozen=True)
@@ -128,7 +132,7 @@ def find_size(
             ended = int(np.isin(schedule.status, (DONE, KILLED)).sum())
             ended_now = ended if ended_now is None else ended_now
             value = target.value(schedule)
-            tried[size] = SizePoint(size, value, value is not None and value < target.limit and ended >= ended_now)
+            tried[size] = SizePoint(size, value, value is not None and target.holds(value) and ended >= ended_now)
             on_point(tried[size])
         return tried[size].meets
 
