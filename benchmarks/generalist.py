@@ -1,8 +1,8 @@
 """Search for one rule for all logs, on workload models only, and compare it with `wise` on logs: fill a table of docs/results.md.
 
 python benchmarks/generalist.py search [NAME ...]        five minutes each; writes the rules to benchmarks/results/generalist
-python benchmarks/generalist.py compare [LOG ...]        report days of the logs, under `wise`, the searched and the packaged rules
-python benchmarks/generalist.py choose                   the same on days of SDSC, which is in no other table, and by which a rule is chosen
+python benchmarks/generalist.py choose                   validation days of SDSC, under `wise`, the numbers of `round` and what was found
+python benchmarks/generalist.py compare [LOG ...]        report days of the logs, under `wise` and the rule of the package
 
 Models know no users, so orders go by runtimes with noise (`noisy:1.0`) in place of predictions. Requests are runtimes divided by a
 uniform random number, as users overestimate (Mu'alem & Feitelson, 2001). Machines and loads change from generation to generation.
@@ -151,17 +151,12 @@ def main() -> None:
     kinds = {log: kind for kind, logs in KNOWN.items() for log in logs} | {"SDSC": "generalist-hpc"}
     file = FOLDER / f"{arguments.step}.json"
     made: dict[str, Any] = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
-    for log in ["SDSC"] if arguments.step == "choose" else arguments.names or [log for logs in KNOWN.values() for log in logs]:
-        policies = [
-            "wise",
-            "fcfs+easy",
-            "saf:predicted+easy:sjf:predicted~3d",
-            f"model:{kinds[log]}",
-            f"model:{searched[kinds[log]].parent}",
-        ]
-        made[log] = compare_on(log, policies, "val" if arguments.step == "choose" else "report")
-        made[log] = {policy.replace(f"{FOLDER}/", "searched "): row for policy, row in made[log].items()}
-        note(f"{log}: { ({policy: (row['bsld']['mean'], row['wait']['mean']) for policy, row in made[log].items()}) }")
+    choosing = arguments.step == "choose"
+    for log in ["SDSC"] if choosing else arguments.names or [log for logs in KNOWN.values() for log in logs]:
+        found = [f"model:{FOLDER / name}" for name in ("round", kinds[log])] if choosing else [f"model:{kinds[log]}"]
+        made[log] = compare_on(log, ["wise", "fcfs+easy", "saf:predicted+easy:sjf:predicted~3d", *found], "val" if choosing else "report")
+        made[log] = {policy.replace(f"model:{FOLDER}/", ""): row for policy, row in made[log].items()}
+        note(f"{log}: {[(policy, row['bsld']['mean'], row['wait']['mean']) for policy, row in made[log].items()]}")
         write_text(file, json.dumps(made, indent=1) + "\n")
     if arguments.step == "compare":
         write_text(PAGE, fill(PAGE.read_text(encoding="utf-8"), {"generalists": made}, {"generalists": generalists}))

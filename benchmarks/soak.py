@@ -42,9 +42,11 @@ from fuzz.broken_runs import RUN_CASES, damage_run  # noqa: E402
 from fuzz.broken_settings import cluster_cases, condition_cases  # noqa: E402
 from fuzz.cases import GPU_LOG, SWF, Case  # noqa: E402
 
+STORED = REPOSITORY / "tests" / "unit" / "agents" / "stored_runs" / "ppo"
 MARK = "QUEUEWISE_SOAK"  # in the environment of every process that a round starts
-LONGEST_S = 600.0  # of a command; compiling takes minutes on a busy machine
+LONGEST_S = 1800.0  # of a command: then it hangs; compiling takes many minutes on a crowded machine
 ORPHANS_END_WITHIN_S = 10.0
+LOOKED_AFTER_S, LONGEST_STEP_S = 0.1, 2.0  # between two looks at a process: asked for, and counted at most
 TIMES = frozenset({"engine_s", "jobs_per_s", "frames_per_s", "seconds", "git", "digest"})  # what differs from run to run or from
 # commit to commit, and the digest of a card that has such facts
 MOST_GROWTH_MIB, MOST_RISE_MIB = 24.0, 8.0  # of memory that is called flat: of any sample, and of a line through all of them
@@ -73,13 +75,34 @@ OTHERS: dict[str, tuple[str, ...]] = {  # what they write depends on time, or is
     "ranked": ("suite", "--quick", "--policy", "aged+easy"),
     "validated": ("validate", "long.swf", "--cluster", "flat:64", "--out", "run"),
     "described": ("clusters", "from-log", "long.swf", "--out", "cluster.toml"),
+    "fitted": ("workload", "fit", "long.swf", "--out", "model.toml"),
+    "reported": ("report", "run"),
+    "exported": ("export", "run", "--out", "network.onnx"),
 }  # fmt: skip
 WRITTEN = {
     "learned": ("run/rule.toml", "rule.py"),
     "predicted": ("figure.png",),
     "validated": ("run/summary.json",),
     "described": ("cluster.toml",),
+    "fitted": ("model.toml",),
+    "reported": ("run/report.html",),
+    "exported": ("network.onnx",),
 }
+
+
+class RunningTime:
+    """Seconds for which this process ran. While it is paused (SIGSTOP, or a machine that sleeps), so are its commands, and none hangs."""
+
+    def __init__(self) -> None:
+        self._last, self._spent = time.monotonic(), 0.0
+
+    def __call__(self) -> float:
+        now = time.monotonic()
+        self._spent, self._last = self._spent + min(now - self._last, LONGEST_STEP_S), now
+        return self._spent
+
+
+running_time = RunningTime()
 
 
 @dataclass
@@ -173,6 +196,8 @@ def disturbed(soak: Soak, rng: random.Random, folder: Path) -> str:
     kind = rng.choice(list(OTHERS))
     write_log(folder, "long.csv", 100)
     (folder / "long.swf").write_bytes(SWF)
+    if kind in ("reported", "exported"):  # a finished run
+        shutil.copytree(soak.reference("simulated")[0] if kind == "reported" else STORED, folder / "run")
     done = []
     for _ in range(rng.randint(1, 2)):
         if rng.random() < 0.5:
@@ -257,21 +282,25 @@ def start(
             resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes, resource.RLIM_INFINITY))
 
     environment = os.environ | {MARK: "1", "PYTHONPATH": os.pathsep.join(path for path in sys.path if path), "NO_COLOR": "1"}
-    begin = time.monotonic()
+    begin = running_time()
     process = subprocess.Popen(
         [sys.executable, "-m", "queuewise", *arguments], cwd=folder, env=environment, stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, errors="replace",
         preexec_fn=limit,  # noqa: PLW1509 (this process has no threads)
     )  # fmt: skip
-    try:
-        _, err = process.communicate(timeout=stop[1] if stop else LONGEST_S)
-    except subprocess.TimeoutExpired:
-        process.send_signal(stop[0] if stop else signal.SIGKILL)
-        _, err = process.communicate()
+    signals = [(stop[1], stop[0])] if stop else []  # in turn: seconds, signal
+    signals.append((LONGEST_S + (stop[1] if stop else 0.0), signal.SIGKILL))
+    while True:
+        try:
+            _, err = process.communicate(timeout=LOOKED_AFTER_S)
+            break
+        except subprocess.TimeoutExpired:
+            if signals and running_time() - begin > signals[0][0]:
+                process.send_signal(signals.pop(0)[1])
     code = process.returncode if process.returncode >= 0 else None
-    if code is None and not stop:
+    if not signals or (code is None and not stop):
         code = 1  # it hung, or crashed
-    return code, err, time.monotonic() - begin
+    return code, err, running_time() - begin
 
 
 def is_of_start(err: str) -> bool:
@@ -281,9 +310,9 @@ def is_of_start(err: str) -> bool:
 
 def orphans() -> list[str]:
     """Processes that a command started and that outlive it."""
-    until = time.monotonic() + ORPHANS_END_WITHIN_S
-    while (left := list(_marked())) and time.monotonic() < until:
-        time.sleep(0.2)
+    until = running_time() + ORPHANS_END_WITHIN_S
+    while (left := list(_marked())) and running_time() < until:
+        time.sleep(LOOKED_AFTER_S)
     return left
 
 
@@ -352,9 +381,9 @@ def soak_commands(home: Path, seed: int, minutes: float, rounds: int | None) -> 
         folder = home / f"round-{number:05d}"
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
-        begin = time.monotonic()
+        begin = running_time()
         done = action(soak, rng, folder)
-        seconds = time.monotonic() - begin
+        seconds = running_time() - begin
         row = {"seed": seed, "round": number, "action": action.__name__, "what": done, "seconds": seconds, "problems": soak.problems}
         with table.open("a") as file:
             file.write(json.dumps(row) + "\n")

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from queuewise.errors import InputError, did_you_mean
+from queuewise.regular_files import check_regular
 
 
 class Config(BaseModel):
@@ -65,8 +66,7 @@ def line_of(text: str, location: Sequence[int | str]) -> int:
 
 def _read(path: Path) -> str:
     try:
-        if path.exists() and not path.is_file():  # a pipe could be waited for in vain
-            raise InputError("is a folder" if path.is_dir() else "is not a regular file", where=str(path), hint="use a file")
+        check_regular(path)
         return path.read_bytes().decode("utf-8")
     except FileNotFoundError:
         raise InputError("no such file", where=str(path), hint="check the path") from None
@@ -80,14 +80,16 @@ def _read(path: Path) -> str:
 
 def _parse(text: str, path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(text)
+        data = tomllib.loads(text)
+        repr(data)  # a hexadecimal number, or a table by a dotted name, may be more than Python can show when it is refused
+        return data
     except tomllib.TOMLDecodeError as error:
         found = re.search(r"at line (\d+)", str(error))
         line = found[1] if found else len(text.splitlines())  # without a number the parser means the end of the document
         raise InputError(f"is not valid TOML: {error}", where=f"{path}:{line}", hint="check the syntax of this line") from None
     except RecursionError:
         raise InputError("lists or tables are nested too deeply", where=str(path), hint="this is not a file of settings") from None
-    except ValueError:  # Python converts no number of more than 4300 digits
+    except ValueError:  # Python reads and shows no number of more than 4300 digits
         raise InputError("a number has too many digits", where=str(path), hint="shorten it") from None
 
 

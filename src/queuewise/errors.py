@@ -17,6 +17,10 @@ EXTRA_OF = {  # top-level module of an optional package -> the extra of pyprojec
     "matplotlib": "report",
     "onnx": "export",
     "onnxruntime": "export",
+    "starlette": "serve",
+    "uvicorn": "serve",
+    "orjson": "serve",
+    "prometheus_client": "serve",
     "highspy": "milp",
 }
 

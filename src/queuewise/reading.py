@@ -63,6 +63,7 @@ class Reading:
 
         --clean drops jobs that are larger than `cluster`. `recorded` also returns what the log says about the past of its jobs.
         """
+        from queuewise.errors import InputError
         from queuewise.workload import load_workload
         from queuewise.workload.transform import make_elastic, parse_elastic, without_kinds
 

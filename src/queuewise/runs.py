@@ -17,10 +17,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from queuewise.errors import InputError
+from queuewise.regular_files import check_regular
 
 LAST_FILE = "summary.json"
 LONGEST_NAME = 200  # bytes of a folder name; file systems allow 255
 HASH_DIGITS = 12
+UNFINISHED = re.compile(r"\..+\.\d+\.part")  # names that `replacing` gives: .NAME.PROCESS.part
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _created: list[Path] = []  # folders, those above others first
 
@@ -52,7 +54,8 @@ def locked(folder: Path) -> Iterator[None]:
             pass
         else:
             for unfinished in folder.rglob(".*.part"):
-                unfinished.unlink(missing_ok=True)
+                if UNFINISHED.fullmatch(unfinished.name):  # others may keep files in the folder
+                    unfinished.unlink(missing_ok=True)
         yield
     finally:
         os.close(descriptor)
@@ -72,10 +75,10 @@ def replacing(path: Path) -> Iterator[Path]:
 
     The file gets the permissions that the umask gives to new files, whoever writes it. A full disk and the like raise an InputError.
     """
-    if path.exists() and not path.is_file():
-        raise InputError("is a folder" if path.is_dir() else "is not a regular file", where=str(path), hint="choose another name")
+    check_regular(path, "choose another name")
     path = path.resolve()  # a link stays a link, /dev/stdout above all
-    temporary = path.with_name(f".{path.name[:LONGEST_NAME]}.{os.getpid()}.part")
+    kept = os.fsdecode(os.fsencode(path.name)[:LONGEST_NAME])
+    temporary = path.with_name(f".{kept}.{os.getpid()}.part")
     try:
         temporary.touch()
         mode = stat.S_IMODE(temporary.stat().st_mode)

@@ -1,8 +1,9 @@
-"""Run folders and models with one damaged file: cut, emptied, removed, or with one damaged field."""
+"""Run folders and models with one damaged file: cut, emptied, removed, replaced by a pipe, or with one damaged field."""
 
 from __future__ import annotations
 
 import json
+import os
 import random
 import shutil
 import tomllib
@@ -53,7 +54,7 @@ def damage_run(sound: Path, case: DamagedRun, seed: int, home: Path) -> str:
     files = sorted(path for path in (home / "run").rglob("*") if path.is_file())
     readable = [path for path in files if path.suffix in DAMAGED_FIELD]
     path = rng.choice(readable if rng.random() < 0.75 else files)
-    what = rng.choice(("field",) * 6 + ("cut", "changed", "empty", "gone", "folder"))
+    what = rng.choice(("field",) * 6 + ("cut", "changed", "empty", "gone", "folder", "pipe"))
     done = f"{path.relative_to(home)}: {what}"
     if what == "field" and path.suffix in DAMAGED_FIELD:
         return f"{done} {DAMAGED_FIELD[path.suffix](rng, path)}"
@@ -67,6 +68,8 @@ def damage_run(sound: Path, case: DamagedRun, seed: int, home: Path) -> str:
         path.write_bytes(b"")
     elif what == "folder":
         path.mkdir()
+    elif what == "pipe":
+        os.mkfifo(path)
     return done
 
 

@@ -54,6 +54,14 @@ def test_growth_by_hand(sizes: list[float], rise: float, highest: float, reposit
     assert found == pytest.approx((rise, highest), abs=1e-6)
 
 
+def test_a_pause_does_not_count(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    soak = load_soak(repository)
+    clock = iter([0.0, 0.5, 600.5, 601.0])
+    monkeypatch.setattr(soak.time, "monotonic", lambda: next(clock))
+    running = soak.RunningTime()
+    assert [running() for _ in range(3)] == [0.5, 0.5 + soak.LONGEST_STEP_S, 1.0 + soak.LONGEST_STEP_S]
+
+
 def load_soak(repository: Path) -> Any:
     spec = importlib.util.spec_from_file_location("soak", repository / "benchmarks" / "soak.py")
     assert spec is not None

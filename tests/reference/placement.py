@@ -78,19 +78,35 @@ class Placer:
     def _place_node_by_node(self, job: Job, trial: State) -> list[Piece]:
         pieces: list[Piece] = []
         remaining, draw = job.num_tasks, 0
+        kind = self._cheapest_kind(job, trial) if self.rule == "cheapest" and job.demand.gpu else None
+        rule = "fastest" if self.rule == "cheapest" and job.demand.gpu and kind is None else self.rule
         while remaining:
-            slots = {n: count for n, count in enumerate(job.demand.all_slots(trial)) if count >= 1}
+            slots = {n: count for n, count in enumerate(job.demand.all_slots(trial)) if count >= 1 and kind in (None, self.machine.kind[n])}
             if self.rule == "random":
                 u = mix((mix(self.seed & MASK ^ mix(self.starts)) + draw) & MASK)
                 chosen = list(slots)[u % len(slots)]
                 draw += 1
             else:
-                key = KEYS[self.rule]
+                key = KEYS[rule]
                 chosen = min(slots, key=lambda n: (key(job, trial, n, slots[n], remaining), self.asleep(n), n))
             tasks = 1 if self.rule == "spread" else min(remaining, slots[chosen])
             pieces += put(job.demand, trial, chosen, tasks, most_free=self.rule == "spread")
             remaining -= tasks
         return pieces
+
+    def _cheapest_kind(self, job: Job, state: State) -> str | None:
+        """The GPU kind with the least watts ÷ speed of those that hold the whole gang, ties to the lowest node."""
+        slots = job.demand.all_slots(state)
+        nodes: dict[str, list[int]] = defaultdict(list)
+        for n, name in enumerate(self.machine.kind):
+            if name is not None and job.caps[n]:
+                nodes[name].append(n)
+        holding = [name for name, some in nodes.items() if sum(slots[n] for n in some) >= job.num_tasks]
+        return min(
+            holding,
+            key=lambda name: (job.machine.active_gpu_watts(nodes[name][0]) / job.speed(nodes[name][0]), nodes[name][0]),
+            default=None,
+        )
 
     def _place_by_fragments(self, job: Job, trial: State) -> list[Piece]:
         pieces = []

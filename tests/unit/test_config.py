@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from queuewise.config import Config, read_toml, to_toml, validate
+from queuewise.config import Config, parse_toml, read_toml, to_toml, validate
 from queuewise.errors import InputError
 
 
@@ -46,6 +46,7 @@ tables = st.recursive(
 )
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # on a busy machine
 @given(tables)
 def test_any_plain_table_round_trips(table: dict[str, Any]) -> None:
     assert tomllib.loads(to_toml(table)) == table
@@ -77,3 +78,15 @@ def test_mistakes_are_named_by_key(data: dict[str, Any], message: str, hint: str
     with pytest.raises(InputError) as caught:
         validate(Outer, data, source="here")
     assert (caught.value.message, caught.value.hint, caught.value.where) == (message, hint, "here")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [(f"size = 0x{'f' * 20_000}", "too many digits"), (f"size = {'9' * 5_000}", "too many digits"), (f"a{'.b' * 3_000} = 1", "too deeply")],
+    ids=["hexadecimal", "decimal", "dotted"],
+)
+def test_what_could_not_be_shown_is_refused(text: str, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "settings.toml"
+    path.write_text(text)
+    with pytest.raises(InputError, match=message):
+        parse_toml(path)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from queuewise.errors import InputError
-from queuewise.runs import LAST_FILE, file_name, replacing, start_run, write_text
+from queuewise.runs import LAST_FILE, file_name, locked, replacing, start_run, write_text
 
 
 def test_a_file_appears_whole_and_replaces_the_old_one(tmp_path: Path) -> None:
@@ -72,3 +72,20 @@ def test_different_names_have_different_folders() -> None:
     folders = [file_name(name) for name in names]
     assert len(set(folders)) == len(names)
     assert all(0 < len(folder.encode()) <= 200 for folder in folders)
+
+
+def test_any_name_that_the_file_system_takes_can_be_written(tmp_path: Path) -> None:
+    for name in ("ä" * 125, "値" * 83, "x" * 250, "\udcff" * 250):
+        write_text(tmp_path / name, "text")
+        assert (tmp_path / name).read_text() == "text"
+    assert len(list(tmp_path.iterdir())) == 4
+
+
+def test_what_a_killed_writer_left_is_removed_and_nothing_else(tmp_path: Path) -> None:
+    others = [tmp_path / ".film.part", tmp_path / "a.1.part", tmp_path / "b" / ".x.1.part.gz"]
+    mine = [tmp_path / ".a.json.1.part", tmp_path / "b" / ".c.csv.99.part"]
+    (tmp_path / "b").mkdir()
+    for path in (*others, *mine):
+        path.write_text("half")
+    with locked(tmp_path):
+        assert [path.exists() for path in (*others, *mine)] == [True, True, True, False, False]

@@ -51,6 +51,7 @@ class OffPolicy(ABC):
     network: Network
     modules: dict[str, nn.Module]  # everything with weights, `network` included
     optimisers: dict[str, torch.optim.Optimizer]
+    rates: dict[str, float]  # learning rates of some optimisers, relative to that of the settings
     figures: ClassVar[tuple[str, ...]]  # names of the numbers that `_learn` returns
 
     def __init__(self, setup: EnvSetup, settings: TrainSettings, own: OffPolicySettings, seed: int, *, priority: float) -> None:
@@ -67,6 +68,7 @@ class OffPolicy(ABC):
         self._mask = torch.zeros(own.num_envs, shape.num_actions, dtype=torch.bool)
         self.frames = self.iterations = self.updates = 0
         self.unit, self.centre = 1.0, 0.0  # deviation of returns in random play, and their mean in that unit
+        self.rates = {}
         self._build(settings, weights)
         self.scaling = warm_up([self.envs], chance)
         self._logs = [ActionLog(self.envs.state(), self.replay.cursors)]
@@ -161,9 +163,9 @@ class OffPolicy(ABC):
     def _set_rate(self) -> float:
         own = self._own
         rate = learner.scheduled(own.schedule, self.progress, own.learning_rate, own.final_rate * own.learning_rate, own.warmup)
-        for optimiser in self.optimisers.values():
+        for name, optimiser in self.optimisers.items():
             for group in optimiser.param_groups:
-                group["lr"] = rate
+                group["lr"] = rate * self.rates.get(name, 1.0)
         return rate
 
     def _descend(self, name: str, loss: Tensor) -> Tensor:

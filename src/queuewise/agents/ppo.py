@@ -28,6 +28,7 @@ from queuewise.errors import InputError
 
 KL_SLACK = 1.5  # an update ends once the divergence exceeds this many times the target
 UNLIKELY = -80.0  # log-probability that counts as zero; the exponential of far lower numbers is slow
+ENTROPY, DIVERGENCE = 2, 3  # positions in LOSSES
 LOSSES = ("loss/policy", "loss/value", "policy/entropy", "policy/kl", "policy/clip_fraction")
 
 
@@ -90,7 +91,7 @@ class Ppo:
 
     @property
     def progress(self) -> float:
-        return min(self.frames / self.total_frames, 1.0)
+        return min(self.frames / (self.settings.schedule_frames or self.total_frames), 1.0)
 
     @property
     def temperature(self) -> float:
@@ -149,11 +150,14 @@ class Ppo:
         for group in self.optimiser.param_groups:
             group["lr"] = rate
         sums, norm, steps = torch.zeros(len(LOSSES)), 0.0, 0
+        first_entropy: float | None = None
         for epoch in range(ppo.epochs):
             self.pool.each("shuffle")
             for number in range(ppo.num_envs * ppo.steps // ppo.minibatch):
                 losses = self._differentiate(entropy, epoch, number)
-                if ppo.target_kl > 0 and losses[3] > KL_SLACK * ppo.target_kl:
+                first_entropy = float(losses[ENTROPY]) if first_entropy is None else first_entropy
+                jumped = ppo.entropy_jump is not None and abs(float(losses[ENTROPY]) - first_entropy) > ppo.entropy_jump
+                if jumped or (ppo.target_kl > 0 and losses[DIVERGENCE] > KL_SLACK * ppo.target_kl):
                     return self._statistics(sums, norm, steps, rate, entropy)
                 norm += float(nn.utils.clip_grad_norm_(self.pool.workers[0].parameters, ppo.max_gradient))
                 self.optimiser.step()

@@ -22,6 +22,7 @@ from queuewise.agents.train_settings import renamed
 from queuewise.config import Config, parse_toml, validate
 from queuewise.errors import InputError, optional_imports
 from queuewise.plain_text import printable
+from queuewise.regular_files import check_regular
 from queuewise.runs import append_text, unwritable, write_text
 
 JSONL, CSV = "metrics.jsonl", "metrics.csv"
@@ -158,6 +159,7 @@ class Recorder:
 def read_rows(home: Path) -> list[dict[str, Any]]:
     """Read `metrics.jsonl`; an incomplete last line (the run was killed) is left out."""
     path = home / JSONL
+    check_regular(path)
     lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
     rows = []
     for number, line in enumerate(lines, 1):

@@ -40,6 +40,14 @@ MODEL_CLUSTER = "1x8:V100-16"  # for workload models, which come without a clust
 OWN_TASK: dict[str, Any] = {"window_order": "sjf", "skip_forced": True}
 
 
+PLAYING: dict[str, tuple[str, ...]] = {  # default baselines where the score is the return
+    "mask": ("fcfs+greedy", "sjf+greedy", "largest+greedy", "random"),
+    "commit": ("fcfs", "sjf", "random"),
+    "head": ("fcfs", "sjf", "random"),
+    "host": ("fcfs@first", "fcfs@pack", "fcfs@spread", "fcfs@random"),
+}
+
+
 @dataclass(frozen=True, eq=False)
 class Scenario:
     """Settings, workload, cluster and task; the environments and windows follow from them."""
@@ -94,7 +102,10 @@ class Scenario:
     def baselines(self) -> tuple[str, ...]:
         """The policies to compare with, as they play in the task: with its backfill and placement where their names have none."""
         settings = self.setup.settings
-        return tuple(dict.fromkeys(name if name == BEST else settings.complete(name) for name in self.settings.baselines))
+        names = self.settings.baselines
+        if self.settings.objective == RETURN and names == TrainSettings().baselines:  # not all of these can play a task
+            names = PLAYING["host" if settings.problem != "job" else settings.dispatch]
+        return tuple(dict.fromkeys(name if name == BEST else settings.complete(name) for name in names))
 
     def experiment(self, block: str) -> Experiment:
         """The windows of VAL or REPORT, the same for every policy."""

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
-from pydantic import Field, field_serializer, field_validator
+from pydantic import Field, field_serializer, field_validator, model_validator
 
 from queuewise.config import Config, parse_toml, validate
 from queuewise.errors import unknown_name
@@ -99,7 +99,26 @@ class NetworkSettings(Config):
 
     width: int = Field(default=64, ge=1, description="units per hidden layer, and size of a token's embedding")
     depth: int = Field(default=2, ge=1, description="hidden layers")
+    layers: str | None = Field(
+        default=None, description="units of each hidden layer instead of width and depth, e.g. 32-16-8; the first is the embedding's size"
+    )
     heads: int = Field(default=1, ge=1, description="attention heads (attn, hosts); must divide the width")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _sizes_of_layers(cls, data: Any) -> Any:
+        """A list of layers sets width and depth."""
+        if not isinstance(data, Mapping) or data.get("layers") is None:
+            return data
+        parts = str(data["layers"]).split("-")
+        if not all(part.isdecimal() and 0 < int(part) < 10**6 for part in parts):
+            raise ValueError(f"layers {data['layers']!r} are not numbers joined by -, for example 32-16-8")
+        return {**data, "width": int(parts[0]), "depth": len(parts)}
+
+    @property
+    def hidden(self) -> tuple[int, ...]:
+        """Units of the hidden layers."""
+        return (self.width,) * self.depth if self.layers is None else tuple(int(part) for part in self.layers.split("-"))
 
 
 class PpoSettings(Config):
@@ -126,6 +145,14 @@ class PpoSettings(Config):
     schedule: ScheduleName = Field(default="linear", description="how the learning rate changes during training")
     final_rate: float = Field(default=0.1, ge=0, le=1, description="learning rate at the end, as a share of the initial one")
     warmup: float = Field(default=0.05, ge=0, lt=1, description="share of training during which warmup_cosine rises")
+    schedule_frames: int | None = Field(
+        default=None, ge=1, description="frames after which schedules have reached their final values; default: all of training"
+    )
+    entropy_jump: float | None = Field(
+        default=None,
+        gt=0,
+        description="end an update once the mean entropy has changed by more than this, in nats",
+    )
     adam_eps: float = Field(default=1e-5, gt=0, description="epsilon of Adam")
     entropy: float = Field(default=0.01, ge=0, description="initial weight of the entropy bonus")
     final_entropy: float = Field(default=0.0, ge=0, description="final weight of the entropy bonus")
@@ -188,6 +215,9 @@ class D3qnSettings(OffPolicySettings):
     epsilon: float = Field(default=1.0, ge=0, le=1, description="initial share of random actions")
     final_epsilon: float = Field(default=0.02, ge=0, le=1, description="final share of random actions")
     explore: float = Field(default=0.3, gt=0, le=1, description="share of training during which epsilon falls")
+    explore_frames: int | None = Field(
+        default=None, ge=1, description="epsilon falls exponentially instead: its distance from the final one shrinks by e every N frames"
+    )
     noisy: bool = Field(default=False, description="explore with learnt noise on the weights (Fortunato et al., 2018) instead of epsilon")
     atoms: int = Field(
         default=1, ge=1, description="points of the learnt distribution of returns (Bellemare et al., 2017, use 51); 1: learn the mean"
@@ -206,6 +236,13 @@ class SacSettings(OffPolicySettings):
         default=0.2, ge=0, le=1, description="target entropy in every state, as a share of that of a uniform choice among the legal actions"
     )
     temperature: float = Field(default=0.01, gt=0, description="initial weight of the entropy; it is then adjusted to reach the target")
+    fixed_entropy: float | None = Field(
+        default=None, ge=0, description="target entropy in nats, the same in every state, instead of a share of that of a uniform choice"
+    )
+    actor_rate: float | None = Field(default=None, gt=0, description="initial learning rate of the actor; default: learning_rate")
+    critic_rate: float | None = Field(default=None, gt=0, description="initial learning rate of the critics; default: learning_rate")
+    temperature_rate: float | None = Field(default=None, gt=0, description="initial learning rate of the temperature, likewise")
+    policy_delay: int = Field(default=1, ge=1, description="gradient steps of the critics per step of the actor and the temperature")
 
 
 class FilterSettings(Config):

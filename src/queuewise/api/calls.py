@@ -39,8 +39,9 @@ from queuewise.evaluation.statistics import SAME
 from queuewise.evaluation.units import check_score
 from queuewise.policies import replaying
 from queuewise.policies.snapshot import Snapshot
+from queuewise.reading import args_on_cluster
 from queuewise.sim.core.schedule import Schedule
-from queuewise.workload import Loaded
+from queuewise.workload import Loaded, load_workload
 from queuewise.workload.estimates import Estimates
 from queuewise.workload.jobs import Floats, Workload
 
@@ -170,8 +171,12 @@ def evaluate(
     log = as_log(workload, jobs, seed)
     options = PlanOptions(**plan, seed=seed, conditions=as_conditions(conditions, log.workload))
     names = [one.name if one.name is not None else one.label for one in given]
-    draw = log.draw if log.from_model else None
-    experiment = plan_experiment(log.workload, as_cluster(cluster, log), [one.name for one in given if one.name], options, draw)
+    machine = as_cluster(cluster, log)
+
+    def draw(number: int, window_seed: int) -> Workload:
+        return load_workload(log.source, jobs=number, seed=window_seed, args=args_on_cluster(log.source, machine)).workload
+
+    experiment = plan_experiment(log.workload, machine, [one.name for one in given if one.name], options, draw if log.from_model else None)
     wanted = parse_score(score or ("packed" if experiment.plan.protocol == "packing" else "bsld"))
     if experiment.plan.protocol == "days":
         check_score(wanted)
@@ -180,8 +185,8 @@ def evaluate(
         found.refuse()
     makers = {one.label: one.make for one in given if one.make is not None}
 
-    def simulator(part: Workload, machine: Any, name: str, **settings: Any) -> Schedule:
-        schedule = replaying.simulate(part, machine, makers[name]() if name in makers else name, **settings)
+    def simulator(part: Workload, nodes: Any, name: str, **settings: Any) -> Schedule:
+        schedule = replaying.simulate(part, nodes, makers[name]() if name in makers else name, **settings)
         return dataclasses.replace(schedule, policy=name)
 
     folder = None if out is None else Path(out)

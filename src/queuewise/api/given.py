@@ -53,9 +53,6 @@ class GivenLog:
     def workload(self) -> Workload:
         return self.loaded.workload
 
-    def draw(self, jobs: int, seed: int) -> Workload:
-        return load_workload(self.source, jobs=jobs, seed=seed).workload
-
 
 def as_log(value: GivenWorkload, jobs: int | None = None, seed: int = 0, *, recorded: bool = False) -> GivenLog:
     """The jobs of what a user passed as `workload`. With `jobs`, the first so many of them, or that many of a model."""

@@ -57,6 +57,7 @@ class Learn:
         from queuewise.evaluation.protocol import DEFAULT_SPLIT, parse_split
         from queuewise.policies.names import check_run_name, parse_bound, run_name
         from queuewise.policies.rule_export import export_rule
+        from queuewise.regular_files import check_regular
         from queuewise.runs import create_folder, write_text
         from queuewise.search.learning import Learning, LearnSettings
         from queuewise.search.objective import parse_objective
@@ -68,6 +69,8 @@ class Learn:
             raise InputError(f"--export {self.export} is neither a .py nor a .lua file", hint="choose one of these endings")
         if self.export is not None and not self.export.parent.is_dir():
             raise InputError("no such folder", where=str(self.export.parent), hint="create it or choose another --export")
+        if self.export is not None:
+            check_regular(self.export, "choose another --export")
         budget_s, objective = parse_bound(self.budget, "--budget"), parse_objective(self.objective)
         split = DEFAULT_SPLIT if self.split is None else parse_split(self.split)
         if self.estimates is not None:

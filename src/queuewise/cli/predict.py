@@ -40,9 +40,12 @@ class Predict:
         from queuewise.errors import InputError
         from queuewise.evaluation.prediction_quality import judge_predictions
         from queuewise.evaluation.protocol import DEFAULT_SPLIT, parse_split
+        from queuewise.report.figures import figure_target
 
         if self.seed < 0:
             raise InputError(f"--seed {self.seed} is negative", hint="use 0 or more")
+        if self.plot:
+            figure_target(self.plot)  # a mistake is reported before the work
         split = DEFAULT_SPLIT if self.split is None else parse_split(self.split)
         loaded, cluster = self.reading.load_with_cluster(self.log, self.cluster, self.jobs, self.seed, note)
         announce_compilation()

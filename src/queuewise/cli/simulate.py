@@ -70,6 +70,11 @@ class Simulate:
     """End with exit code 0 even if more than half of the jobs can never run on the cluster (otherwise 3)."""
     model_sha256: Annotated[tuple[str, ...], tyro.conf.arg(metavar="HEX")] = ()
     """Refuse models whose file has another SHA-256 than these, as sha256sum prints it."""
+    columns: Annotated[str | None, tyro.conf.arg(metavar="NAME,…")] = None
+    """Further columns of the table, by the names of docs/metrics.md: flops_utilisation,load_imbalance,completion_rate,energy_cost,…,
+    also wait_s.p95. Those four, the fairness and the table by priority are always in --json."""
+    csv: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """With --out: also write jobs.csv for each policy, with a row per job, and priorities.csv, with a row per policy and priority."""
     json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Print JSON: a list with one object per policy."""
 
@@ -108,7 +113,7 @@ class Simulate:
             title = f"{loaded.workload.name} on {machine.name}, {self.what_if.title(self.reading.load_factor)}"
             print_replays(title, [row["as_is"] for row in summaries], summaries)
         else:
-            _print(loaded, cluster, summaries)
+            _print(loaded, cluster, summaries, self._columns())
             _print_causes(schedules, causes)
         return remarks.exit_code(rejected, len(loaded.workload), allowed=self.allow_rejected)
 
@@ -117,11 +122,16 @@ class Simulate:
         return self.what_if.changes_nodes or self.reading.load_factor is not None
 
     def _measure(self, schedules: list[Schedule]) -> tuple[list[dict[str, Any]], list[WaitCauses]]:
-        from queuewise.evaluation.metrics import summarise
+        from queuewise.evaluation.breakdown import as_dicts, by_priority
+        from queuewise.evaluation.measure import measure
+        from queuewise.evaluation.metrics import some_figures, summarise
         from queuewise.evaluation.wait_causes import wait_causes
 
         causes = [wait_causes(schedule) for schedule in schedules]
-        return [summarise(schedule) | {"wait_causes": its.means()} for schedule, its in zip(schedules, causes, strict=True)], causes
+        rows = [summarise(schedule) | {"wait_causes": its.means()} for schedule, its in zip(schedules, causes, strict=True)]
+        for row, m in zip(rows, map(measure, schedules), strict=True):
+            row |= {"by_priority": as_dicts(by_priority(m))} | some_figures(m, self._columns())
+        return rows, causes
 
     def _check(self) -> None:
         from queuewise.cli.console import check_policies
@@ -136,8 +146,22 @@ class Simulate:
             raise InputError(f"--seed {self.seed} is negative", hint="use 0 or more")
         check_policies(self.policy, self.max_wait, self.model_sha256)
         self._budgets  # noqa: B018 - report a number that is out of range before the replay
+        self._columns()
+        if self.csv and not self.out:
+            raise InputError("--csv needs a folder to write to", hint="add --out DIR")
         if self.out:
             start_run(self.out)  # report a problem with the folder before the replay
+
+    def _columns(self) -> list[str]:
+        """The names in --columns."""
+        from queuewise.errors import unknown_name
+        from queuewise.evaluation.metrics import figure_names
+
+        names = [] if self.columns is None else [name.strip() for name in self.columns.split(",")]
+        for name in names:
+            if name not in figure_names():
+                raise unknown_name("column", name, figure_names())
+        return names
 
     @property
     def _budgets(self) -> Budgets:
@@ -169,6 +193,7 @@ class Simulate:
     def _write(self, schedules: list[Schedule], causes: list[WaitCauses], summaries: list[dict[str, Any]]) -> None:
         from queuewise.cli.console import note
         from queuewise.config import to_toml
+        from queuewise.evaluation.jobs_table import jobs_table
         from queuewise.evaluation.replay_files import write_cluster, write_replay
         from queuewise.evaluation.results import flatten, to_csv
         from queuewise.runs import LAST_FILE, file_name, write_text, writing_run
@@ -181,7 +206,13 @@ class Simulate:
             write_cluster(folder, schedules[0].cluster)
             for schedule, its in zip(schedules, causes, strict=True):
                 write_replay(folder / file_name(schedule.policy), schedule, its)
-            write_text(folder / "summary.csv", to_csv([flatten(summary) for summary in summaries]))
+            if self.csv:
+                rows = [{"policy": row["policy"], **its} for row in summaries for its in row["by_priority"]]
+                write_text(folder / "priorities.csv", to_csv(rows))
+                for schedule, its in zip(schedules, causes, strict=True):
+                    jobs_table(schedule, its).write_csv(folder / file_name(schedule.policy) / "jobs.csv")
+            kept = [{name: value for name, value in row.items() if name != "by_priority"} for row in summaries]
+            write_text(folder / "summary.csv", to_csv([flatten(summary) for summary in kept]))
             write_text(folder / LAST_FILE, json_text.dumps(summaries, indent=2, allow_nan=False))
         note(f"written to {folder}")
 
@@ -210,7 +241,7 @@ def _report_rejected(schedules: list[Schedule]) -> int:
     return max(int((schedule.status == REJECTED).sum()) for schedule in schedules)
 
 
-def _print(loaded: Loaded, cluster: Cluster, summaries: list[dict[str, Any]]) -> None:
+def _print(loaded: Loaded, cluster: Cluster, summaries: list[dict[str, Any]], more: list[str]) -> None:
     from queuewise.cli.console import print_table
     from queuewise.report.readable import duration, figure
 
@@ -236,9 +267,11 @@ def _print(loaded: Loaded, cluster: Cluster, summaries: list[dict[str, Any]]) ->
     }
     seldom = ("killed", "rejected", "cancelled", "failed", "unfinished")
     columns = {name: show for name, show in columns.items() if name not in seldom or any(row[name] for row in summaries)}
-    rows = [[show(row) for show in columns.values()] for row in summaries]
+    rows = [[*(show(row) for show in columns.values()), *(figure(row[name], 3) for name in more)] for row in summaries]
     narrow = [number for name in DROP_FIRST for number, column in enumerate(columns) if column == name]
-    print_table(list(columns), rows, title=f"{loaded.workload.name}: {len(loaded.workload):,} jobs on {cluster.name}", drop_first=narrow)
+    print_table(
+        [*columns, *more], rows, title=f"{loaded.workload.name}: {len(loaded.workload):,} jobs on {cluster.name}", drop_first=narrow
+    )
 
 
 def _print_causes(schedules: list[Schedule], causes: list[WaitCauses]) -> None:

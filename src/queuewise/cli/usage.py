@@ -34,7 +34,12 @@ def usage_errors(command: Any, prog: str, arguments: Sequence[str]) -> Iterator[
         raise _explain(event, command, prog, list(subcommands))
 
     with rejections.on_parse_error(reject):
-        yield
+        try:
+            yield
+        except ValueError as error:  # of a settings class whose fields have no prefix: tyro passes it on
+            if refused := _OUT_OF_RANGE.search(str(error)):
+                raise _out_of_range(refused, f"see {prog} --help") from None
+            raise
 
 
 def _explain(event: rejections.ParseErrorEvent, command: Any, prog: str, subcommands: list[str]) -> InputError:
@@ -71,15 +76,19 @@ def _unrecognized(token: str, command: Any, prog: str, subcommands: list[str]) -
 
 def _bad_value(event: rejections.InstantiationFailure, hint: str) -> InputError:
     if refused := _OUT_OF_RANGE.search(event.message):  # raised by a settings class
-        from queuewise.config import in_plain_words
-
-        return InputError(f"{refused['key']} = {refused['value']}: {in_plain_words(refused['expected'])}", hint=hint)
+        return _out_of_range(refused, hint)
     name = event.argument.display_name() if event.argument is not None else "an argument"
     expected = "a whole number" if "int" in event.message else "a number" if "float" in event.message else ""
     value = _VALUE.search(event.message.splitlines()[0])
     if not (expected and value):
         return InputError(f"{name}: the value cannot be used", hint=hint)
     return InputError(f"{name} {next(text for text in value.groups() if text is not None)!r} is not {expected}", hint=hint)
+
+
+def _out_of_range(refused: re.Match[str], hint: str) -> InputError:
+    from queuewise.config import in_plain_words
+
+    return InputError(f"{refused['key']} = {refused['value']}: {in_plain_words(refused['expected'])}", hint=hint)
 
 
 def _invocation(argument: Any) -> str:

@@ -98,13 +98,16 @@ class Validate:
     def _check(self) -> None:
         from queuewise.cli.console import check_policies
         from queuewise.errors import InputError
+        from queuewise.report.figures import figure_target
         from queuewise.runs import start_run
 
         if self.seed < 0:
             raise InputError(f"--seed {self.seed} is negative", hint="use 0 or more")
         check_policies([self.policy] if self.policy is not None else [], model_sha256=self.model_sha256)
+        if self.plot:  # report a problem with a file or folder before the replay
+            figure_target(self.plot)
         if self.out:
-            start_run(self.out)  # report a problem with the folder before the replay
+            start_run(self.out)
 
     def _write(self, found: Validation) -> None:
         from queuewise.cli.console import note

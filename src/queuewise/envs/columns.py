@@ -249,7 +249,8 @@ as_output = table_reader(Output)
 as_frame = table_reader(Frame)
 
 # What the job problem with dispatch mask has in common, unless jobs may be stopped or there are conditions: most training.
-PLAIN_WORLD: KnownValues = PLAIN | {
+PLAIN_WORLD: KnownValues = {
+    **PLAIN,
     ("policy", "backfill"): frozenset({NO_BACKFILL}),
     ("policy", "dispatch"): frozenset({REORDER}),
     ("policy", "external_queue"): frozenset({1}),

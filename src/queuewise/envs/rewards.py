@@ -6,12 +6,13 @@ divides a weight by sizes of the episode.
 
 from __future__ import annotations
 
+import re
 from typing import Literal
 
 import numpy as np
 
 from queuewise.config import Config
-from queuewise.errors import unknown_name
+from queuewise.errors import InputError, unknown_name
 from queuewise.sim.core.tables import F64
 
 TERMS: dict[str, str] = {  # name -> unit
@@ -64,6 +65,10 @@ DIVISORS: dict[str, str] = {
 }
 
 
+REWARD_EXAMPLE = "for example 'bounded_slowdown/jobs' or 'wait/jobs + 0.1*utilisation/span'"
+_SUMMAND = re.compile(r"([+-])((?:[^+-]|(?<=[eE])[+-](?=\d))+)")  # the sign in 1e-3 is part of the number
+
+
 class Term(Config):
     """One summand of the reward."""
 
@@ -74,6 +79,27 @@ class Term(Config):
     def model_post_init(self, context: object) -> None:
         if self.name not in TERMS:
             raise unknown_name("reward term", self.name, TERMS)
+
+
+def parse_reward(text: str) -> tuple[Term, ...]:
+    """A reward as text: `bounded_slowdown/jobs + 0.1*utilisation/span`, a sum of [weight*]term[/divisor]…"""
+    terms = []
+    for sign, part in _SUMMAND.findall(text if text.lstrip()[:1] in "+-" else f"+{text}"):
+        weight, times, name = part.strip().rpartition("*")
+        name, *per = (piece.strip() for piece in name.split("/"))
+        if name not in TERMS:
+            raise unknown_name("reward term", name, TERMS)
+        for divisor in per:
+            if divisor not in DIVISORS:
+                raise unknown_name("divisor in a reward", divisor, DIVISORS)
+        try:
+            number = float(weight) if times else 1.0
+        except ValueError:
+            raise InputError(f"reward {text!r}: {weight!r} is no number", hint=REWARD_EXAMPLE) from None
+        terms.append(Term(name=name, weight=number if sign == "+" else -number, per=tuple(per)))
+    if not terms:
+        raise InputError(f"reward {text!r} has no terms", hint=REWARD_EXAMPLE)
+    return tuple(terms)
 
 
 def weights(terms: tuple[Term, ...], divisors: dict[str, float]) -> F64:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from queuewise.cluster.conditions import Preemption
 from queuewise.config import Config
-from queuewise.envs.rewards import Term
+from queuewise.envs.rewards import Term, parse_reward
 from queuewise.policies.names import BOUND, Policy, parse_bound, parse_policy, split_estimates
 from queuewise.policies.preemptive import PREEMPTIVE
 
@@ -60,6 +60,11 @@ class TaskSettings(Config):
     horizon_factor: float = Field(10.0, gt=0)  # horizon: last submission + factor × work ÷ capacity
     max_steps: int | None = Field(None, ge=1)
     never_cut: bool = False  # play until every job has ended, whatever the horizon and max_steps
+
+    @field_validator("reward", mode="before")
+    @classmethod
+    def _read_reward(cls, value: Any) -> Any:
+        return parse_reward(value) if isinstance(value, str) else value
 
     @property
     def filling(self) -> Policy:

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from queuewise.envs import columns
 from queuewise.envs.env_memory import Template
 from queuewise.envs.env_setup import build_setup
+from queuewise.envs.rewards import REWARD_EXAMPLE
 from queuewise.errors import InputError
 from queuewise.sim.core.tables import F32
 
@@ -49,6 +50,8 @@ class QueuewiseVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
         for name, number in (("num_envs", num_envs), ("threads", threads)):
             if number is not None and (not isinstance(number, int) or number < 1):
                 raise InputError(f"{name} is {number!r}", hint=f"give an integer {name} of 1 or more")
+        if callable(arguments.get("reward")):
+            raise InputError("a batch is paid by compiled code, which cannot call a function", hint=REWARD_EXAMPLE)
         self.num_envs, self.render_mode = num_envs, render_mode
         self._copy, self._metrics = copy, metrics
         self.setup = build_setup(problem, **arguments)

@@ -32,6 +32,7 @@ from queuewise.evaluation.jobs_table import (
 from queuewise.evaluation.stored_fields import ReplayFields, RunConfigFields, SummaryRow, ValidationFields
 from queuewise.evaluation.wait_causes import WaitCauses
 from queuewise.plain_text import printable
+from queuewise.regular_files import check_regular
 from queuewise.runs import LAST_FILE, create_folder, replacing, write_text
 from queuewise.sim.core.schedule import Schedule
 
@@ -216,6 +217,7 @@ def to_json(data: Any) -> str:
 
 
 def read_json(path: Path) -> Any:
+    check_regular(path, "the run folder is damaged; run the command again")
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:

@@ -52,6 +52,9 @@ SCORES: dict[str, ScoreTerm] = {
 }
 
 
+RLTUNE_SCORES = {f"rltune:{number}": name for number, name in enumerate(("bsld", "wait", "jct", "util", "slowdown"))}  # its score types
+
+
 @dataclass(frozen=True)
 class Score:
     name: str
@@ -94,6 +97,7 @@ def parse_score(text: str) -> Score:
     terms = []
     for term in text.split("+"):
         weight, star, name = term.strip().rpartition("*")
+        name = RLTUNE_SCORES.get(name, name)
         if name not in SCORES:
             raise unknown_name("score", name, SCORES)
         try:

@@ -75,11 +75,8 @@ class CompiledDecider(SnapshotDecider):
         params: Sequence[float] | None = None,
     ) -> None:
         parsed = parse_policy(policy).bounded(max_wait)
-        if (
-            parsed.decides_in_python
-            or parsed.history
-            or any(name not in SHOWN and not is_prediction(name) for name in parsed.own_estimates)
-        ):
+        unseen = [name for name in parsed.own_estimates if name != REQUESTED and not is_prediction(name)]
+        if parsed.decides_in_python or parsed.history or unseen:
             raise InputError(
                 f"{policy} cannot decide from a view alone", hint="use an order without a class, predictions or estimates of its own"
             )

@@ -57,6 +57,7 @@ RLTUNE_ORDERS = (
     "fcfs", "lcfs", "smallest", "largest", "sjf", "ljf", "saf", "laf", "sexp", "lexp", "srf", "lrf", "rltune-multifactor", "f1", "wfp3",
     "unicep",
 )  # fmt: skip
+FILLED = ("random", "power")  # orders that imply greedy backfill
 AS_TRAINED = ""  # backfill and placement of a model whose name has none
 RUN_NAMES = (
     "write model:RUN[+backfill[/depth]][~bound][@placement] with the folder of a run or a model file; its path has no +, ~ or @, "
@@ -373,7 +374,7 @@ def _parse_scheduling(name: str, scheduling: str) -> Policy:
         raise unknown_name("order", order, (*policy_names(), "defrag"))
     _check_order(order, estimates)
     if not plus:
-        return Policy(order, "greedy" if order == "random" else "none", estimates=estimates)
+        return Policy(order, "greedy" if order in FILLED else "none", estimates=estimates)
     return _parse_backfill(name, filling, Policy(order, estimates=estimates))
 
 

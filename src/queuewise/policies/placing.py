@@ -28,7 +28,9 @@ PLACEMENTS: dict[str, PlacementRule] = {
     "spread": PlacementRule(placement.SPREAD, "the least loaded node, task by task"),
     "random": PlacementRule(placement.RANDOM, "any node that fits"),
     "fastest": PlacementRule(placement.FASTEST, "the fastest GPU kind, packed"),
-    "cheapest": PlacementRule(placement.CHEAPEST, "the least energy for the job, packed"),
+    "cheapest": PlacementRule(
+        placement.CHEAPEST, "the GPU kind that uses the least energy for the whole job, packed; the fastest ones if no kind alone has room"
+    ),
     "tier": PlacementRule(
         placement.TIER, "fewest nodes, one more only if that does not fragment (RLTune); tier:balance evens the load", "balance"
     ),

@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 
 from queuewise.errors import InputError
+from queuewise.regular_files import check_regular
 from queuewise.sim.backfill import SlurmLoops
 
 DISABLED = -1.0  # of an interval
@@ -46,6 +47,7 @@ def _defaults() -> SlurmLoops:
 
 def _version(path: Path) -> int:
     """Changes with the file."""
+    check_regular(path)
     try:
         return path.stat().st_mtime_ns
     except OSError as error:

@@ -22,6 +22,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from queuewise.errors import InputError
 from queuewise.policies.snapshot_checks import check_snapshot
+from queuewise.regular_files import check_regular
 from queuewise.runs import write_text
 from queuewise.workload.jobs import Workload
 
@@ -255,7 +256,11 @@ class Snapshot:
     @classmethod
     def from_json(cls, text: str | bytes, *, where: str = "snapshot") -> Snapshot:
         """Read what `to_json` wrote, and check that it does not contradict itself. `where` names the source in errors."""
-        content = _parsed(text, where)
+        return cls.from_plain(_parsed(text, where), where=where)
+
+    @classmethod
+    def from_plain(cls, content: dict[str, Any], *, where: str = "snapshot") -> Snapshot:
+        """The same from what a JSON object holds."""
         if content.get("version") != VERSION:
             raise InputError(
                 f"has version {content.get('version')!r}, not {VERSION}", where=where, hint="take the snapshot again with this version"
@@ -274,6 +279,7 @@ class Snapshot:
 
     @classmethod
     def load(cls, path: Path) -> Snapshot:
+        check_regular(path)
         try:
             text = path.read_bytes()
         except OSError as error:

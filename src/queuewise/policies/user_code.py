@@ -17,7 +17,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from pathlib import Path
 from types import FrameType, FunctionType, ModuleType
 from typing import Any
@@ -26,6 +26,7 @@ import numpy as np
 
 from queuewise.errors import InputError, unknown_name
 from queuewise.policies.records import ClusterRecord, Demand, Job, Node, Queue, UserRecord
+from queuewise.regular_files import check_regular
 from queuewise.sim import queue
 from queuewise.sim.core.state import Counts
 from queuewise.sim.core.tables import F64
@@ -40,6 +41,8 @@ IF_IT_IS_SLOW = "check for an endless loop; if it is only slow, set TIME_LIMIT_S
 JOB_PARAMETERS: Mapping[str, type | None] = {
     "job": Job, "now": None, "queue": Queue, "cluster": ClusterRecord, "user": UserRecord, "params": None, "state": None,
 }  # fmt: skip
+KEPT_FILES = 64  # loaded at once
+_LOADED: dict[tuple[str, str], tuple[ModuleType, ast.Module]] = {}  # by path and content, the last used at the end
 HOLD = "_hold"  # end of the name of the function that holds jobs back
 HOLD_ANSWERS = "return 0 if the job may start, otherwise seconds, or inf until the next event"
 NODE_PARAMETERS: Mapping[str, type | None] = {"node": Node, "job": Demand, "params": None}
@@ -161,6 +164,7 @@ def find_user_code(reference: str) -> UserCode:
     if not file.endswith(SUFFIX) or not name.isidentifier():
         raise InputError(f"{reference!r} does not name a function", hint="write FILE.py:NAME, for example mine.py:my_score")
     path = SHIPPED.get(file) or Path(file).expanduser()
+    check_regular(path)
     try:
         source = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -180,10 +184,27 @@ def find_user_code(reference: str) -> UserCode:
     return UserCode(reference, file, module, value, tree)
 
 
-@lru_cache(maxsize=64)
 def _load(file: str, source: str) -> tuple[ModuleType, ast.Module]:
-    """Run the file, once per version, under the time limit of its functions."""
-    module = ModuleType("queuewise_own_" + hashlib.sha256(f"{file}\n{source}".encode()).hexdigest()[:16])
+    """Run the file, once per version. Programs that search for policies load thousands of files, so only the last ones are kept."""
+    version = (file, source)
+    loaded = _LOADED.pop(version, None)
+    if loaded is None:
+        name = "queuewise_own_" + hashlib.sha256(f"{file}\n{source}".encode()).hexdigest()[:16]
+        try:
+            loaded = _run_file(name, file, source)
+        except BaseException:
+            sys.modules.pop(name, None)
+            raise
+    _LOADED[version] = loaded
+    while len(_LOADED) > KEPT_FILES:
+        oldest, _ = _LOADED.pop(next(iter(_LOADED)))
+        sys.modules.pop(oldest.__name__, None)
+    return loaded
+
+
+def _run_file(name: str, file: str, source: str) -> tuple[ModuleType, ast.Module]:
+    """Run the file as a module of this name, under the time limit of its functions."""
+    module = ModuleType(name)
     module.__file__ = file
     sys.modules[module.__name__] = module  # where pickle and dataclasses look for it
     sys.path.insert(0, str(Path(file).resolve().parent))  # it may import modules beside it
@@ -196,7 +217,9 @@ def _load(file: str, source: str) -> tuple[ModuleType, ast.Module]:
         raise InputError(f"did not load within {_stated_limit(tree):g} s", where=_line_now(file) or file, hint=IF_IT_IS_SLOW) from None
     except SyntaxError as error:
         raise InputError(f"is not valid Python: {error.msg}", where=f"{file}:{error.lineno}", hint="fix this line") from None
-    except (Exception, SystemExit) as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # whatever the file raises, SystemExit too
         raise InputError(
             f"cannot be loaded: {type(error).__name__}: {error}",
             where=_place(error, file) or file,
@@ -289,7 +312,9 @@ def explained(own: Sequence[UserCode]) -> Iterator[None]:
         reference, index = error.args
         culprit = next(o for o in own if o.reference == reference)
         raise _no_number(culprit, index) from None
-    except (Exception, SystemExit) as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         places = [place for o in own if (place := _place(error, o.path))]
         if not places and isinstance(error, IndexError) and own:
             places = [own[0].where]  # compiled code does not report the line of an index error

@@ -11,6 +11,7 @@ import numpy as np
 
 from queuewise.errors import InputError, optional_imports
 from queuewise.plain_text import figure_label, figure_text
+from queuewise.regular_files import check_regular
 from queuewise.report.charts import Chart
 from queuewise.runs import create_folder, replacing
 
@@ -44,6 +45,7 @@ def figure_target(path: str | os.PathLike[str]) -> tuple[Path, str]:
         raise InputError(f"cannot write a figure with the suffix {target.suffix!r}", where=str(target), hint=f"use .{', .'.join(FORMATS)}")
     if not target.parent.is_dir():
         raise InputError("no such folder", where=str(target.parent), hint="create it first")
+    check_regular(target, "choose another name")
     return target, extension
 
 

@@ -7,7 +7,7 @@ from itertools import product
 
 import numpy as np
 
-from queuewise.policies.found_rules import NUMBERS, FoundRule
+from queuewise.policies.found_rules import GENERALIST_NAMES, GENERALISTS, NUMBERS, FoundRule, read_rule
 from queuewise.policies.names import WISE_ORDER
 from queuewise.search.evolution import SearchSettings, cost_of
 from queuewise.search.stretches import Stretches
@@ -33,12 +33,17 @@ def beginnings(estimates: str) -> list[FoundRule]:
     """
     exact = estimates == "oracle"
     by = ("",) if exact else (WISE_ORDER[1], "")
-    orders = (PATIENT, PATIENT | {"log_width": 1.0}) if exact else (*ORDERS, WATCHFUL)
+    orders = (PATIENT, PATIENT | {"log_width": 1.0}) if exact else (*ORDERS, WATCHFUL, _generalist())
     return [
         FoundRule(tuple(order.get(name, 0.0) for name in NUMBERS), known, f"{backfill}{bound}", estimates)
         for known in by
         for bound, backfill, order in product(BOUNDS, (f"+easy:sjf:{known}".rstrip(":"), "+easy"), orders)
     ]
+
+
+def _generalist() -> dict[str, float]:
+    """The numbers of the rule of the package that was found on workload models."""
+    return dict(zip(NUMBERS, read_rule(GENERALISTS / f"{GENERALIST_NAMES[0]}.toml").numbers, strict=True))
 
 
 def best_beginnings(

@@ -34,9 +34,11 @@ class Verdicts:
     def difference(self, policy: str, other: str, score: str) -> Difference:
         return compare(self.series(policy, score), self.series(other, score))
 
-    def percent(self, policy: str, other: str, score: str) -> tuple[float, list[float] | None]:
-        """The difference of two policies in percent of the other, with its interval."""
+    def percent(self, policy: str, other: str, score: str) -> tuple[float | None, list[float] | None]:
+        """The difference of two policies in percent of the other, with its interval; None where nobody waits under the other."""
         found, mean = self.difference(policy, other, score), self.mean(other, score)
+        if not mean:
+            return None, None
         interval = None if found.ci95 is None else [100 * value / mean for value in found.ci95]
         return 100 * found.diff / mean, interval
 

@@ -20,6 +20,7 @@ import numpy as np
 
 from queuewise.errors import InputError
 from queuewise.policies.found_rules import NEVER_NEGATIVE, NUMBERS, ORDER_NUMBERS, FoundRule
+from queuewise.regular_files import check_regular
 from queuewise.runs import append_text, write_text
 from queuewise.search.stretches import Figures, Stretches
 from queuewise.workload.jobs import Floats
@@ -34,6 +35,7 @@ LEAST_WAIT_S = 600.0  # added to mean waits, so that stretches on which hardly a
 FIRST_SPREAD = 0.3  # of the candidates, in STEPS
 PULL = 0.003  # what a step away from the beginning costs, squared
 WORSE = 2.0  # what the logarithm of a ratio above 1 costs in addition: a figure must not be paid for by another
+MOST_SEED = 2**32 - 1  # of the optimiser, which takes 0 for none
 REFERENCE = "reference"  # key of a journal
 LONGEST = 0.1  # weight of the logarithm of the longest wait, where it is longer than the reference's
 
@@ -100,6 +102,7 @@ def _journal_lines(path: Path) -> list[Any]:
     """The lines up to the first that is damaged, or that was being written when the search was ended."""
     if not path.exists():
         return []
+    check_regular(path)
     found: list[Any] = []
     with suppress(ValueError, RecursionError):
         for line in path.read_bytes().splitlines():
@@ -129,7 +132,7 @@ def search(
     steps = np.array([STEPS[name] for name in names])
     origin = np.array(beginning.numbers)[places]
     lower = [-start / step if name in BOUNDED_BELOW else None for name, start, step in zip(names, origin, steps, strict=True)]
-    options = {"popsize": settings.population, "seed": settings.seed + 1, "verbose": -9, "bounds": [lower, None]}
+    options = {"popsize": settings.population, "seed": 1 + settings.seed % MOST_SEED, "verbose": -9, "bounds": [lower, None]}
     strategy = cma.CMAEvolutionStrategy(np.zeros(len(names)), FIRST_SPREAD, options)
     rng = np.random.default_rng(settings.seed)
 

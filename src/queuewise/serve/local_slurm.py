@@ -21,7 +21,7 @@ from typing import IO
 from queuewise.errors import InputError
 
 PROGRAMS = ("slurmctld", "slurmd", "munged", "squeue", "sinfo", "scontrol", "sbatch")
-STARTING_S = 30.0  # how long the daemons may take to come up
+STARTING_S = 120.0  # how long the daemons may take to come up
 STOPPING_S = 10.0
 CORES_PER_NODE, NODE_MIB = 64, 256_000
 PLACES = ("/usr/sbin", "/usr/local/sbin", "/sbin")
@@ -215,7 +215,8 @@ class LocalSlurm:
             "CommunicationParameters": "NoCtldInAddrAny,NoInAddrAny", "GresTypes": "gpu", "SelectType": "select/cons_tres",
             "SelectTypeParameters": "CR_Core_Memory", "SchedulerType": "sched/backfill", "SchedulerParameters": self.scheduler,
             "PriorityType": "priority/multifactor", "JobCompType": "jobcomp/filetxt", "JobCompLoc": f"{self.home}/completed.txt",
-            "ReturnToService": "2", "SlurmdTimeout": "30", "KillWait": "2", "MinJobAge": "3600", "MaxJobCount": "20000", "InactiveLimit": "0",
+            "ReturnToService": "2", "SlurmdTimeout": "30", "KillWait": "2", "MinJobAge": "3600", "MaxJobCount": "20000",
+            "InactiveLimit": "0",
         }  # fmt: skip
         lines = [f"{name}={value}" for name, value in (conf | dict(self.settings)).items()]
         lines += [line for kind in self.kinds for line in self._node_lines(kind, host)]

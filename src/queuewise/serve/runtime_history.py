@@ -13,6 +13,7 @@ from queuewise.workload.jobs import Floats, Workload
 from queuewise.workload.predictor import predict
 
 MOST_JOBS = 3000  # the latest that are remembered
+LEARNED_FROM = 1000  # the latest, for a prediction
 FEWEST_RATIOS = 20  # before that, nothing is known about the error of predictions
 FIRST_GUESS = (0.05, 1.0)  # of the limit: where a runtime lies that nothing is known about
 
@@ -65,11 +66,17 @@ class RuntimeHistory:
 
     def predict(self, user: str, name: str, width: int, limit_s: float) -> float:
         """Seconds, at most the limit; the limit itself while nothing is known."""
-        key = user, name, width, limit_s
-        if key not in self._known:
-            value = float(_predictions([*self._runs, EndedRun(user, name, width, limit_s, limit_s, np.inf)])[-1]) if self._runs else np.nan
-            self._known[key] = limit_s if np.isnan(value) else min(max(value, 1.0), limit_s)
-        return self._known[key]
+        return self.predict_many([(user, name, width, limit_s)])[0]
+
+    def predict_many(self, jobs: Sequence[tuple[str, str, int, float]]) -> list[float]:
+        """The same for several jobs at once: user, name, width and limit of each."""
+        unknown = [key for key in dict.fromkeys(jobs) if key not in self._known]
+        if unknown:
+            asked = [EndedRun(*key, runtime_s=key[3], ended=np.inf) for key in unknown]
+            values = _predictions([*list(self._runs)[-LEARNED_FROM:], *asked])[-len(asked) :] if self._runs else [np.nan] * len(asked)
+            for key, value in zip(unknown, values, strict=True):
+                self._known[key] = key[3] if np.isnan(value) else min(max(float(value), 1.0), key[3])
+        return [self._known[key] for key in jobs]
 
     @property
     def ratios(self) -> Floats:
@@ -97,16 +104,18 @@ class RuntimeHistory:
 
 def _predictions(runs: Sequence[EndedRun]) -> Floats:
     """What `predicted:recent` says for each of these runs, from those before it."""
-    users, names = (sorted({getattr(run, field) for run in runs}) for field in ("user", "name"))
+    users, names = ({text: code for code, text in enumerate(sorted({getattr(run, of) for run in runs}))} for of in ("user", "name"))
+    lasting = np.array([run.ended for run in runs]) < np.inf
+    runtime = np.array([run.runtime_s for run in runs])
     workload = Workload(
         submit=np.arange(len(runs), dtype=np.float64) * 2,  # each is asked for after all before it have ended
-        runtime=np.array([run.runtime_s for run in runs]),
+        runtime=runtime,
         num_tasks=np.array([run.width for run in runs], np.int32),
         cpu_milli=np.full(len(runs), 1000, np.int32),
         requested=np.array([run.limit_s for run in runs]),
-        user=np.array([users.index(run.user) for run in runs], np.int32),
+        user=np.array([users[run.user] for run in runs], np.int32),
         users=tuple(users),
-        job_name=np.array([names.index(run.name) for run in runs], np.int32),
-        recorded_wait=1.0 - np.array([run.runtime_s for run in runs]),  # ends one second after it was asked for
+        job_name=np.array([names[run.name] for run in runs], np.int32),
+        recorded_wait=np.where(lasting, 1.0 - runtime, np.inf),  # ends one second after it was asked for, or teaches nothing
     )
     return predict(workload, "recent")

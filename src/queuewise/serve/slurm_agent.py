@@ -7,8 +7,9 @@ given back to Slurm, and when the switch is turned off everything that waits for
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,9 @@ from queuewise.serve.audit_log import AuditLog
 from queuewise.serve.guarded_policy import Answer, GuardedPolicy
 from queuewise.serve.kill_switch import is_off
 from queuewise.serve.live_guard import EndedRecord, LiveGuard
+from queuewise.serve.live_policy import RankedStart
 from queuewise.serve.runtime_history import EndedRun, RuntimeHistory
-from queuewise.serve.slurm_control import PLACED, ServerClock, SlurmCommands, forget_place, release_change, start_change
+from queuewise.serve.slurm_control import PLACED, ServerClock, SlurmCommands, forget_place, release_change, start_change, wait_longer
 from queuewise.serve.slurm_records import MARK, SlurmJob, SlurmNodeState, SlurmReservation
 from queuewise.serve.slurm_snapshot import SlurmState, take_snapshot
 from queuewise.serve.snapshot_cluster import cluster_of
@@ -30,6 +32,8 @@ WAYS = ("priority", "start")
 ENDED = ("COMPLETED", "FAILED", "TIMEOUT", "CANCELLED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED")
 HIGHEST_FACTOR = 1_000_000  # SiteFactor of the first job
 PATIENCE_S = 10.0  # how long a job may take to start where it was put
+LONGEST_S = 10.0  # without a decision, even if nothing changes
+RENEWED_AT_ONCE = 100  # jobs in one change
 GLANCE_S = 0.2  # how often the switch is looked at between two cycles
 
 
@@ -38,7 +42,7 @@ class Cycle:
     """What one look at the cluster led to."""
 
     now: float  # Unix time
-    outcome: str  # of the answer, or `off`, `unreachable`, `unlogged`
+    outcome: str  # of the answer, or `idle`, `off`, `unreachable`, `unlogged`
     policy: str
     starts: tuple[dict[str, Any], ...] = ()
     order: tuple[str, ...] = ()
@@ -67,6 +71,7 @@ class SlurmAgent:
     home: Path | None = None  # of the switch
     tell: Callable[[str], None] = print
     expects: bool = True  # roll the queue forward in every cycle
+    grace_s: int = 300  # as of the submit plugin
 
     def __post_init__(self) -> None:
         if self.mode not in MODES or self.by not in WAYS:
@@ -78,7 +83,10 @@ class SlurmAgent:
         self._factor = HIGHEST_FACTOR
         self._first_seen: dict[str, tuple[JobRecord, float | None, float]] = {}  # job -> record, expected wait, submit (Unix time)
         self._learned: set[str] = set()
+        self._predicted: dict[str, float] = {}
         self._cluster: Cluster | None = None
+        self._seen: Hashable = None
+        self._decide_at = 0.0  # even if nothing has changed; monotonic
 
     def run(self, interval_s: float, *, until: Callable[[], bool] = lambda: False) -> None:
         """Look at the cluster again and again."""
@@ -100,10 +108,15 @@ class SlurmAgent:
         now = self.clock.now(jobs)
         if self._is_off():
             return self._let_go(jobs, now)
-        state = self._state(jobs, nodes, reservations, now)
         self._learn(jobs)
+        seen = tuple((job.job_id, job.state, job.priority, job.array_text) for job in jobs), tuple(nodes), tuple(reservations)
+        if seen == self._seen and time.monotonic() < self._decide_at:
+            return Cycle(now, "idle", self.policy.name, waiting=sum(job.state == "PENDING" for job in jobs))
         try:
-            return self._decide(state, jobs, now)
+            cycle = self._decide(self._state(jobs, nodes, reservations, now), jobs, now)
+            if cycle.outcome != "unlogged":
+                self._seen = seen
+            return cycle
         except QueuewiseError as error:
             return Cycle(now, "rejected", self.policy.name, problem=str(error))
 
@@ -111,7 +124,8 @@ class SlurmAgent:
         snapshot = state.snapshot
         self._cluster = cluster_of(snapshot)
         answer = self.policy.answer(snapshot)
-        starts, unfair = list(answer.decided.starts), []
+        starts = list(answer.decided.starts)
+        unfair: list[RankedStart] = []
         if self.guard is not None:
             starts, unfair = self.guard.fair_starts(starts, snapshot)
         order: tuple[str, ...] = ()
@@ -124,8 +138,11 @@ class SlurmAgent:
         commands = self._stragglers(jobs)
         if self.by == "start":
             commands += [self._start(state.jobs[str(one.job_id)], str(one.job_id), one.nodes) for one in starts]
+            commands += self._renewals(state, {str(one.job_id) for one in starts}, now)
         else:
             commands += self._reorder(order)
+        wake_in = LONGEST_S if answer.decided.wake_at is None else answer.decided.wake_at - snapshot.now
+        self._decide_at = time.monotonic() + min(max(wake_in, 0.0), LONGEST_S)
         allowed = len(commands)
         if self.guard is not None and self.mode == "act":
             allowed = self.guard.allowed_actions(len(commands))
@@ -162,10 +179,22 @@ class SlurmAgent:
         self._factor = self._factor - 1 if self._factor > 1 else HIGHEST_FACTOR
         return start_change(job, job_id, nodes, self._factor)
 
+    def _renewals(self, state: SlurmState, started: set[str], now: float) -> list[str]:
+        """Keep jobs waiting whose grace would end although they were looked at."""
+        kept = [
+            job_id
+            for one in state.snapshot.queue
+            if (job_id := str(one.job.job_id)) not in started
+            and (job := state.jobs[job_id]).comment.startswith(MARK)
+            and job.comment != PLACED
+            and now < job.eligible < now + self.grace_s / 2
+        ]
+        return [wait_longer(kept[at : at + RENEWED_AT_ONCE], self.grace_s) for at in range(0, len(kept), RENEWED_AT_ONCE)]
+
     def _reorder(self, order: Sequence[str]) -> list[str]:
         """Changes of SiteFactor, only if the present ones give another order."""
         present = [self._factors.get(job_id, 0) for job_id in order]
-        if all(one > other for one, other in zip(present, present[1:], strict=False)) and all(present):
+        if all(one > other for one, other in pairwise(present)) and all(present):
             return []
         step = max(HIGHEST_FACTOR // (len(order) + 1), 1)
         wanted = {job_id: HIGHEST_FACTOR - step * position for position, job_id in enumerate(order)}
@@ -176,7 +205,7 @@ class SlurmAgent:
         where = {start["job_id"]: start["places"] for start in cycle.starts}
         for command in cycle.commands:
             parts = dict(part.partition("=")[::2] for part in command.split())
-            job_id = parts["JobId"]
+            job_id = parts["JobId"]  # renewals name several, and are not noted
             if parts.get("ReqNodeList"):
                 self._placed[job_id] = now
                 self._promised[job_id] = self._tasks_by_node(where.get(job_id, ()))
@@ -223,10 +252,20 @@ class SlurmAgent:
     def _state(
         self, jobs: Sequence[SlurmJob], nodes: Sequence[SlurmNodeState], reservations: Sequence[SlurmReservation], now: float
     ) -> SlurmState:
-        known = self.history if self.policy.goes_by_predictions or len(self.history) else None
+        predicts = self.policy.goes_by_predictions or len(self.history) > 0
+        if predicts:
+            self._predict(jobs)
         told = {job_id: self._promised[job_id] for job_id in self._placed if job_id in self._promised}
-        predict = None if known is None else lambda job: known.predict(job.user, job.name, job.tasks, job.limit_s)
+        predict = (lambda job: self._predicted.get(job.job_id, job.limit_s)) if predicts else None
         return take_snapshot(jobs, nodes, now, partitions=self.partitions, predict=predict, reservations=reservations, promised=told)
+
+    def _predict(self, jobs: Sequence[SlurmJob]) -> None:
+        """Predict the runtimes of new jobs, once: what is learned later is for later jobs."""
+        present = {job.job_id for job in jobs if job.state in ("PENDING", "RUNNING")}
+        self._predicted = {job_id: value for job_id, value in self._predicted.items() if job_id in present}
+        new = [job for job in jobs if job.job_id in present and job.job_id not in self._predicted]
+        values = self.history.predict_many([(job.user, job.name, job.tasks, job.limit_s) for job in new])
+        self._predicted |= {job.job_id: value for job, value in zip(new, values, strict=True)}
 
     def _note_waiting(self, queue: Sequence[WaitingJob], epoch: float, expected: dict[str, float | None]) -> None:
         for one in queue:

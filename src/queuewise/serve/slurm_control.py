@@ -59,9 +59,6 @@ class SlurmCommands:
         done = self.run("scontrol", "--quiet", stdin=f"{lines}quit\n")
         return [line for line in done.stderr.splitlines() if line.strip()]
 
-    def is_up(self) -> bool:
-        return " UP" in self.run("scontrol", "ping").stdout.replace("is UP", " UP")
-
 
 def read_reservations(text: str) -> list[SlurmReservation]:
     """The output of `scontrol show reservation -o`."""
@@ -90,6 +87,11 @@ def start_change(job: SlurmJob, job_id: str, nodes: Sequence[str], factor: int) 
 def forget_place(job_id: str) -> str:
     """The change that lets Slurm place a job by itself again."""
     return f'JobId={job_id} ReqNodeList= AdminComment="{MARK} released" StartTime=now'
+
+
+def wait_longer(job_ids: Sequence[str], grace_s: int) -> str:
+    """The change that keeps jobs waiting for us: somebody has looked at them."""
+    return f"JobId={','.join(job_ids)} StartTime=now+{grace_s}seconds"
 
 
 def release_change(job_id: str) -> str:

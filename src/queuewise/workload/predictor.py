@@ -37,6 +37,7 @@ CROWD = ("all", "size")
 FIRST_TRAINING = 200  # jobs; before that `gb` predicts as `recent`
 RETRAIN_GROWTH, RETRAIN_JOBS = 1.2, 5_000  # whichever comes first
 MOST_TRAINING_JOBS = 30_000  # the latest ones
+SEEDS = 2**32  # that the boosting tells apart
 BOOSTING = {
     "max_iter": 40,
     "learning_rate": 0.1,
@@ -132,7 +133,7 @@ def _predict_boosted(workload: Workload, recent: Floats, seed: int) -> Floats:
         end = min(len(workload), int(np.ceil(begin * RETRAIN_GROWTH)), begin + RETRAIN_JOBS)
         finished = np.flatnonzero(finish[:begin] < workload.submit[begin])[-MOST_TRAINING_JOBS:]
         if len(finished) >= FIRST_TRAINING // 2:
-            model = HistGradientBoostingRegressor(**BOOSTING, random_state=seed)
+            model = HistGradientBoostingRegressor(**BOOSTING, random_state=seed % SEEDS)
             with threadpool_limits(limits=1):  # trees this small gain nothing from threads, which stall each other on a busy machine
                 model.fit(features[finished], target[finished])
                 prediction[begin:end] = np.exp(model.predict(features[begin:end]))

@@ -120,6 +120,11 @@ USAGE = {  # what is typed -> error and hint
     ),
     "simulate --workload a --policy fcfs --jobs": ("--jobs needs a value", "see queuewise simulate --help"),
     "simulate --workload a --policy fcfs --jobs ten": ("--jobs 'ten' is not a whole number", "see queuewise simulate --help"),
+    "simulate --workload bursty --policy fcfs --cluster 2x2:V100-16 --kinds ignore": (
+        "bursty is a model, whose jobs name no GPU kinds: --kinds ignore cannot be used",
+        "omit it",
+    ),
+    "train --frames -1": ("frames = -1: must be at least 1", "see queuewise train --help"),
     "train --ppo.gamma 7": ("gamma = 7.0: must be at most 1", "see queuewise train --help"),
     "train --frames many": ("--frames 'many' is not a whole number", "see queuewise train --help"),
     "simulate --workload a --policy fcfs --seed 1.5": ("--seed '1.5' is not a whole number", "see queuewise simulate --help"),

@@ -17,11 +17,11 @@ compiled = pytest.mark.skipif(JIT_DISABLED, reason="without the compiler Python 
 
 def played(envs: QueuewiseVectorEnv, steps: int, seed: int | None) -> list[Any]:
     """What a random agent sees."""
-    seen: list[Any] = [envs.reset(seed=seed)[0]]
+    seen: list[Any] = [envs.reset(seed=seed)[0].copy()]
     envs.legal_actions(seed=3)
     for _ in range(steps):
         rows, rewards, terminated, truncated, info = envs.step(envs.legal_actions())
-        seen += [rows, rewards, terminated, truncated, info["action_mask"], info["elapsed_s"]]
+        seen += [rows.copy(), rewards, terminated, truncated, info["action_mask"], info["elapsed_s"]]
         if "final_obs" in info:
             over = info["_final_obs"]
             seen += [over, np.stack(info["final_obs"][over]), *info["final_info"]["episode_tally"].values()]

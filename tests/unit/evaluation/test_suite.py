@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -117,6 +118,11 @@ def test_the_leaderboard_is_a_page(tmp_path: Path, capsys: pytest.CaptureFixture
     assert main(["suite", "--quick", "--page", str(tmp_path / "none" / "page.md")]) == 2
 
 
-def test_every_task_has_a_cluster_that_exists() -> None:
+def test_every_task_has_a_cluster_and_jobs_that_run_on_it() -> None:
+    tasks = [replace(task, windows=1, window_jobs=64) for task in ALL_TASKS if task.model]
+    assert len(tasks) == 5
+    found = run_suite([], tasks=tasks)
+    assert {one.task for one in found.outcomes} == {task.name for task in tasks}
+    assert all(np.isfinite(list(one.means.values())).all() for one in found.outcomes)
     for task in ALL_TASKS:
-        assert load_cluster(task.cluster).num_nodes > 0
+        load_cluster(task.cluster)

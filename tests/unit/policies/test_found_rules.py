@@ -114,7 +114,7 @@ def test_rules_of_the_package_have_names(name: str, tmp_path: Path, monkeypatch:
     policy = parse_policy(f"model:{name}")
     assert (policy.estimates, policy.backfill, policy.max_wait_s) == ("predicted", "easy", 259_200.0)
     assert policy.params is not None
-    assert policy.params[NUMBERS.index("blocked")] > 0
+    assert policy.params[NUMBERS.index("age")] > 0
     (tmp_path / name).mkdir()
     (tmp_path / name / "rule.toml").write_text(rule_text(AGED, {}), encoding="utf-8")
     assert parse_policy(f"model:{name}").estimates == ""  # a run of one's own comes first

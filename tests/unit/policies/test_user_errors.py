@@ -12,8 +12,10 @@ import pytest
 from queuewise.cli import main
 from queuewise.cluster import load_cluster
 from queuewise.errors import InputError
-from queuewise.policies import parse_policy, simulate
+from queuewise.policies import parse_policy, simulate, user_code
+from queuewise.policies.user_code import find_user_code
 from queuewise.workload.jobs import Workload
+from queuewise.workload.models import generate
 
 SOURCE = """import math
 STATE_SIZE = 2
@@ -278,3 +280,28 @@ def test_a_process_can_be_traced_after_a_function_was_given_up(tmp_path: Path) -
     )
     found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=400, check=False)
     assert found.stdout.split("\n")[:2] == ["given up", "traced True"], found.stderr
+
+
+@pytest.mark.parametrize("raised", ["GeneratorExit", "SystemExit(0)", "type('Odd', (BaseException,), {})()"])
+@pytest.mark.parametrize("source", ["raise {}\n", "class Mine:\n    def decide(self, view):\n        raise {}\n"])
+def test_whatever_a_file_raises_names_its_line(source: str, raised: str, tmp_path: Path) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(source.format(raised))
+    with pytest.raises(InputError, match=r"mine\.py:[13]: "):
+        simulate(generate("bench", 20), load_cluster("2x4:V100-16"), f"{path}:Mine")
+
+
+def test_only_the_last_files_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def loaded() -> int:
+        return sum(name.startswith("queuewise_own_") for name in sys.modules)
+
+    monkeypatch.setattr(user_code, "KEPT_FILES", 3)
+    path = tmp_path / "mine.py"
+    for number in range(8):
+        path.write_text(f"def score(job):\n    return {number}.0\n")
+        find_user_code(f"{path}:score")
+    assert loaded() == 3
+    path.write_text("raise ValueError")
+    with pytest.raises(InputError, match="ValueError"):
+        find_user_code(f"{path}:score")
+    assert loaded() == 3

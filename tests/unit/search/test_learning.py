@@ -98,3 +98,15 @@ def test_a_run_whose_path_no_policy_can_name_is_refused_at_once(tmp_path: Path, 
     assert main(["learn", "lublin", "--jobs", "900", "--cluster", "flat:256", "--out", str(tmp_path / "a+b")]) == 2
     assert "has a + in it" in capsys.readouterr().err
     assert not (tmp_path / "a+b").exists()
+
+
+def test_a_log_in_which_nobody_waits_has_no_percentage_of_waits(tmp_path: Path) -> None:
+    submit = 2_000.0 * np.arange(1_300, dtype=np.float64)
+    jobs = Workload(
+        submit=submit, runtime=np.full(1_300, 5.0), num_tasks=np.ones(1_300, np.int32), cpu_milli=np.full(1_300, 1000, np.int32)
+    )
+    found = Learning(jobs, load_cluster("flat:4"), settings(budget_s=1.0), tmp_path, lambda text: None).run().as_json()
+    assert found["test"]["wait_s"] | {"hindsight_policy": ""} == {
+        "recommended": 0.0, "baseline": 0.0, "hindsight": 0.0, "hindsight_policy": "", "diff_percent": None, "ci95": None,
+    }  # fmt: skip
+    assert found["test"]["bsld"]["diff_percent"] == 0.0

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
@@ -150,3 +151,10 @@ def test_objectives_that_are_none(text: str) -> None:
 
 def test_objectives() -> None:
     assert parse_objective("bsld + 0.5*wait") == {"bsld": 1.0, "wait": 0.5}
+
+
+@pytest.mark.parametrize("seed", [2**32 - 1, 2**32, 2**70])
+def test_any_seed_is_one(seed: int, tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "journal.jsonl", {}, SETTINGS.population)
+    found = next(search(stretches(), FIFO, "fcfs+easy", replace(SETTINGS, seed=seed), journal, lambda: True))
+    assert np.isfinite(found.cost)

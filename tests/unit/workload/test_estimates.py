@@ -198,3 +198,7 @@ def test_prediction_beats_requests_where_jobs_repeat(how: str) -> None:
 def test_nothing_to_compare_without_jobs() -> None:
     with pytest.raises(InputError):
         estimate_error(jobs([]), Estimates(np.array([]), 0, ""))
+
+
+def test_any_seed_predicts() -> None:
+    assert np.isfinite(predict(people(600, 3), "gb", 2**70)[-300:]).all()

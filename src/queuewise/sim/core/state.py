@@ -115,6 +115,7 @@ class Counts(Scalars, dtype=np.int64):
     starts: int
     pieces: int
     placed: int  # entries of State.place_*
+    only_kind: int  # the placement being built uses nodes of the GPU kind of this number - 1 only; 0: of any
     pending_jobs: int
     decisions: int
     early_ends: int

@@ -53,6 +53,43 @@ def _rule_key(w: World, m: Machine, rule: int, c: int, n: int) -> float:
     return 0.0
 
 
+@inline
+def _kind_of(w: World, p: int) -> int:
+    """The GPU kind of a pool's nodes."""
+    return w.node_kind[w.pool_nodes[w.pool_first[p]]]
+
+
+@kernel
+def _has_room_on(w: World, m: Machine, c: int, kind: int) -> bool:
+    """Whether nodes of one GPU kind hold the gang."""
+    left = w.class_tasks[c]
+    for i in range(w.class_pool_first[c], w.class_pool_first[c + 1]):
+        p = w.class_pools[i]
+        if _kind_of(w, p) == kind:
+            for k in range(w.pool_first[p], w.pool_first[p + 1]):
+                left -= slots(w, m, c, w.pool_nodes[k])
+                if left <= 0:
+                    return True
+    return False
+
+
+@noinline
+def _cheapest_kind(w: World, m: Machine, c: int) -> int:
+    """The GPU kind that uses the least energy of those that hold the whole gang, -1 if none does.
+
+    A gang runs at the speed of its slowest kind, so mixing kinds makes the faster ones wait under power.
+    """
+    best = -1
+    best_key = 0.0
+    for i in range(w.class_pool_first[c], w.class_pool_first[c + 1]):
+        n = w.pool_nodes[w.pool_first[w.class_pools[i]]]
+        key = w.node_gpu_watts[n] / w.node_speed[n]
+        if (best < 0 or key < best_key) and _has_room_on(w, m, c, w.node_kind[n]):
+            best = w.node_kind[n]
+            best_key = key
+    return best
+
+
 @kernel
 def _choose(w: World, s: State, m: Machine, rule: int, c: int, remaining: int) -> int:
     """The node that the next tasks go to; there is one with room."""
@@ -65,6 +102,8 @@ def _choose(w: World, s: State, m: Machine, rule: int, c: int, remaining: int) -
     by_pool = w.class_by_pool[c]
     for i in range(w.class_pool_first[c], w.class_pool_first[c + 1]):
         p = w.class_pools[i]
+        if s.count.only_kind > 0 and _kind_of(w, p) != s.count.only_kind - 1:
+            continue
         first = w.class_gpus[c] if by_pool else w.pool_first[p]
         last = w.pool_gpus[p] + 1 if by_pool else w.pool_first[p + 1]
         for k in range(first, last):
@@ -221,6 +260,13 @@ def place_by_rule(w: World, m: Machine, s: State, c: int) -> bool:
     if rule == placement.FGD:
         place_least_fragmenting(w, m, s, c)
         return True
+    s.count.only_kind = 0
+    if rule == placement.CHEAPEST and w.class_milli[c] > 0:
+        kind = _cheapest_kind(w, m, c)
+        if kind < 0:
+            rule = placement.FASTEST  # the slowest of mixed kinds is as fast as possible
+        else:
+            s.count.only_kind = kind + 1
     remaining = w.class_tasks[c]
     draw = 0
     while remaining > 0:

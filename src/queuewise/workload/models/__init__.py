@@ -2,7 +2,7 @@
 
 A model is a file with a function `sample(rng, num_jobs=..., *, parameters with defaults) -> Workload`, and a line in `MODELS`. The path of
 a TOML file written by `queuewise.workload.fitting` is accepted wherever a model name is. The same name, parameters and seed give the same
-workload, bit for bit.
+workload, bit for bit. Jobs without users get some (`habits`).
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import numpy as np
 from queuewise.errors import InputError, unknown_name
 from queuewise.memory import check_memory
 from queuewise.workload.jobs import Workload
+from queuewise.workload.models.habits import with_users
 
 MODELS: Mapping[str, str] = {  # name -> module with `sample`, or a file of fitted parameters in this folder
     "poisson": "queuewise.workload.models.poisson",
@@ -52,7 +53,7 @@ def generate(name: str, num_jobs: int | None = None, seed: int = 0, **params: An
         raise InputError(f"seed {seed} is negative", hint="use 0 or more")
     jobs = given.get("num_jobs", defaults["num_jobs"])
     check_memory(f"model {name!r}: {jobs:,} jobs", jobs * JOB_BYTES, hint="generate fewer jobs with --jobs")
-    workload = sample(np.random.default_rng(seed), **given)
+    workload = with_users(sample(np.random.default_rng(seed), **given), seed)
     object.__setattr__(workload, "generated", True)  # nobody else has it yet; a copy would be checked once more
     return workload
 

@@ -1,0 +1,199 @@
+"""What keeps live policies from doing harm: checks of answers, deadlines, the guard, the audit log, the switch, and installation."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from queuewise.cluster.spec import NodeGroup, build
+from queuewise.errors import InputError
+from queuewise.policies.snapshot import JobRecord, NodeRecord, NodeShape, Place, Snapshot, WaitingJob
+from queuewise.serve.answer_checks import problem_of
+from queuewise.serve.audit_log import AuditLog, read_audit, replay_audit
+from queuewise.serve.guarded_policy import GuardedPolicy
+from queuewise.serve.kill_switch import is_off, switch_off, switch_on
+from queuewise.serve.live_guard import EndedRecord, GuardLimits, LiveGuard
+from queuewise.serve.live_policy import Decided, LivePolicy, RankedStart, load_policy
+from queuewise.serve.runtime_history import EndedRun, RuntimeHistory
+from queuewise.serve.slurm_install import installation, removal
+
+
+def job(number: int, user: str = "ann", gpus: int = 1, estimate: float = 100.0, submit: float = 0.0) -> JobRecord:
+    return JobRecord(number, submit, estimate, 1, 1, 1, gpus * 1000, 1000, 0, 0.0, estimate, user=user)
+
+
+@pytest.fixture
+def snapshot() -> Snapshot:
+    shape = NodeShape("n", 4, "T4", 8000, 1024)
+    nodes = tuple(NodeRecord(n, "up", (0, 1, 2, 3), {}, 8000, 1024, shape=replace(shape, name=f"n{n}")) for n in range(2))
+    return Snapshot(10.0, tuple(WaitingJob(job(number, "ann" if number < 7 else "bob")) for number in range(8)), (), nodes)
+
+
+def start(number: int, node: int = 0, gpus: tuple[int, ...] = (0,), tasks: int = 1) -> RankedStart:
+    return RankedStart(number, (Place(node, tasks, gpus),), (f"n{node}",))
+
+
+@pytest.mark.parametrize(
+    ("starts", "problem"),
+    [
+        ((start(0), start(1, gpus=(1,))), ""),
+        ((start(99),), "does not wait"),
+        ((start(0), start(0, gpus=(1,))), "does not wait"),
+        ((start(0), start(1)), "GPUs of node 0 that are not free"),
+        ((start(0, node=5),), "node 5, which is not up"),
+        ((start(0, tasks=2),), "wrong number of tasks"),
+    ],
+)
+def test_answers_are_checked(snapshot: Snapshot, starts: tuple[RankedStart, ...], problem: str) -> None:
+    found = problem_of(Decided(starts), snapshot)
+    assert problem in found
+    assert bool(found) == bool(problem)
+
+
+def test_nodes_that_are_down_or_full_are_refused(snapshot: Snapshot) -> None:
+    down = replace(snapshot.nodes[0], state="drained", free_gpus=(), free_cpu_milli=0, free_mem_mib=0)
+    assert "not up" in problem_of(Decided((start(0),)), replace(snapshot, nodes=(down, snapshot.nodes[1])))
+    full = replace(snapshot.nodes[0], free_cpu_milli=500)
+    assert "no room" in problem_of(Decided((start(0),)), replace(snapshot, nodes=(full, snapshot.nodes[1])))
+
+
+def test_the_fallback_answers_for_whatever_goes_wrong(snapshot: Snapshot, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = LivePolicy.decide
+    wrongs: dict[str, Any] = {
+        "an error": lambda self, shown: 1 / 0,
+        "a lie": lambda self, shown: Decided((start(99),)),
+        "too late": lambda self, shown: time.sleep(0.5) or Decided(()),  # type: ignore[func-returns-value]
+    }
+    for name, wrong in wrongs.items():
+        policy = GuardedPolicy("sjf+easy", deadline_s=0.1 if name == "too late" else None)
+        monkeypatch.setattr(
+            LivePolicy, "decide", lambda self, shown, wrong=wrong: wrong(self, shown) if self.name == "sjf+easy" else real(self, shown)
+        )
+        answer = policy.answer(snapshot)
+        assert answer.policy == "fcfs+easy"
+        assert answer.outcome == ("timeout" if name == "too late" else "fallback")
+        assert answer.problem
+        assert answer.decided == real(load_policy("fcfs+easy"), snapshot)
+    monkeypatch.setattr(LivePolicy, "decide", real)
+    policy = GuardedPolicy("sjf+easy", deadline_s=30.0)
+    assert policy.answer(snapshot).outcome == "model"
+    policy.distrusted = "it lost"
+    assert policy.answer(snapshot).outcome == "fallback"
+
+
+def test_the_rate_of_actions_and_the_part_of_one_user_are_limited(snapshot: Snapshot) -> None:
+    guard = LiveGuard("sjf+easy", "fcfs+easy", GuardLimits(actions_per_minute=5, fairness_floor=0.5))
+    assert [guard.allowed_actions(3), guard.allowed_actions(3), guard.allowed_actions(3)] == [3, 2, 0]
+    starts = [start(number, node=number // 4, gpus=(number % 4,)) for number in range(8)]
+    fair, unfair = guard.fair_starts(starts, snapshot)
+    assert [one.job_id for one in fair] == [0, 1, 2, 3, 7]  # half of the machine for ann, while bob waits
+    assert [one.job_id for one in unfair] == [4, 5, 6]
+
+
+@pytest.mark.parametrize(("policy", "trips"), [("ljf", True), ("sjf", False)])
+def test_a_policy_that_does_worse_in_the_engine_is_switched_off(policy: str, trips: bool) -> None:
+    guard = LiveGuard(policy, "fcfs", GuardLimits(window=20, strikes=2))
+    cluster = build("one", [NodeGroup(1, gpus=1, kind="T4", cpus=8)])
+    verdict = None
+    rng = np.random.default_rng(1)
+    for number in range(60):
+        runtime = float(rng.choice((10.0, 2000.0)))
+        guard.note_ended(EndedRecord(job(number, estimate=runtime, submit=number * 50.0), 100.0, runtime, 50.0))
+        found = guard.compare(cluster)
+        verdict = found or verdict
+    assert verdict is not None
+    assert verdict.trips == trips
+    assert (verdict.policy_slowdown > verdict.baseline_slowdown) == trips
+    assert verdict.wait_error_s == 50.0
+
+
+def test_the_audit_log_is_replayed_and_rotated(tmp_path: Path, snapshot: Snapshot) -> None:
+    log = AuditLog(tmp_path / "audit.jsonl", rotate_bytes=20_000, kept=2)
+    decided = load_policy("sjf+easy").decide(snapshot)
+    entry = {"policy": "sjf+easy", "max_wait": None, "decision": decided.as_json(), "snapshot": json.loads(snapshot.to_json())}
+    for _ in range(12):
+        log.write(entry)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["audit.jsonl", "audit.jsonl.1", "audit.jsonl.2"]
+    again = list(replay_audit(log.path))
+    assert again
+    assert all(one.same for one in again)
+    log.write({**entry, "decision": Decided(()).as_json()})
+    assert not list(replay_audit(log.path))[-1].same
+
+
+def test_a_full_disk_leaves_a_log_that_can_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = AuditLog(tmp_path / "audit.jsonl")
+    log.write({"number": 1})
+    real, calls = os.write, []
+
+    def write(number: int, part: bytes) -> int:
+        calls.append(part)
+        if len(calls) > 1:
+            raise OSError(28, "No space left on device")
+        return real(number, part[:5])
+
+    monkeypatch.setattr(os, "write", write)
+    with pytest.raises(OSError, match="No space left"):
+        log.write({"number": 2})
+    monkeypatch.setattr(os, "write", real)
+    log.write({"number": 3})
+    assert [entry["number"] for entry in read_audit(log.path)] == [1, 3]
+
+
+def test_the_switch(tmp_path: Path) -> None:
+    assert not is_off(tmp_path)
+    switch_off(tmp_path, "why")
+    assert is_off(tmp_path)
+    assert switch_on(tmp_path)
+    assert not switch_on(tmp_path)
+    assert not is_off(tmp_path)
+
+
+THEIRS = "function slurm_job_submit(job_desc, part_list, uid)\n   return slurm.SUCCESS\nend\n\nreturn slurm.SUCCESS\n"
+
+
+@pytest.mark.parametrize("conf", ["ClusterName=x\nJobSubmitPlugins=cray # old\nPriorityType=priority/basic\n", "ClusterName=x", ""])
+@pytest.mark.parametrize("plugin", [None, THEIRS])
+def test_installation_is_undone_to_the_last_byte(tmp_path: Path, conf: str, plugin: str | None) -> None:
+    path, lua = tmp_path / "slurm.conf", tmp_path / "job_submit.lua"
+    path.write_text(conf)
+    if plugin is not None:
+        lua.write_text(plugin)
+    changes = installation(path, grace_s=77, partitions=("gpu",))
+    assert all(change.diff.startswith("--- ") for change in changes)
+    assert path.read_text() == conf  # nothing was written yet
+    for change in changes:
+        change.apply()
+    active = [line for line in path.read_text().splitlines() if not line.startswith("#")]
+    assert [line for line in active if line.startswith("JobSubmitPlugins")] == [f"JobSubmitPlugins={'cray,' if 'cray' in conf else ''}lua"]
+    assert "PriorityType=priority/multifactor" in active
+    assert "os.time() + 77" in lua.read_text()
+    assert "priority = 0" not in lua.read_text()
+    assert installation(path, grace_s=77, partitions=("gpu",)) == []  # a second time there is nothing to do
+    for change in removal(path):
+        change.apply()
+    assert path.read_text() == conf
+    assert (lua.read_text() if plugin is not None else lua.exists()) == (plugin if plugin is not None else False)
+    with pytest.raises(InputError):
+        installation(path, grace_s=0)
+
+
+def test_predictions_learn_from_ended_runs() -> None:
+    history = RuntimeHistory()
+    assert history.predict("ann", "train", 1, 3600.0) == 3600.0  # nothing is known: the limit
+    for number in range(30):
+        history.note(EndedRun("ann", "train", 1, 3600.0, 100.0, float(number)))
+        history.note(EndedRun("bob", "train", 1, 3600.0, 3000.0, float(number)))
+    assert history.predict("ann", "train", 1, 3600.0) < 300
+    assert history.predict("bob", "train", 1, 3600.0) > 1000
+    drawn = [
+        history.draw(replace(job(1), estimate=3600.0, requested=3600.0, predicted=100.0), 50.0, np.random.default_rng(k)) for k in range(50)
+    ]
+    assert all(50.0 <= value <= 3600.0 for value in drawn)

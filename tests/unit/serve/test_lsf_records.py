@@ -1,0 +1,148 @@
+"""What LSF prints: awkward values are read, and what is not understood is refused with the job and the field."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from queuewise import load_policy
+from queuewise.errors import InputError
+from queuewise.serve.guarded_policy import GuardedPolicy
+from queuewise.serve.lsf_agent import LsfAgent
+from queuewise.serve.lsf_records import parse_gpus, parse_hosts, parse_mib, parse_seconds, parse_time, read_lsf_hosts, read_lsf_jobs
+from queuewise.serve.lsf_snapshot import brun_command, host_features, order_commands, take_lsf_snapshot
+
+NOW = datetime(2026, 3, 1, 12, 0).timestamp()
+
+
+def bjobs(*records: dict[str, Any]) -> str:
+    return json.dumps({"COMMAND": "bjobs", "JOBS": len(records), "RECORDS": list(records)})
+
+
+def job(number: str, **fields: str) -> dict[str, str]:
+    usual = {"JOBID": number, "STAT": "PEND", "QUEUE": "normal", "USER": "ann", "SUBMIT_TIME": "Mar 1 11:00", "RUNTIMELIMIT": "60.0"}
+    return {**usual, "SLOTS": "2", **fields}
+
+
+HOSTS = json.dumps(
+    {
+        "COMMAND": "bhosts",
+        "HOSTS": 3,
+        "RECORDS": [
+            {"HOST_NAME": "h1", "STATUS": "ok", "MAX": "16", "NJOBS": "4", "NGPUS": "4", "NGPUS_ALLOC": "2", "MAX_MEM": "64 Gbytes"},
+            {"HOST_NAME": "h2", "STATUS": "ok", "MAX": "16", "NJOBS": "0", "NGPUS": "-", "MAX_MEM": "5.2 Gbytes"},
+            {"HOST_NAME": "h3", "STATUS": "closed_Adm", "MAX": "16", "NJOBS": "0", "NGPUS": "4", "MAX_MEM": "-"},
+        ],
+    }
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("Dec 28 19:56", datetime(2025, 12, 28, 19, 56)),  # of the year before
+        ("Mar  1 11:00", datetime(2026, 3, 1, 11, 0)),
+        ("Feb 29 08:00", datetime(2024, 2, 29, 8, 0)),
+        ("Jan  2 03:04:05 2020", datetime(2020, 1, 2, 3, 4, 5)),
+        ("Dec 28 19:56 L", datetime(2025, 12, 28, 19, 56)),
+        ("2026-02-01T00:00:01", datetime(2026, 2, 1, 0, 0, 1)),
+    ],
+)
+def test_times_with_and_without_years(text: str, wanted: datetime) -> None:
+    assert parse_time(text, NOW) == wanted.timestamp()
+
+
+def test_values_with_units() -> None:
+    assert parse_hosts("16*h1:h2:h2") == {"h1": 16, "h2": 2}
+    assert parse_hosts("-") == {}
+    assert parse_gpus("h1:0,1;h2:3") == {"h1": (0, 1), "h2": (3,)}
+    assert [parse_mib(text) for text in ("9 Mbytes", "5.2 Gbytes", "512M", "2048 KB", "-")] == [9, 5324, 512, 2, 0]
+    assert [parse_seconds(text) for text in ("16038 second(s)", "17", "-")] == [16038.0, 17.0, None]
+
+
+@pytest.mark.parametrize(
+    ("record", "problem"),
+    [
+        (job("x"), "JOBID is 'x'"),
+        (job("1", STAT="DANCING"), "job 1: STAT is 'DANCING'"),
+        (job("1", SUBMIT_TIME="yesterday"), "job 1: 'yesterday' is no time"),
+        (job("1", RUNTIMELIMIT="soon"), "RUNTIMELIMIT is 'soon', not a number"),
+        (job("1", MEMLIMIT="many"), "'many' is no amount of memory"),
+        (job("1", STAT="RUN", EXEC_HOST="16**h1"), "EXEC_HOST has '16**h1'"),
+        (job("1", STAT="RUN", EXEC_HOST="h1", GPU_ALLOC="h1:a"), "GPU_ALLOC has 'h1:a'"),
+        (job("1", QUEUE=""), "has no QUEUE"),
+    ],
+)
+def test_what_is_not_understood_is_refused(record: dict[str, str], problem: str) -> None:
+    with pytest.raises(InputError) as refused:
+        read_lsf_jobs(bjobs(record), NOW)
+    assert problem in str(refused.value)
+    assert refused.value.hint
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"RECORDS": 3}', '{"RECORDS": [3]}'])
+def test_what_is_no_list_of_records_is_refused(text: str) -> None:
+    with pytest.raises(InputError):
+        read_lsf_jobs(text, NOW)
+
+
+def test_jobs_that_have_left_are_skipped() -> None:
+    assert read_lsf_jobs(bjobs({"JOBID": "7", "ERROR": "Job <7> is not found"}), NOW) == []
+
+
+def test_a_snapshot_is_decided_and_becomes_commands() -> None:
+    jobs = read_lsf_jobs(
+        bjobs(
+            job("1", STAT="RUN", EXEC_HOST="4*h1", SLOTS="4", GPU_NUM="2", GPU_ALLOC="h1:0,1", START_TIME="Mar 1 11:30"),
+            job("2", SLOTS="8", RUNTIMELIMIT="600.0"),
+            job("3", SLOTS="4", GPU_NUM="2", RUNTIMELIMIT="10.0"),
+            job("4", STAT="PSUSP"),
+            job("5", DEPENDENCY="done(2)"),
+            job("6", QUEUE="other"),
+            job("8", JOBINDEX="3", SLOTS="1"),
+        ),
+        NOW,
+    )
+    state = take_lsf_snapshot(jobs, read_lsf_hosts(HOSTS), NOW, queues=("normal",))
+    assert set(state.left_alone) == {"4", "5", "6"}
+    assert [one.job.job_id for one in state.snapshot.queue] == ["2", "3", "8[3]"]
+    decided = load_policy("sjf+easy").decide(state.snapshot)
+    assert {start.job_id: start.nodes for start in decided}["3"] == ("h1",)  # the only open host with two free GPUs
+    assert all("h3" not in start.nodes for start in decided)
+    start = next(one for one in decided if one.job_id == "3")
+    assert brun_command(start, state.jobs["3"], 2) == ("brun", "-m", "h1#4", "3")
+    assert order_commands(["3", "2"]) == [("btop", "3", "1"), ("btop", "2", "2")]
+    assert host_features(state.snapshot, 4, 1, 0)[0] == [12 / 16, 2 / 4, 1.0, 1.0]
+    assert [row[3] for row in host_features(state.snapshot, 4, 1, 0)] == [1.0, 0.0, 0.0]
+
+
+def test_the_agent_reads_decides_and_runs_commands() -> None:
+    ran: list[tuple[str, ...]] = []
+
+    def run(command: Sequence[str]) -> str:
+        ran.append(tuple(command))
+        queues = {"RECORDS": [{"QUEUE_NAME": name, "STATUS": f"Open:{state}"} for name, state in (("normal", "Active"), ("shut", "Inact"))]}
+        waiting = (
+            job("1", STAT="PSUSP", RUNTIMELIMIT="600.0"),
+            job("2", STAT="PSUSP", RUNTIMELIMIT="5.0"),
+            job("3", STAT="PSUSP", QUEUE="shut"),
+        )
+        return {"bjobs": bjobs(*waiting), "bhosts": HOSTS, "bqueues": json.dumps(queues)}.get(command[0], "")
+
+    for by, wanted in (
+        ("start", [("brun", "2"), ("brun", "1")]),
+        ("resume", [("bmod", "2"), ("bresume", "2"), ("bmod", "1"), ("bresume", "1")]),
+    ):
+        ran.clear()
+        cycle = LsfAgent(GuardedPolicy("sjf+easy"), mode="act", by=by, run=run).look()
+        assert cycle["outcome"] == "model"
+        assert cycle["left_alone"] == {"3": "queue shut is not steered"}
+        assert [(one[0], one[-1]) for one in ran[3:]] == wanted
+    ran.clear()
+    assert LsfAgent(GuardedPolicy("sjf+easy"), mode="shadow", by="start", run=run).look()["commands"]
+    assert len(ran) == 3  # it only read
+    assert LsfAgent(GuardedPolicy("sjf+easy"), run=lambda command: "nonsense").look()["outcome"] == "unreachable"
