@@ -117,7 +117,7 @@ def compiled_replay(world: World | None = None) -> Callable[..., None]:
         if not chosen.signatures:
             chosen.compile(REPLAY_ARGUMENTS)
             chosen.disable_compile()
-    return chosen  # type: ignore[no-any-return]
+    return chosen
 
 
 def _replay_in_python(run: Callable[..., None], *arguments: Any) -> None:
