@@ -78,7 +78,7 @@ def measure(log: str, estimates: str, results: dict[str, Any], keep: Any) -> Non
     thinking: dict[str, Any] = {}
 
     def watched(*arguments: Any, **options: Any) -> Schedule:
-        schedule = simulate(*arguments, **options)
+        schedule: Schedule = simulate(*arguments, **options)
         thinking[schedule.policy] = schedule.thinking
         return schedule
 

@@ -48,7 +48,8 @@ def ask(service: DecisionService, body: bytes) -> tuple[int, bytes]:
 
     scope = {
         "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": "POST", "path": "/v1/decide",
-        "raw_path": b"/v1/decide", "query_string": b"", "headers": [(b"content-length", str(len(body)).encode())], "scheme": "http", "root_path": "",
+        "raw_path": b"/v1/decide", "query_string": b"", "headers": [(b"content-length", str(len(body)).encode())],
+        "scheme": "http", "root_path": "",
         "server": ("s", 1), "client": ("c", 1),
     }  # fmt: skip
     asyncio.run(service.app()(scope, receive, send))

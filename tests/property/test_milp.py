@@ -17,7 +17,7 @@ from queuewise.policies.placing import SOLVED_PLACEMENTS
 from queuewise.sim.core.schedule import Schedule
 from queuewise.workload.jobs import Workload
 
-INSTANCES = 400 if effort.thorough else 20
+INSTANCES = 400 if effort.thorough else 12
 OBJECTIVES = (
     "", ":2", ":4", ":fgd", ":fgd-full:2", ":even", ":racks-nodes", ":slow-nodes-even", ":energy-nodes", ":room-nodes", ":room-fragments:3",
     ":2nodes+fragments-slow", ":racks+slow-fragments:2", ":1.5energy+0.25nodes",

@@ -63,8 +63,9 @@ def print_table(
 
 def terminal_width() -> int:
     """Columns of the terminal, or of $COLUMNS; wide where nobody looks at it."""
-    if os.environ.get("COLUMNS", "").isdecimal() and int(os.environ["COLUMNS"]) > 0:
-        return int(os.environ["COLUMNS"])
+    stated = os.environ.get("COLUMNS", "")
+    if stated.isdecimal() and len(stated) < 6 and int(stated) > 0:
+        return int(stated)
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else WIDTH_WITHOUT_TERMINAL
 
 

@@ -18,8 +18,9 @@ class RunLsfAgent:
 
     mode: Literal["shadow", "advise", "act"] = "shadow"
     """shadow: say what would be done. advise: print the commands. act: carry them out."""
-    by: Literal["order", "start"] = "order"
-    """order: bring jobs to the top with btop, and leave starts to LSF. start: brun on chosen hosts, for jobs that the esub has held."""
+    by: Literal["order", "start", "resume"] = "order"
+    """order: bring jobs to the top with btop, and leave starts to LSF. start: brun on chosen hosts, for jobs that the esub has held.
+    resume: the same with bmod -m and bresume, without the rights of an administrator."""
     policy: str = "fcfs+easy"
     """Policy to decide by (queuewise policies lists the parts of names)."""
     fallback: str = "fcfs+easy"
@@ -64,6 +65,41 @@ class RunLsfAgent:
 
 
 @dataclass(frozen=True)
+class AdvisePlugin:
+    """Give the plugin of LSF's scheduler the order of jobs and their hosts, over a unix socket."""
+
+    socket: Annotated[str, tyro.conf.arg(metavar="PATH")]
+    """Unix socket to listen on: the plugin's QUEUEWISE_SOCKET."""
+    policy: str = "fcfs+easy"
+    """Policy to decide by (queuewise policies lists the parts of names)."""
+    fallback: str = "fcfs+easy"
+    """Policy that decides if the other is late or fails."""
+    max_wait: Annotated[str | None, tyro.conf.arg(metavar="TIME")] = "3d"
+    """Bound on waits under policies whose names have none, such as 3d."""
+    queues: tuple[str, ...] = ()
+    """Queues whose jobs are steered. Default: all."""
+    interval: Annotated[float, tyro.conf.arg(metavar="SECONDS")] = 2.0
+    """Time between two looks."""
+
+    def run(self) -> None:
+        import time
+
+        from queuewise.cli.console import note
+        from queuewise.serve.guarded_policy import GuardedPolicy
+        from queuewise.serve.kill_switch import live_home
+        from queuewise.serve.lsf_advice import AdviceServer
+        from queuewise.serve.lsf_agent import LsfAgent
+
+        policy = GuardedPolicy(self.policy, fallback=self.fallback, deadline_s=30.0, max_wait=self.max_wait)
+        agent = LsfAgent(policy, queues=self.queues, home=live_home())
+        with AdviceServer(Path(self.socket)) as server:
+            while True:
+                if problem := agent.advise(server):
+                    note(problem)
+                time.sleep(self.interval)
+
+
+@dataclass(frozen=True)
 class BuildPlugin:
     """Compile schmod_queuewise.so for mbschd against the headers of an LSF."""
 
@@ -96,6 +132,7 @@ class Esub:
 
 LsfCommand = (
     Annotated[RunLsfAgent, tyro.conf.subcommand("run")]
+    | Annotated[AdvisePlugin, tyro.conf.subcommand("advise")]
     | Annotated[BuildPlugin, tyro.conf.subcommand("build-plugin")]
     | Annotated[Esub, tyro.conf.subcommand("esub")]
 )

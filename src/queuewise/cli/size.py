@@ -48,10 +48,16 @@ class Size:
 
     def run(self) -> None:
         from queuewise.cli.console import announce_compilation, check_policies, note
+        from queuewise.errors import InputError
         from queuewise.evaluation.sizing import find_size, parse_target
         from queuewise.policies import simulate
         from queuewise.policies.names import plays_apart
+        from queuewise.report.figures import figure_target
 
+        if self.seed < 0:
+            raise InputError(f"--seed {self.seed} is negative", hint="use 0 or more")
+        if self.plot:
+            figure_target(self.plot)  # a mistake is reported before the work
         target = parse_target(self.target)
         check_policies([self.policy])
         loaded, cluster = self.reading.load_with_cluster(self.log, self.cluster, self.jobs, self.seed, note)

@@ -10,8 +10,9 @@ import numpy as np
 
 from queuewise.cluster.conditions import Conditions, Outage
 from queuewise.cluster.node_selection import find_nodes, group_of
-from queuewise.cluster.spec import UNLIMITED, Cluster
+from queuewise.cluster.spec import UNLIMITED, Cluster, check_count
 from queuewise.errors import InputError, unknown_name
+from queuewise.workload.plain_numbers import whole_number
 
 PER_NODE = (
     "node_kind", "node_gpus", "node_cpu_milli", "node_mem_mib", "node_rack", "node_partitions", "node_idle_watts", "node_core_watts",
@@ -29,9 +30,10 @@ def node_groups(cluster: Cluster) -> dict[str, list[int]]:
 def parse_added(text: str) -> tuple[int, str]:
     """`4:c24` as a number of nodes and the group they are like."""
     count, colon, group = text.partition(":")
-    if not (colon and group and count.isdecimal() and 0 < int(count) < 10**6):
+    number = whole_number(count)
+    if not (colon and group and number and number < 10**6):
         raise InputError(f"--add-nodes {text!r} is not N:GROUP", hint="for example 4:c24: four more nodes like those of the group c24")
-    return int(count), group
+    return number, group
 
 
 def add_nodes(cluster: Cluster, count: int, group: str) -> Cluster:
@@ -39,6 +41,7 @@ def add_nodes(cluster: Cluster, count: int, group: str) -> Cluster:
     groups = node_groups(cluster)
     if group not in groups:
         raise unknown_name(f"group of nodes of {cluster.name}", group, groups)
+    check_count(cluster.name, cluster.num_nodes + count)
     like = groups[group][-1]
     columns: dict[str, Any] = {}
     for name in PER_NODE:

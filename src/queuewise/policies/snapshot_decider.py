@@ -10,6 +10,7 @@ from dataclasses import replace
 from queuewise.cluster.spec import Cluster
 from queuewise.errors import InputError
 from queuewise.policies.interface import Decision, Migrate, Preempt, ShownState, Start
+from queuewise.policies.milp.terms import parse_objective
 from queuewise.policies.names import Policy
 from queuewise.policies.snapshot import Snapshot, WaitingJob
 from queuewise.policies.snapshot_jobs import Index
@@ -61,8 +62,11 @@ class SnapshotDecider(ABC):
 
 def refuse_unseen(*parts: str) -> None:
     """Refuse backfill rules and placements that go by more than a view shows."""
-    for part in set(parts) & set(NOT_SHOWN):
-        raise InputError(f"{part} goes by {NOT_SHOWN[part]}, which a view does not show", hint="use another rule, or replay it as a whole")
+    for part in parts:
+        unseen = "fgd" if part.startswith("milp") and "fgd" in parse_objective(part.removeprefix("milp")).terms else part
+        if unseen in NOT_SHOWN:
+            what = NOT_SHOWN[unseen]
+            raise InputError(f"{part} goes by {what}, which a view does not show", hint="use another rule, or replay it as a whole")
 
 
 def _remembering(snapshot: Snapshot, last: Snapshot) -> Snapshot:

@@ -92,14 +92,13 @@ class LivePolicy:
         return Decided(tuple(starts), tuple(stops), wake_at if wake_at < float("inf") else None)
 
     def probabilities(self, snapshot: Snapshot) -> dict[JobId, float]:
-        """How probable each waiting job is to be the next to start, under a policy that has probabilities: a trained network."""
+        """How probable each waiting job is to be the next to start, under a decider that has a method `probabilities(view)`."""
         _, shown = self._shown(snapshot)
-        of_network = getattr(self._decider, "probabilities", None)
-        if of_network is None:
-            raise InputError(f"{self.name} has no probabilities", hint="they are for trained networks (model:RUN); decide gives the starts")
-        positions = positions_of(shown)
+        of_decider = getattr(self._decider, "probabilities", None)
+        if of_decider is None:
+            raise InputError(f"{self.name} gives no probabilities", hint="decide gives the starts, forecast when the others follow")
         self._decider.forget()
-        found: dict[JobId, float] = of_network(_SnapshotView(shown, positions))
+        found: dict[JobId, float] = of_decider(_SnapshotView(shown, positions_of(shown)))
         return found
 
     def forecast(self, snapshot: Snapshot) -> Forecast:

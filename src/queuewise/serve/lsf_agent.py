@@ -14,8 +14,10 @@ from queuewise.errors import InputError, QueuewiseError
 from queuewise.serve.audit_log import AuditLog
 from queuewise.serve.guarded_policy import GuardedPolicy
 from queuewise.serve.kill_switch import is_off
-from queuewise.serve.lsf_records import HOST_FIELDS, JOB_FIELDS, read_lsf_hosts, read_lsf_jobs
-from queuewise.serve.lsf_snapshot import LsfState, brun_command, order_commands, take_lsf_snapshot
+from queuewise.serve.live_policy import Decided
+from queuewise.serve.lsf_advice import AdviceServer, advice_text
+from queuewise.serve.lsf_records import HOST_FIELDS, JOB_FIELDS, QUEUE_FIELDS, read_lsf_hosts, read_lsf_jobs, read_lsf_queues
+from queuewise.serve.lsf_snapshot import LsfState, brun_command, order_commands, resume_commands, take_lsf_snapshot
 
 TIMEOUT_S = 30.0
 Runs = Callable[[Sequence[str]], str]
@@ -79,12 +81,29 @@ class LsfAgent:
     def _read(self, now: float) -> LsfState:
         jobs = read_lsf_jobs(self.run(("bjobs", "-u", "all", "-o", " ".join(JOB_FIELDS), "-json")), now)
         hosts = read_lsf_hosts(self.run(("bhosts", "-o", " ".join(HOST_FIELDS), "-json")))
-        return take_lsf_snapshot(jobs, hosts, now, queues=self.queues, held=self.by == "start")
+        active = read_lsf_queues(self.run(("bqueues", "-o", " ".join(QUEUE_FIELDS), "-json")))
+        steered = [name for name in active if not self.queues or name in self.queues]
+        return take_lsf_snapshot(jobs, hosts, now, queues=steered, held=self.by != "order")
+
+    def advise(self, server: AdviceServer) -> str:
+        """Give the plugin new advice; returns what went wrong. Without advice, and when switched off, LSF decides."""
+        if self.home is not None and is_off(self.home):
+            server.give(advice_text(Decided(()), ()))
+            return ""
+        try:
+            state = self._read(time.time())
+            answer = self.policy.answer(state.snapshot)
+        except QueuewiseError as error:
+            return str(error)
+        server.give(advice_text(answer.decided, [one.job.job_id for one in state.snapshot.queue]))
+        return answer.problem
 
     def _commands(self, state: LsfState, starts: Sequence[Any]) -> list[tuple[str, ...]]:
         if self.by == "order":
             order = [str(job_id) for job_id in self.policy.forecast(state.snapshot).order]
             return order_commands(order) if order != [str(one.job.job_id) for one in state.snapshot.queue] else []
+        if self.by == "resume":
+            return [command for start in starts for command in resume_commands(start, state.jobs[str(start.job_id)])]
         per_task = {one.job.job_id: one.job.cpu_milli // 1000 for one in state.snapshot.queue}
         return [brun_command(start, state.jobs[str(start.job_id)], per_task[start.job_id]) for start in starts]
 

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from queuewise.errors import InputError
 
 JOB_FIELDS = (
-    "jobid", "jobindex", "stat", "queue", "user", "project", "submit_time", "start_time", "runtimelimit", "slots", "nreq_slot", "exec_host",
+    "jobid", "jobindex", "stat", "queue", "user", "project", "submit_time", "start_time", "run_time", "runtimelimit", "slots",
+    "nreq_slot", "exec_host",
     "gpu_alloc", "gpu_num", "memlimit", "pend_reason", "dependency", "job_priority", "nalloc_slot", "effective_resreq",
 )  # fmt: skip
 HOST_FIELDS = ("host_name", "status", "max", "njobs", "run", "rsv", "ngpus", "ngpus_alloc", "max_mem", "available_mem")
@@ -120,16 +121,24 @@ def _job(row: Mapping[str, str], now: float) -> LsfJob:
     slots = _number(_text(row, "SLOTS") or _text(row, "NREQ_SLOT") or _text(row, "NALLOC_SLOT"), where, "SLOTS")
     submit = parse_time(_field(row, "SUBMIT_TIME", where), now, where)
     minutes = _number(_text(row, "RUNTIMELIMIT"), where, "RUNTIMELIMIT")
-    start = _text(row, "START_TIME")
+    start = _started(row, now, where) if state in RUNNING else None
     return LsfJob(
         job_id=job_id, state=state, queue=_field(row, "QUEUE", where), user=_text(row, "USER"),
         project=_text(row, "PROJ_NAME") or _text(row, "PROJECT"),
-        submit=submit, start=parse_time(start, now, where) if start not in NOTHING and state in RUNNING else None,
+        submit=submit, start=start,
         limit_s=None if minutes is None else minutes * 60, slots=int(slots or sum(hosts.values()) or 1),
         gpus=int(_number(_text(row, "GPU_NUM"), where, "GPU_NUM") or 0), mem_mib=parse_mib(_text(row, "MEMLIMIT"), where),
         hosts=hosts, gpus_on=parse_gpus(_text(row, "GPU_ALLOC"), where) if state in RUNNING else {}, reason=_text(row, "PEND_REASON"),
         dependency=_text(row, "DEPENDENCY"), priority=float(_number(_text(row, "JOB_PRIORITY"), where, "JOB_PRIORITY") or 0),
     )  # fmt: skip
+
+
+def _started(row: Mapping[str, str], now: float, where: str) -> float | None:
+    """When a job began to run: as it says, or by how long it has run."""
+    text, ran = _text(row, "START_TIME"), parse_seconds(_text(row, "RUN_TIME"), where)
+    if text not in NOTHING:
+        return parse_time(text, now, where)
+    return None if ran is None else now - ran
 
 
 def _host(row: Mapping[str, str]) -> LsfHost:
@@ -233,9 +242,3 @@ def _number(text: str, where: str, key: str) -> float | None:
     if not 0 <= value < 1e12:
         raise InputError(f"{key} is {text!r}", where=where, hint="it must be a number from 0")
     return value
-
-
-def unknown_hosts(jobs: Sequence[LsfJob], hosts: Sequence[LsfHost]) -> list[str]:
-    """Hosts that jobs run on and that are not listed."""
-    known = {host.name for host in hosts}
-    return sorted({name for job in jobs for name in job.hosts} - known)

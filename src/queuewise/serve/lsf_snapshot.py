@@ -14,8 +14,6 @@ from queuewise.workload.jobs import WHOLE_GPU
 
 DAY_S = 86_400.0
 NO_LIMIT_S = 365 * DAY_S
-HOST_FEATURES = 4
-OURS = "queuewise"  # in the job description of jobs that the esub has held
 
 
 @dataclass(frozen=True)

@@ -59,9 +59,6 @@ class SlurmCommands:
         done = self.run("scontrol", "--quiet", stdin=f"{lines}quit\n")
         return [line for line in done.stderr.splitlines() if line.strip()]
 
-    def is_up(self) -> bool:
-        return " UP" in self.run("scontrol", "ping").stdout.replace("is UP", " UP")
-
 
 def read_reservations(text: str) -> list[SlurmReservation]:
     """The output of `scontrol show reservation -o`."""

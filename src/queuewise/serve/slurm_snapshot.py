@@ -18,8 +18,7 @@ from queuewise.workload.jobs import WHOLE_GPU
 
 DAY_S = 86_400.0
 MOST_ARRAY_TASKS = 1000  # of one array that are looked at
-STEERABLE = ("None", "Resources", "Priority", "Nodes_required_for_job_are_DOWN,_DRAINED_or_reserved_for_jobs_in_higher_priority_partitions")
-REASONS = ("None", "Resources", "Priority", "ReqNodeNotAvail", "BeginTime", "Cleaning", "JobArrayTaskLimit", "NodeDown")
+REASONS = ("None", "Resources", "Priority", "ReqNodeNotAvail", "BeginTime", "Cleaning", "JobArrayTaskLimit", "NodeDown", "Nodes")
 _SPLIT_FEATURES = re.compile(r"[\[\](){}*!]")
 _ARRAY_PART = re.compile(r"(\d+)(?:-(\d+)(?::(\d+))?)?")
 
@@ -99,7 +98,7 @@ def why_left_alone(job: SlurmJob, partitions: Collection[str] = ()) -> str:
         (job.is_het, "it is a part of a heterogeneous job"),
         (bool(_SPLIT_FEATURES.search(job.features)), f"its features {job.features} are not understood"),
         (job.reason == "BeginTime" and not job.comment.startswith(MARK), "its user has set a begin time"),
-        (job.reason.split(",")[0].split("_")[0] not in {r.split("_")[0] for r in (*STEERABLE, *REASONS)}, f"Slurm says {job.reason}"),
+        (re.split("[,_]", job.reason)[0] not in REASONS, f"Slurm says {job.reason}"),
     )
     return next((reason for applies, reason in checks if applies), "")
 

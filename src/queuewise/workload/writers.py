@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     pass
 
 MISSING = -1  # unknown value in SWF
+MOST_DIGITS = 18  # of numbers in SWF
 _KIB_PER_MIB = 1024
 
 
@@ -103,7 +104,7 @@ def _or_missing(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def _numbers(codes: NDArray[np.int32], labels: Sequence[str]) -> NDArray[np.int64]:
     """The labels if all are numbers, so that a log read from SWF keeps them; otherwise codes from 1."""
-    numbers = [int(label) if label.isdecimal() and str(int(label)) == label else None for label in labels]
+    numbers = [int(label) if label.isdecimal() and len(label) <= MOST_DIGITS and str(int(label)) == label else None for label in labels]
     values = np.array([*range(1, len(labels) + 1), MISSING] if None in numbers else [*numbers, MISSING], dtype=np.int64)
     return values[codes]  # UNKNOWN is -1: the last entry
 

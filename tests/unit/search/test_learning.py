@@ -101,7 +101,7 @@ def test_a_run_whose_path_no_policy_can_name_is_refused_at_once(tmp_path: Path, 
 
 
 def test_a_log_in_which_nobody_waits_has_no_percentage_of_waits(tmp_path: Path) -> None:
-    submit = 2_000.0 * np.arange(1_300)
+    submit = 2_000.0 * np.arange(1_300, dtype=np.float64)
     jobs = Workload(
         submit=submit, runtime=np.full(1_300, 5.0), num_tasks=np.ones(1_300, np.int32), cpu_milli=np.full(1_300, 1000, np.int32)
     )

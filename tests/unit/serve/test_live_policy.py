@@ -115,7 +115,7 @@ def test_a_snapshot_without_shapes_needs_a_cluster(workload: Workload, cluster: 
 
 
 def test_rules_have_no_probabilities(workload: Workload, cluster: Cluster) -> None:
-    with pytest.raises(InputError, match="has no probabilities"):
+    with pytest.raises(InputError, match="gives no probabilities"):
         load_policy("fcfs+easy").probabilities(snapshot_at(workload, cluster, "fcfs+easy", 500.0))
 
 

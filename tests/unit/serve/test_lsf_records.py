@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
@@ -10,6 +11,8 @@ import pytest
 
 from queuewise import load_policy
 from queuewise.errors import InputError
+from queuewise.serve.guarded_policy import GuardedPolicy
+from queuewise.serve.lsf_agent import LsfAgent
 from queuewise.serve.lsf_records import parse_gpus, parse_hosts, parse_mib, parse_seconds, parse_time, read_lsf_hosts, read_lsf_jobs
 from queuewise.serve.lsf_snapshot import brun_command, host_features, order_commands, take_lsf_snapshot
 
@@ -115,3 +118,31 @@ def test_a_snapshot_is_decided_and_becomes_commands() -> None:
     assert order_commands(["3", "2"]) == [("btop", "3", "1"), ("btop", "2", "2")]
     assert host_features(state.snapshot, 4, 1, 0)[0] == [12 / 16, 2 / 4, 1.0, 1.0]
     assert [row[3] for row in host_features(state.snapshot, 4, 1, 0)] == [1.0, 0.0, 0.0]
+
+
+def test_the_agent_reads_decides_and_runs_commands() -> None:
+    ran: list[tuple[str, ...]] = []
+
+    def run(command: Sequence[str]) -> str:
+        ran.append(tuple(command))
+        queues = {"RECORDS": [{"QUEUE_NAME": name, "STATUS": f"Open:{state}"} for name, state in (("normal", "Active"), ("shut", "Inact"))]}
+        waiting = (
+            job("1", STAT="PSUSP", RUNTIMELIMIT="600.0"),
+            job("2", STAT="PSUSP", RUNTIMELIMIT="5.0"),
+            job("3", STAT="PSUSP", QUEUE="shut"),
+        )
+        return {"bjobs": bjobs(*waiting), "bhosts": HOSTS, "bqueues": json.dumps(queues)}.get(command[0], "")
+
+    for by, wanted in (
+        ("start", [("brun", "2"), ("brun", "1")]),
+        ("resume", [("bmod", "2"), ("bresume", "2"), ("bmod", "1"), ("bresume", "1")]),
+    ):
+        ran.clear()
+        cycle = LsfAgent(GuardedPolicy("sjf+easy"), mode="act", by=by, run=run).look()
+        assert cycle["outcome"] == "model"
+        assert cycle["left_alone"] == {"3": "queue shut is not steered"}
+        assert [(one[0], one[-1]) for one in ran[3:]] == wanted
+    ran.clear()
+    assert LsfAgent(GuardedPolicy("sjf+easy"), mode="shadow", by="start", run=run).look()["commands"]
+    assert len(ran) == 3  # it only read
+    assert LsfAgent(GuardedPolicy("sjf+easy"), run=lambda command: "nonsense").look()["outcome"] == "unreachable"
