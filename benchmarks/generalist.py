@@ -2,7 +2,7 @@
 
 python benchmarks/generalist.py search [NAME ...]        five minutes each; writes the rules to benchmarks/results/generalist
 python benchmarks/generalist.py choose                   validation days of SDSC, under `wise`, the numbers of `round` and what was found
-python benchmarks/generalist.py compare [LOG ...]        report days of the logs, under `wise` and the rule of the package
+python benchmarks/generalist.py compare [LOG ...]        the same on the report days of the logs
 
 Models know no users, so orders go by runtimes with noise (`noisy:1.0`) in place of predictions. Requests are runtimes divided by a
 uniform random number, as users overestimate (Mu'alem & Feitelson, 2001). Machines and loads change from generation to generation.
@@ -49,6 +49,7 @@ MACHINES = {  # model, cluster
 LOADS = (0.75, 0.85, 0.95)
 JOBS, STRETCH = 12_000, 3_000
 NOISE = "noisy:1.0"
+NAMES = {"round": "round numbers", "generalist-hpc": "searched on models", "generalist-gpu": "searched on models"}
 KNOWN = {"generalist-hpc": ("KTH", "CTC", "HPC2N"), "generalist-gpu": ("Venus", "Philly")}
 
 
@@ -93,7 +94,7 @@ def search_rule(kind: str, minutes: float, seed: int) -> FoundRule:
     with tempfile.TemporaryDirectory() as folder:
         journal = Journal(Path(folder) / "journal.jsonl", {}, settings.population)
         reference = f"aged:{NOISE}+easy:sjf:{NOISE}~3d"  # as wise, if its predictions were these
-        for one in search(ManyStretches(members), beginning, reference, settings, journal, lambda: time.monotonic() > until):  # type: ignore[arg-type]
+        for one in search(ManyStretches(members), beginning, [reference], settings, journal, lambda: time.monotonic() > until):  # type: ignore[arg-type]
             found = one.rule
             if one.number % 10 == 0:
                 note(f"{kind}, generation {one.number}: cost {one.cost:+.3f}, {found.formula}")
@@ -127,7 +128,8 @@ def generalists(results: Results) -> str:
                 f"{row[score]['mean']:.1f}" if score == "bsld" else duration(row[score]["mean"]),
                 percent(row[score]["percent"]) if place else "",
             )]  # fmt: skip
-            rows.append([log if place == 0 else "", f"`{policy}`", *cells, duration(row["max_wait_s"])])
+            name = policy if policy in NAMES.values() else f"`{policy}`"
+            rows.append([log if place == 0 else "", name, *cells, duration(row["max_wait_s"])])
     return table(["log", "policy", "mean bsld", "against `wise`", "mean wait", "against `wise`", "longest wait"], rows, left=2)
 
 
@@ -153,9 +155,9 @@ def main() -> None:
     made: dict[str, Any] = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
     choosing = arguments.step == "choose"
     for log in ["SDSC"] if choosing else arguments.names or [log for logs in KNOWN.values() for log in logs]:
-        found = [f"model:{FOLDER / name}" for name in ("round", kinds[log])] if choosing else [f"model:{kinds[log]}"]
+        found = [f"model:{FOLDER / name}" for name in ("round", kinds[log])]
         made[log] = compare_on(log, ["wise", "fcfs+easy", "saf:predicted+easy:sjf:predicted~3d", *found], "val" if choosing else "report")
-        made[log] = {policy.replace(f"model:{FOLDER}/", ""): row for policy, row in made[log].items()}
+        made[log] = {NAMES.get(policy.removeprefix(f"model:{FOLDER}/"), policy): row for policy, row in made[log].items()}
         note(f"{log}: {[(policy, row['bsld']['mean'], row['wait']['mean']) for policy, row in made[log].items()]}")
         write_text(file, json.dumps(made, indent=1) + "\n")
     if arguments.step == "compare":

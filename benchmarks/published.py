@@ -1,6 +1,6 @@
 """The headline experiments of the published systems, each by one command, with three training seeds.
 
-    python benchmarks/published.py PART…     # gpu_optimizer, drl, lsf, rltune; what is finished is not trained again
+    python benchmarks/published.py PART…     # rules, power, gpu_optimizer, drl, lsf, rltune; what is finished is not done again
 
 Each training writes benchmarks/results/published/NAME.json: scores of the model and of the rules on the same REPORT windows.
 render_published.py makes the tables of docs/results.md of them. Runs stay in --runs and go on where they were interrupted.
@@ -21,13 +21,22 @@ from queuewise.agents.checkpoint import load_model
 from queuewise.agents.display import Display
 from queuewise.agents.recording import CONFIG
 from queuewise.agents.scenario import load_scenario
+from queuewise.agents.task_play import heuristic_cells
 from queuewise.agents.task_shape import TaskShape
 from queuewise.agents.train_settings import TrainSettings, layered
 from queuewise.agents.training import train
 from queuewise.agents.validation import Validator, acting, evaluate_policy
+from queuewise.cluster import load_cluster
+from queuewise.cluster.conditions import PERFECT, Conditions
+from queuewise.evaluation.energy import energy_kwh
 from queuewise.evaluation.judging import judge
+from queuewise.evaluation.measure import measure
+from queuewise.evaluation.metrics import makespan
 from queuewise.evaluation.scores import parse_score
+from queuewise.policies import simulate
+from queuewise.policies.ordering import ORDERS
 from queuewise.runs import LAST_FILE, write_text
+from queuewise.workload.models import generate
 
 HERE = Path(__file__).resolve().parent
 SEEDS = (0, 1, 2)
@@ -96,6 +105,40 @@ def rltune(traces: Path) -> Iterator[Training]:
             yield Training(f"rltune-{log}-{score}", settings, facts={"log": log, "score": score})
 
 
+GPU_RULES = ("fcfs+greedy", "sjf+greedy", "random", "largest+greedy", "laf+greedy", "smallest+greedy", "priority+greedy")
+
+
+def rules(results: Path) -> None:
+    """Returns of gpu-optimizer's heuristics, and of others, in its task: 60 VAL and 60 REPORT windows."""
+    settings = layered("baseline_stable", report_seed=REPORT_SEED)
+    scenario = load_scenario(settings)
+    rows = {}
+    for block in ("val", "report"):
+        cells = heuristic_cells(scenario, scenario.experiment(block), GPU_RULES)
+        rows[block] = {rule: [round(float(c.scores["return"] or 0.0), 6) for c in cells if c.policy == rule] for rule in GPU_RULES}
+    _write(results / "rules.json", {"report_seed": REPORT_SEED, **rows})
+
+
+def power(results: Path) -> None:
+    """Energy and makespan of power@cheapest beside all orders and backfills: busy, and nearly idle with nodes that sleep."""
+    sleeping = Conditions.model_validate({"power": {"sleep_after_s": 600.0, "wake_s": 60.0, "sleep_watts": 10.0}})
+    names = ["power@cheapest", "fcfs", "sjf+greedy@fastest", *(f"{o}+{b}" for o in ORDERS for b in ("none", "greedy", "easy"))]
+    cluster, found = load_cluster("hetero56"), {}
+    for case, load, conditions in (("busy", 0.8, PERFECT), ("sleeping", 0.2, sleeping)):
+        jobs = generate("hetero", 2000, 0, load=load)
+        measured = {name: measure(simulate(jobs, cluster, name, estimates="oracle", conditions=conditions)) for name in names}
+        found[case] = {
+            name: {"kwh": round(energy_kwh(m) or 0.0, 3), "makespan_s": round(makespan(m) or 0.0, 1)} for name, m in measured.items()
+        }
+    _write(results / "power.json", {"jobs": 2000, **found})
+
+
+def _write(path: Path, row: dict[str, Any]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_text(path, json.dumps(row, indent=1) + "\n")
+
+
+WITHOUT_TRAINING: dict[str, Callable[[Path], None]] = {"rules": rules, "power": power}
 PARTS: dict[str, Callable[[Path], Iterator[Training]]] = {"gpu_optimizer": gpu_optimizer, "lsf": lsf, "rltune": rltune, "drl": drl}
 
 
@@ -133,20 +176,22 @@ def finish(one: Training, seed: int, runs: Path, results: Path) -> None:
     }  # fmt: skip
     if one.larger is not None:
         row["larger"] = {"cluster": one.larger["cluster"], "per_window": judged(s.model_copy(update=one.larger), run)}
-    results.mkdir(parents=True, exist_ok=True)
-    write_text(target, json.dumps(row, indent=1) + "\n")
+    _write(target, row)
 
 
 def main() -> None:
     os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("parts", nargs="+", choices=list(PARTS))
+    parser.add_argument("parts", nargs="+", choices=[*WITHOUT_TRAINING, *PARTS])
     parser.add_argument("--seeds", type=int, nargs="*", default=list(SEEDS))
     parser.add_argument("--runs", type=Path, default=Path("runs/published"))
     parser.add_argument("--results", type=Path, default=HERE / "results" / "published")
     parser.add_argument("--traces", type=Path, default=HERE.parent.parent / "shared" / "traces")
     options = parser.parse_args()
     for part in options.parts:
+        if part in WITHOUT_TRAINING:
+            WITHOUT_TRAINING[part](options.results)
+            continue
         for seed in options.seeds:  # all trainings with one seed before the next
             for one in PARTS[part](options.traces):
                 finish(one, seed, options.runs, options.results)

@@ -18,7 +18,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-import cma  # type: ignore[import-untyped]
+import cma
 import numpy as np
 from render_performance import RESULTS, Results, fill, table
 from wise import PAGE, TRACES

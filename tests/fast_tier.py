@@ -58,7 +58,7 @@ LEFT_OUT = (
     "tests/install",  # builds and installs
     "tests/unit/api/test_calls.py::test_a_function_can_be_combined_with_backfill_by_its_name",  # functions are compiled
     "tests/unit/api/test_calls.py::test_the_notebook_runs",
-    "tests/unit/cli/test_tables.py::test_results_of_commands_fit_80_columns",
+    "tests/unit/cli/test_fitting_tables.py::test_results_of_commands_fit_80_columns",
     "tests/unit/cli/test_what_if.py",
     "tests/unit/cli/test_bench_command.py",  # 11 s
     "tests/unit/cli/test_command_line.py::test_help_of_every_command_works_and_imports_nothing_heavy",

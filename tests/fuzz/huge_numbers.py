@@ -31,9 +31,9 @@ def number_cases() -> Iterator[Case]:
                                                   "--add-nodes", f"{number}:V100-16"))  # fmt: skip
         for place, nodes in enumerate(LISTS[: 3 if digits < DIGITS[-1] else None]):
             yield _described(f"nodes-{digits}-{place}", "from-log", f"{SACCT}\n{JOB}|cpu=4,node=1|{nodes.format(number)}|a\n")
-    for value in (10**30, float("inf"), float("nan"), -1, "x", [1], {"set": True, "number": float("inf")}):
+    for wrong in (10**30, float("inf"), float("nan"), -1, "x", [1], {"set": True, "number": float("inf")}):
         for key in ("cpus", "real_memory", "gres", "name", "state", "partitions"):
-            yield _described(f"sinfo-{key}={value!r}", "from-slurm", json.dumps({"nodes": [SINFO | {key: value}]}))
+            yield _described(f"sinfo-{key}={wrong!r}", "from-slurm", json.dumps({"nodes": [SINFO | {key: wrong}]}))
 
 
 def _described(name: str, source: str, text: str) -> Case:

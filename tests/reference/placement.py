@@ -70,7 +70,7 @@ class Placer:
 
     def never_fits(self, job: Job) -> bool:
         """Whether the tiers, which keep a gang in one domain, have no place for the job on the empty cluster."""
-        return self.rule in TIERS and not any(domain_fewest(job, domain) for domain in domains(self.machine))
+        return self.rule in TIERS and not any(domain_fewest(size, domain) for size in job.sizes for domain in domains(self.machine))
 
     def _tier_choices(self, job: Job, state: State) -> list[Choice] | None:
         return tier_choices(job, state, balance_first=self.option == "balance", lowest=self.rule == "tier1")

@@ -25,6 +25,7 @@ from queuewise.sim.core.schedule import Schedule
 from queuewise.sim.core.tables import F32, I64
 
 Choose = Callable[[F32, NDArray[np.bool_]], I64]  # [B, F] unscaled observations, [B, A] mask -> [B] flat actions
+CUT_OFF = "episodes may be truncated"  # instead of a digest of the jobs that finished
 AT_A_TIME = 64  # windows played in parallel
 
 
@@ -72,7 +73,8 @@ def play_windows(
 
 
 def with_return(cell: Cell, played: Played) -> Cell:
-    return replace(cell, scores={**cell.scores, "return": played.paid})
+    """The cell with its return, and without the list of jobs that finished: returns also count those that were cut off."""
+    return replace(cell, scores={**cell.scores, "return": played.paid}, finished_digest=CUT_OFF)
 
 
 def setups(scenario: Scenario, experiment: Experiment, *, paid: bool) -> Callable[[int, int], EnvSetup]:

@@ -70,11 +70,15 @@ class Serve:
 
     def _token(self) -> str:
         from queuewise.errors import InputError
+        from queuewise.regular_files import check_regular
 
         if self.token_file is None:
             return ""
+        check_regular(Path(self.token_file))
         try:
-            token = Path(self.token_file).read_text(encoding="utf-8").strip()
+            token = Path(self.token_file).read_text(encoding="ascii").strip()
+        except UnicodeDecodeError:
+            raise InputError("is not ASCII text", where=self.token_file, hint="for example openssl rand -hex 32 > FILE") from None
         except OSError as error:
             raise InputError(f"cannot be read: {error.strerror}", where=self.token_file, hint="check the path") from None
         if not token:

@@ -21,7 +21,7 @@ from queuewise.evaluation.metrics import DISTRIBUTIONS
 from queuewise.policies.names import parse_bound
 from queuewise.sim.core.schedule import DONE, KILLED, Schedule
 
-TARGET = re.compile(r"(?P<statistic>mean|median|max|p\d{1,2}(?:\.\d+)?)\s+(?P<figure>[a-z ]+?)\s*(?P<sign><=?)\s*(?P<limit>\S+)")
+TARGET = re.compile(r"(?P<statistic>mean|median|max|p\d{1,2}(?:\.\d{1,6})?) (?P<figure>[a-z]+(?: [a-z]+)?) ?(?P<sign><=?) ?(?P<limit>\S+)")
 FIGURES = {"wait": "wait_s", "jct": "jct_s", "slowdown": "slowdown", "bounded slowdown": "bounded_slowdown", "bsld": "bounded_slowdown"}
 MOST_TIMES = 64  # larger than now by at most this factor
 EXAMPLE = 'for example "p90 wait < 1h", "mean wait < 30m" or "p99 bounded slowdown < 20"'
@@ -35,6 +35,10 @@ class Target:
     figure: str  # of DISTRIBUTIONS
     quantile: float | None  # None: the mean
     limit: float
+    inclusive: bool = False  # <=
+
+    def holds(self, value: float) -> bool:
+        return value <= self.limit if self.inclusive else value < self.limit
 
     @property
     def in_seconds(self) -> bool:
@@ -50,7 +54,7 @@ class Target:
 
 def parse_target(text: str) -> Target:
     """`p90 wait < 1h`."""
-    found = TARGET.fullmatch(text.strip().lower())
+    found = TARGET.fullmatch(" ".join(text.lower().split()))  # one blank at a time: no text takes long to be refused
     if found is None:
         raise InputError(f"--target {text!r} is no target", hint=EXAMPLE)
     if found["figure"] not in FIGURES:
@@ -65,9 +69,9 @@ def parse_target(text: str) -> Target:
             raise InputError(f"--target {text!r}: {found['limit']!r} is no number", hint=EXAMPLE) from None
     named = {"mean": None, "median": 0.5, "max": 1.0}
     quantile = named[statistic] if statistic in named else float(statistic[1:]) / 100
-    if not limit > 0:
-        raise InputError(f"--target {text!r}: the limit is not above 0", hint=EXAMPLE)
-    return Target(text.strip(), figure, quantile, limit)
+    if not 0 < limit < np.inf:
+        raise InputError(f"--target {text!r}: the limit is no finite number above 0", hint=EXAMPLE)
+    return Target(text.strip(), figure, quantile, limit, inclusive=found["sign"] == "<=")
 
 
 @dataclass(frozen=True)
@@ -128,7 +132,7 @@ def find_size(
             ended = int(np.isin(schedule.status, (DONE, KILLED)).sum())
             ended_now = ended if ended_now is None else ended_now
             value = target.value(schedule)
-            tried[size] = SizePoint(size, value, value is not None and value < target.limit and ended >= ended_now)
+            tried[size] = SizePoint(size, value, value is not None and target.holds(value) and ended >= ended_now)
             on_point(tried[size])
         return tried[size].meets
 

@@ -7,7 +7,7 @@ from itertools import product
 
 import numpy as np
 
-from queuewise.policies.found_rules import GENERALIST_NAMES, GENERALISTS, NUMBERS, FoundRule, read_rule
+from queuewise.policies.found_rules import NUMBERS, FoundRule
 from queuewise.policies.names import WISE_ORDER
 from queuewise.search.evolution import SearchSettings, cost_of
 from queuewise.search.stretches import Stretches
@@ -19,6 +19,11 @@ ORDERS = (  # numbers that are not 0
     {"log_runtime": 1.0, "log_width": 0.5},
 )
 WATCHFUL = {"log_runtime": 1.0, "log_width": 1.0, "age": 1.0, "blocked": 1.0, "blocked_share": 1.0, "guard": 0.5}  # what fits goes first
+MODELLED = {  # found on jobs of the lublin model (benchmarks/generalist.py)
+    "log_runtime": 0.915, "log_width": 0.582, "log_runtime_squared": 0.043, "log_width_squared": -0.068, "log_runtime_log_width": -0.017,
+    "share": -0.908, "share_log_runtime": 0.21, "age": 0.921, "log_age_hours": -1.395, "blocked": 0.748, "blocked_share": -0.145,
+    "guard": 0.549,
+}  # fmt: skip
 PATIENT = {  # and some of the machine stays free for short jobs
     "log_runtime": 1.0, "log_width": 0.3, "hold_log_runtime": 0.02, "hold_age": 0.3, "blocked": 1.0, "blocked_share": 0.5, "guard": 0.5,
 }  # fmt: skip
@@ -33,7 +38,7 @@ def beginnings(estimates: str) -> list[FoundRule]:
     """
     exact = estimates == "oracle"
     by = ("",) if exact else (WISE_ORDER[1], "")
-    orders = (PATIENT, PATIENT | {"log_width": 1.0}) if exact else (*ORDERS, WATCHFUL, _generalist())
+    orders = (PATIENT, PATIENT | {"log_width": 1.0}) if exact else (*ORDERS, WATCHFUL, MODELLED)
     return [
         FoundRule(tuple(order.get(name, 0.0) for name in NUMBERS), known, f"{backfill}{bound}", estimates)
         for known in by
@@ -41,17 +46,12 @@ def beginnings(estimates: str) -> list[FoundRule]:
     ]
 
 
-def _generalist() -> dict[str, float]:
-    """The numbers of the rule of the package that was found on workload models."""
-    return dict(zip(NUMBERS, read_rule(GENERALISTS / f"{GENERALIST_NAMES[0]}.toml").numbers, strict=True))
-
-
 def best_beginnings(
-    stretches: Stretches, rules: Sequence[FoundRule], reference: FoundRule | str, settings: SearchSettings, number: int
+    stretches: Stretches, rules: Sequence[FoundRule], references: Sequence[str], settings: SearchSettings, number: int
 ) -> list[FoundRule]:
     """So many rules of least cost on a stretch, each with another backfill or bound."""
     stretch = stretches.draw(np.random.default_rng((settings.seed, 1)), settings.stretch_jobs)
-    costs = cost_of(stretches.replay([*rules, reference], stretch), settings.objective)
+    costs = cost_of(stretches.replay([*rules, *references], stretch), settings.objective, len(references))
     best: dict[str, FoundRule] = {}
     for place in np.argsort(costs, kind="stable"):
         best.setdefault(rules[place].scheduling, rules[place])

@@ -1,8 +1,8 @@
 """The search itself: CMA-ES over the numbers of a rule, on a fresh stretch of the training days in every generation.
 
-All candidates of a generation and the reference are replayed on the same stretch. A candidate is judged by the logarithms of its bounded
-slowdown and mean wait relative to the reference (`cost_of`). Every generation is appended to a journal. A search that is started again
-with the same journal tells the optimiser what it was told before, and continues where it ended.
+All candidates of a generation and some heuristics, the references, are replayed on the same stretch. A candidate is judged by the
+logarithms of its bounded slowdown and mean wait relative to the best of these there (`cost_of`). Every generation is appended to a
+journal. A search that is started again with the same journal tells the optimiser what it was told before, and continues where it ended.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ FIRST_SPREAD = 0.3  # of the candidates, in STEPS
 PULL = 0.003  # what a step away from the beginning costs, squared
 WORSE = 2.0  # what the logarithm of a ratio above 1 costs in addition: a figure must not be paid for by another
 MOST_SEED = 2**32 - 1  # of the optimiser, which takes 0 for none
-REFERENCE = "reference"  # key of a journal
+REFERENCES = "references"  # key of a journal
 LONGEST = 0.1  # weight of the logarithm of the longest wait, where it is longer than the reference's
 
 
@@ -56,20 +56,23 @@ class Generation:
     rule: FoundRule  # the mean of the distribution
 
 
-def cost_of(figures: Figures, objective: Mapping[str, float]) -> Floats:
-    """[K − 1] costs of the candidates; the last of the K is the reference. Below 0 is better than the reference.
+def cost_of(figures: Figures, objective: Mapping[str, float], references: int) -> Floats:
+    """[K − R] costs of the candidates. The last R of the K are references; below 0 is better than the best of them on this stretch.
 
     Half of it is the mean of the logarithms part by part, and half that of all jobs together, so that neither quiet parts nor a single
     heavy one decide alone.
     """
-    total = np.zeros(len(figures.bsld) - 1)
+    padded = {name: getattr(figures, name) + (LEAST_WAIT_S if name != "bsld" else 0.0) for name in objective}
+    worth = sum(weight * np.log(padded[name].mean(axis=1)) for name, weight in objective.items())
+    best = len(figures.bsld) - references + int(np.argmin(worth[-references:]))
+    total = np.zeros(len(figures.bsld) - references)
     for name, weight in objective.items():
-        values = getattr(figures, name) + (LEAST_WAIT_S if name != "bsld" else 0.0)
-        by_part = np.log(values[:-1] / values[-1]).mean(axis=1)
-        of_all = np.log(values[:-1].mean(axis=1) / values[-1].mean())
+        values, own = padded[name][:-references], padded[name][best]
+        by_part = np.log(values / own).mean(axis=1)
+        of_all = np.log(values.mean(axis=1) / own.mean())
         total += weight * ((by_part + of_all) / 2 + WORSE * np.maximum(of_all, 0.0))
     longest = figures.max_wait.max(axis=1) + 3600.0
-    total += LONGEST * np.maximum(np.log(longest[:-1] / longest[-1]), 0.0)
+    total += LONGEST * np.maximum(np.log(longest[:-references] / longest[best]), 0.0)
     return total
 
 
@@ -88,14 +91,14 @@ class Journal:
         append_text(self._path, json.dumps([float(cost) for cost in costs]) + "\n")
 
 
-def known_reference(path: Path) -> str | None:
-    """The policy that the costs in a journal are relative to; None if there is no journal.
+def known_references(path: Path) -> list[str] | None:
+    """The policies that the costs in a journal are relative to; None if there is no journal.
 
-    A search that continues stays with it: which heuristic is the best of those that could be tried in time may differ from run to run.
+    A search that continues stays with them: which heuristics are the best of those that could be tried in time may differ from run to run.
     """
     about = next(iter(_journal_lines(path)), None)
-    found = about.get(REFERENCE) if isinstance(about, dict) else None
-    return found if isinstance(found, str) else None
+    found = about.get(REFERENCES) if isinstance(about, dict) else None
+    return found if isinstance(found, list) and found and all(isinstance(one, str) for one in found) else None
 
 
 def _journal_lines(path: Path) -> list[Any]:
@@ -119,13 +122,13 @@ def _are_costs(line: Any, population: int) -> bool:
 def search(
     stretches: Stretches,
     beginning: FoundRule,
-    reference: FoundRule | str,
+    references: Sequence[str],
     settings: SearchSettings,
     journal: Journal,
     until: Callable[[], bool],
 ) -> Iterator[Generation]:
     """Generations until `until` says that it is enough, at least one."""
-    import cma  # type: ignore[import-untyped]
+    import cma
 
     names = settings.numbers
     places = [NUMBERS.index(name) for name in names]
@@ -148,9 +151,9 @@ def search(
         if number < len(journal.told):
             costs = journal.told[number]
         else:
-            figures = stretches.replay([*map(rule_at, points), reference], stretch)
+            figures = stretches.replay([*map(rule_at, points), *references], stretch)
             pull = PULL * np.square(points).sum(axis=1)
-            costs = (cost_of(figures, settings.objective) + pull).tolist()
+            costs = (cost_of(figures, settings.objective, len(references)) + pull).tolist()
             journal.add(costs)
         strategy.tell(points, costs)
         number += 1

@@ -28,12 +28,12 @@ class RuleTerm:
 
 
 def ablate(
-    rule: FoundRule, stretches: Stretches, drawn: Sequence[Stretch], reference: FoundRule | str, objective: Mapping[str, float]
+    rule: FoundRule, stretches: Stretches, drawn: Sequence[Stretch], reference: str, objective: Mapping[str, float]
 ) -> list[RuleTerm]:
     """The terms of a rule, the one that matters most first. Costs are means over the stretches that were drawn."""
     terms = [(name, value) for name, value in zip(NUMBERS, rule.numbers, strict=True) if value]
     rules = [rule, *(rule.without(name) for name, _ in terms)]
-    costs = np.mean([cost_of(stretches.replay([*rules, reference], stretch), objective) for stretch in drawn], axis=0)
+    costs = np.mean([cost_of(stretches.replay([*rules, reference], stretch), objective, 1) for stretch in drawn], axis=0)
     found = [RuleTerm(name, value, float(cost - costs[0])) for (name, value), cost in zip(terms, costs[1:], strict=True)]
     return sorted(found, key=lambda term: -term.added_cost)
 

@@ -110,7 +110,7 @@ def _replay(
 ) -> None:  # fmt: skip
     """Replay all jobs; the rules are those of docs/simulator.md. `numbers` are those of found_rules.NUMBERS."""
     size = machine / 1000
-    fixed, reserve = _prepared(width, size, estimate, numbers)
+    cores, run, fixed, reserve = _prepared(width, size, estimate, numbers)
     age_s = 3600.0 * math.exp(numbers[8])
     pending = np.empty(len(submit), np.int64)
     score = np.empty(len(submit))
@@ -136,10 +136,9 @@ def _replay(
         scored = False
         while waiting:
             if not scored:
-                for slot in range(waiting):
-                    _judge(
-                        slot, pending, now, submit, width, free, size, estimate, fixed, reserve, age_s, numbers, holds, bound, score, held
-                    )
+                _judge(
+                    pending, waiting, now, submit, cores, free / 1000, size, run, fixed, reserve, age_s, numbers, holds, bound, score, held
+                )
                 scored, shadow = True, np.nan
             released = False
             slot = -1
@@ -183,42 +182,42 @@ def _replay(
 
 @njit(error_model="numpy", nogil=True)
 def _prepared(width: Any, size: float, estimate: Any, n: Any) -> Any:
-    """[J] the part of the score that never changes, and the share of the machine to hold back before age counts."""
-    fixed, reserve = np.empty(len(width)), np.empty(len(width))
+    """[J] cores; seconds, at least one; the part of the score that never changes; what of the machine to hold back before age counts."""
+    cores, run, fixed, reserve = width / 1000, np.maximum(estimate, 1.0), np.empty(len(width)), np.empty(len(width))
     for j in range(len(width)):
-        cores = width[j] / 1000
-        log_runtime = math.log(max(estimate[j], 1.0)) - LOG_HOUR
-        log_width = math.log(max(cores, 0.001))
-        share = cores / size
+        log_runtime = math.log(run[j]) - LOG_HOUR
+        log_width = math.log(max(cores[j], 0.001))
+        share = cores[j] / size
         polynomial = n[0] * log_runtime + n[1] * log_width + n[2] * log_runtime**2 + n[3] * log_width**2 + n[4] * log_runtime * log_width
         fixed[j] = polynomial + share * (n[5] + n[6] * log_runtime)
-        wanted = n[9] + n[10] * log_runtime + n[15] * cores / size
+        wanted = n[9] + n[10] * log_runtime + n[15] * cores[j] / size
         reserve[j] = min(max(wanted, 0.0), 0.9)
-    return fixed, reserve
+    return cores, run, fixed, reserve
 
 
 @njit(error_model="numpy", nogil=True)
 def _judge(
-    slot: int, pending: Any, now: float, submit: Any, width: Any, free: int, size: float, estimate: Any, fixed: Any, reserve: Any,
+    pending: Any, waiting: int, now: float, submit: Any, cores: Any, free: float, size: float, run: Any, fixed: Any, reserve: Any,
     age_s: float, n: Any, holds: bool, bound: float, score: Any, held: Any,
 ) -> None:  # fmt: skip
-    """The score of a queued job, and whether it is held."""
-    j = pending[slot]
-    waited = max(now - submit[j], 0.0)
-    found = fixed[j] - n[7] * math.log1p(waited / age_s) if n[7] else fixed[j]
-    missing = width[j] / 1000 - free / 1000
-    if missing > 0:
-        found = found + (n[12] + n[13] * missing / size)
-    score[slot] = found
-    held[slot] = False
-    if not holds or now >= submit[j] + bound:
-        return
-    run = max(estimate[j], 1.0)
-    if missing > 0:
-        held[slot] = waited < n[14] * run
-    elif not (n[16] > 0.0 and waited >= 3600.0 * n[16]):
-        left = free / 1000 - width[j] / 1000
-        held[slot] = left < reserve[j] / (1.0 + n[11] * waited / run) * (size - width[j] / 1000)
+    """The scores of the queued jobs, and which of them are held."""
+    age, blocked, blocked_share, hold_age, guard = n[7], n[12], n[13], n[11], n[14]
+    hold_s = 3600.0 * n[16] if n[16] > 0.0 else np.inf
+    for slot in range(waiting):
+        j = pending[slot]
+        waited = max(now - submit[j], 0.0)
+        found = fixed[j] - age * math.log1p(waited / age_s) if age else fixed[j]
+        left = free - cores[j]
+        if left < 0.0:
+            found = found + (blocked + blocked_share * (cores[j] - free) / size)
+        score[slot] = found
+        if not holds or now >= submit[j] + bound:
+            held[slot] = False
+        elif left < 0.0:
+            held[slot] = waited < guard * run[j]
+        else:
+            kept = reserve[j]
+            held[slot] = kept > 0.0 and waited < hold_s and left < kept / (1.0 + hold_age * waited / run[j]) * (size - cores[j])
 
 
 @njit(error_model="numpy", nogil=True)

@@ -39,7 +39,7 @@ from queuewise.policies.window_replays import ReplayOptions
 from queuewise.runs import file_name, locked, write_text
 from queuewise.search.beginnings import beginnings, best_beginnings
 from queuewise.search.block_verdicts import Verdicts, judge
-from queuewise.search.evolution import LEAST_WAIT_S, REFERENCE, Journal, SearchSettings, cost_of, known_reference, search
+from queuewise.search.evolution import LEAST_WAIT_S, REFERENCES, Journal, SearchSettings, cost_of, known_references, search
 from queuewise.search.explanation import Effect, RuleTerm, ablate, effects
 from queuewise.search.heuristics import FIRST, heuristics
 from queuewise.search.stretches import Stretches
@@ -48,6 +48,8 @@ from queuewise.workload.jobs import Workload
 
 JOURNAL, REPORT_DAYS = "search.jsonl", "report-days"
 BEGINNINGS = 3  # that may be chosen as they are; the search begins with the best
+COMPARED = 4  # heuristics that a search is compared with: on every stretch with the best of them there
+SLOWER = 2.0  # replays of a heuristic may take so much longer than those of the best
 CHOOSING = 4  # shaken replays of the validation days that choose between what they find
 TRAIL = (0.4, 0.55, 0.7, 0.85, 1.0)  # when, in the course of a search, what it has found may be chosen
 EXPLAINING = 2  # shaken replays of the validation days that say what each term of the rule is worth
@@ -202,7 +204,7 @@ class Learning:
         self._say(f"runtimes predicted, {self._spent:.0f} s")
         screened = self._screen(budget * SCREENING)
         baseline = self._best(screened, "train").policy
-        rule, generations = self._search(baseline, self._spent + budget * SEARCHING)
+        rule, generations = self._search(self._references(screened), self._spent + budget * SEARCHING)
         learned = self._learned
         validation = self._judge([learned, WISE, baseline, self._best(screened, "val").policy], "val")
         passes = self._is_better(validation, learned, baseline) and self._is_better(validation, learned, WISE)
@@ -258,40 +260,46 @@ class Learning:
 
     # --- search
 
-    def _search(self, baseline: str, until: float) -> tuple[FoundRule, int]:
+    def _references(self, screened: Sequence[Screened]) -> list[str]:
+        """The baseline, and the next best heuristics of the training days that are as quick to replay."""
+        ranked = sorted(screened, key=lambda one: one.cost("train", self._settings.objective))
+        quick = [one.policy for one in ranked[1:] if one.seconds <= SLOWER * ranked[0].seconds]
+        return [ranked[0].policy, *quick[: COMPARED - 1]]
+
+    def _search(self, best: Sequence[str], until: float) -> tuple[FoundRule, int]:
         """The rule of least cost on the validation days, of those that searches begin with and find."""
         numbers = SEARCHED_IF_EXACT if self._settings.replay.estimates == "oracle" else SEARCHED
         how = SearchSettings(self._settings.objective, numbers, seed=self._settings.seed)
         stretches = self._stretches("train")
-        reference = known_reference(self._out / JOURNAL) or baseline
-        begin = best_beginnings(stretches, beginnings(self._settings.replay.estimates or ""), reference, how, BEGINNINGS)
-        means = self._search_from(begin[0], stretches, reference, how, until)
+        references = known_references(self._out / JOURNAL) or list(best)
+        begin = best_beginnings(stretches, beginnings(self._settings.replay.estimates or ""), references, how, BEGINNINGS)
+        means = self._search_from(begin[0], stretches, references, how, until)
         found = [*begin, *(means[math.ceil(share * len(means)) - 1] for share in TRAIL)]
-        best = self._best_of(found, reference, how)
+        chosen = self._best_of(found, references, how)
         seen = to_toml({CARD_KEY: [one.model_dump() for one in self._settings.trained_on]}) if self._settings.trained_on else ""
-        self._write_rule(f"{rule_text(best, {'found on': f'{self._workload.name}, {self._cluster.name}'})}\n{seen}")
-        self._say(f"found in {len(means)} generations ({self._spent:.0f} s): {best.formula}, {best.scheduling}")
-        return best, len(means)
+        self._write_rule(f"{rule_text(chosen, {'found on': f'{self._workload.name}, {self._cluster.name}'})}\n{seen}")
+        self._say(f"found in {len(means)} generations ({self._spent:.0f} s): {chosen.formula}, {chosen.scheduling}")
+        return chosen, len(means)
 
     def _search_from(
-        self, beginning: FoundRule, stretches: Stretches, reference: str, how: SearchSettings, until: float
+        self, beginning: FoundRule, stretches: Stretches, references: list[str], how: SearchSettings, until: float
     ) -> list[FoundRule]:
         """The mean of the distribution after every generation."""
-        about = {"workload": self._workload.name, "jobs": len(self._workload), "cluster": self._cluster.name, REFERENCE: reference,
+        about = {"workload": self._workload.name, "jobs": len(self._workload), "cluster": self._cluster.name, REFERENCES: references,
                  "beginning": beginning.__dict__, "settings": how.__dict__ | {"estimates": self._settings.replay.estimates}}  # fmt: skip
         journal = Journal(self._out / JOURNAL, json.loads(json.dumps(about)), how.population)
         self._say(f"the search begins with {beginning.formula}, {beginning.scheduling}")
         means: list[FoundRule] = []
-        for found in search(stretches, beginning, reference, how, journal, lambda: self._spent > until):
+        for found in search(stretches, beginning, references, how, journal, lambda: self._spent > until):
             means.append(found.rule)
             if found.number % 10 == 0:
                 self._say(f"generation {found.number}: cost {found.cost:+.3f}, {found.rule.formula}")
         return means
 
-    def _best_of(self, rules: Sequence[FoundRule], reference: str, how: SearchSettings) -> FoundRule:
+    def _best_of(self, rules: Sequence[FoundRule], references: Sequence[str], how: SearchSettings) -> FoundRule:
         stretches, rng = self._stretches("val"), np.random.default_rng((how.seed, 2))
         drawn = [stretches.draw(rng, how.stretch_jobs) for _ in range(CHOOSING)]
-        costs = [cost_of(stretches.replay([*rules, reference], stretch), how.objective) for stretch in drawn]
+        costs = [cost_of(stretches.replay([*rules, *references], stretch), how.objective, len(references)) for stretch in drawn]
         return rules[int(np.argmin(np.mean(costs, axis=0)))]
 
     def _stretches(self, block: str) -> Stretches:

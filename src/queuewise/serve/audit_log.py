@@ -15,6 +15,8 @@ from typing import Any
 
 from queuewise.errors import InputError
 from queuewise.policies.snapshot import Snapshot
+from queuewise.regular_files import check_regular
+from queuewise.runs import create_folder
 from queuewise.serve.live_policy import load_policy
 
 VERSION = 1
@@ -27,7 +29,8 @@ class AuditLog:
 
     def __init__(self, path: Path, *, rotate_bytes: int = ROTATE_BYTES, kept: int = KEPT) -> None:
         self.path, self._rotate_bytes, self._kept = path, rotate_bytes, kept
-        path.parent.mkdir(parents=True, exist_ok=True)
+        check_regular(path)
+        create_folder(path.parent)
 
     def write(self, entry: Mapping[str, Any]) -> None:
         line = json.dumps({"version": VERSION, **entry}, allow_nan=False).encode() + b"\n"
@@ -71,12 +74,13 @@ class AuditLog:
 
 def read_audit(path: Path) -> Iterator[dict[str, Any]]:
     """The entries of a log, the oldest first."""
+    check_regular(path)
     try:
         with path.open("rb") as lines:
             for number, line in enumerate(lines, 1):
                 try:
                     entry = json.loads(line)
-                except ValueError:
+                except (ValueError, RecursionError):
                     raise InputError("is not JSON", where=f"{path}:{number}", hint="a log that was cut off loses its last line") from None
                 if not isinstance(entry, dict) or entry.get("version") != VERSION:
                     raise InputError("is no entry of an audit log of this version", where=f"{path}:{number}", hint="check the file")

@@ -28,6 +28,8 @@ def bound_socket(path: Path | None, host: str, port: int, mode: int) -> socket.s
         return _unix_socket(path, mode)
     if host not in LOOPBACK:
         raise InputError(f"host {host} is not loopback", hint=f"use one of {', '.join(LOOPBACK)}, or a unix socket")
+    if not 0 <= port <= 65_535:
+        raise InputError(f"there is no port {port}", hint="give a number from 1 to 65535, or 0 for any that is free")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     bound = socket.socket(family, socket.SOCK_STREAM)
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from queuewise.errors import InputError
+from queuewise.regular_files import check_regular
 from queuewise.runs import write_text
 from queuewise.serve.slurm_records import MARK
 
@@ -97,6 +98,9 @@ def installation(conf: Path, *, grace_s: int = GRACE_S, partitions: Sequence[str
     """The changes that install the plugin; none for files that need none."""
     if grace_s < 1:
         raise InputError(f"a grace of {grace_s} s", hint="give at least 1 s")
+    for name in partitions:  # they become text of a program that slurmctld runs
+        if not re.fullmatch(r"[\w.+-]+", name):
+            raise InputError(f"{name!r} cannot be the name of a partition", hint="give names as sinfo shows them")
     changes = [_with_plugin(conf.parent / PLUGIN, grace_s, partitions), _with_lines(conf)]
     return [change for change in changes if change.before != change.after]
 
@@ -114,10 +118,14 @@ def removal(conf: Path) -> list[FileChange]:
 
 
 def _text(path: Path) -> str | None:
+    check_regular(path)
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_bytes().decode("utf-8")  # line ends stay as they are
     except FileNotFoundError:
         return None
+    except UnicodeDecodeError as error:
+        hint = "convert it, for example with iconv -f latin1 -t utf8: what is not understood is not edited"
+        raise InputError(f"is not UTF-8 text (byte {error.start})", where=str(path), hint=hint) from None
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror}", where=str(path), hint="run it as the administrator of Slurm") from None
 

@@ -101,7 +101,7 @@ def test_the_pool_slides_over_all_windows() -> None:
 def test_plain_envs_are_stepped_as_by_the_whole_entry() -> None:
     envs, others = (QueuewiseVectorEnv(5, "job", threads=1, **SMALL) for _ in range(2))
     others.batch._entry = begin_or_step
-    results = [batch.reset(seed=4) for batch in (envs, others)]
+    results: list[Any] = [batch.reset(seed=4) for batch in (envs, others)]
     for number in range(150):
         np.testing.assert_array_equal(results[0][0], results[1][0])
         actions = envs.legal_actions(seed=number).copy()

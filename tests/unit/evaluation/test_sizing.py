@@ -67,11 +67,24 @@ def test_targets_are_read(text: str, figure: str, quantile: float | None, limit:
     target = parse_target(text)
     assert (target.figure, target.limit) == (figure, limit)
     assert target.quantile == (None if quantile is None else pytest.approx(quantile))
+    assert target.holds(limit) == ("<=" in text)
+    assert not target.holds(1.001 * limit)
 
 
 @pytest.mark.parametrize(
-    "text", ["wait < 1h", "p90 wait > 1h", "p90 wait", "p90 weight < 1h", "p90 wait < soon", "p90 slowdown < many", ""]
+    "text",
+    [
+        "wait < 1h",
+        "p90 wait > 1h",
+        "p90 wait",
+        "p90 weight < 1h",
+        "p90 wait < soon",
+        "p90 slowdown < many",
+        "",
+        "p90 bsld < inf",
+        f"p90 {' ' * 20_000}!",
+    ],
 )
-def test_other_texts_are_refused(text: str) -> None:
+def test_other_texts_are_refused_at_once(text: str) -> None:
     with pytest.raises(InputError):
         parse_target(text)

@@ -16,7 +16,7 @@ from queuewise.policies import simulate
 from queuewise.policies.found_rules import NUMBERS, FoundRule
 from queuewise.policies.window_replays import ReplayOptions
 from queuewise.search.beginnings import beginnings, best_beginnings
-from queuewise.search.evolution import REFERENCE, Journal, SearchSettings, cost_of, known_reference, search
+from queuewise.search.evolution import REFERENCES, Journal, SearchSettings, cost_of, known_references, search
 from queuewise.search.heuristics import heuristics
 from queuewise.search.objective import parse_objective
 from queuewise.search.stretches import FILLING, PARTS, Figures, Stretch, Stretches
@@ -58,19 +58,25 @@ def test_stretches_are_drawn_inside_the_range() -> None:
 def test_cost_is_nothing_for_the_reference_and_below_it_for_better_ones() -> None:
     ones = np.ones((3, 4))
     figures = Figures(bsld=ones * [[2.0], [4.0], [4.0]], wait=ones * 300.0, max_wait=ones * 1e4)
-    assert cost_of(figures, {"bsld": 1.0, "wait": 1.0}) == pytest.approx([np.log(0.5), 0.0])
+    assert cost_of(figures, {"bsld": 1.0, "wait": 1.0}, 1) == pytest.approx([np.log(0.5), 0.0])
+
+
+def test_cost_is_relative_to_the_best_reference_of_the_stretch() -> None:
+    ones = np.ones((3, 4))
+    figures = Figures(bsld=ones * [[2.0], [8.0], [4.0]], wait=ones * 300.0, max_wait=ones * 1e4)
+    assert cost_of(figures, {"bsld": 1.0, "wait": 1.0}, 2) == pytest.approx([np.log(0.5)])
 
 
 def test_a_figure_cannot_be_paid_for_by_another() -> None:
     ones = np.ones((2, 4))
     figures = Figures(bsld=ones * [[2.0], [4.0]], wait=ones * [[4200.0], [1800.0]], max_wait=ones * 1e4)
-    assert cost_of(figures, {"bsld": 1.0, "wait": 1.0}) == pytest.approx([np.log(0.5) + 3 * np.log(4800 / 2400)])
+    assert cost_of(figures, {"bsld": 1.0, "wait": 1.0}, 1) == pytest.approx([np.log(0.5) + 3 * np.log(4800 / 2400)])
 
 
 def test_an_interrupted_search_continues_to_the_same_rule(tmp_path: Path) -> None:
     def run(path: Path, generations: int) -> list[FoundRule]:
         journal = Journal(path, {"a": 1}, SETTINGS.population)
-        found = search(stretches(), FIFO, "fcfs+easy", SETTINGS, journal, lambda: False)
+        found = search(stretches(), FIFO, ["fcfs+easy"], SETTINGS, journal, lambda: False)
         return [generation.rule for generation in islice(found, generations)]
 
     through = run(tmp_path / "through", 3)
@@ -88,9 +94,9 @@ def test_the_journal_of_another_search_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_journal_names_the_policy_that_its_costs_are_relative_to(tmp_path: Path) -> None:
-    assert known_reference(tmp_path / "journal") is None
-    Journal(tmp_path / "journal", {REFERENCE: "fcfs"}, 2).add([0.5, 1.5])
-    assert known_reference(tmp_path / "journal") == "fcfs"
+    assert known_references(tmp_path / "journal") is None
+    Journal(tmp_path / "journal", {REFERENCES: ["fcfs"]}, 2).add([0.5, 1.5])
+    assert known_references(tmp_path / "journal") == ["fcfs"]
 
 
 @pytest.mark.parametrize(
@@ -119,7 +125,7 @@ def test_a_journal_with_a_damaged_first_line_is_refused(first: str, message: str
 def test_search_finds_that_short_jobs_should_go_first(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "journal", {}, 8)
     settings = SearchSettings({"bsld": 1.0}, population=8, stretch_jobs=300)
-    *_, last = islice(search(stretches(), FIFO, "fcfs+easy", settings, journal, lambda: False), 6)
+    *_, last = islice(search(stretches(), FIFO, ["fcfs+easy"], settings, journal, lambda: False), 6)
     first, final = json.loads((tmp_path / "journal").read_text().splitlines()[1]), last
     assert final.cost < min(0.0, max(first))
     assert final.rule.numbers[NUMBERS.index("log_runtime")] > 0
@@ -129,7 +135,7 @@ def test_search_finds_that_short_jobs_should_go_first(tmp_path: Path) -> None:
 def test_the_search_begins_where_it_is_best() -> None:
     rules = beginnings("oracle")
     assert all(rule.order_estimates == "" for rule in rules)
-    chosen = best_beginnings(stretches(), [FIFO, *rules], "fcfs+easy", SETTINGS, 3)
+    chosen = best_beginnings(stretches(), [FIFO, *rules], ["fcfs+easy"], SETTINGS, 3)
     assert FIFO not in chosen
     assert len({rule.scheduling for rule in chosen}) == len(chosen) == 3
     assert any(rule.order_estimates == "predicted" for rule in beginnings("requested"))
