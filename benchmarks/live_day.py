@@ -248,7 +248,8 @@ def judge(days: list[Day], policies: dict[str, str], out: Path) -> dict[str, Any
             engine = predicted_waits(day, policy, out / f"{day.number}-slurm" / "slurm" / "slurm.conf")
             at_once = engine <= 0
             found[f"{day.number} {name}"] = {
-                "jobs": len(real), "submission_lag_s": lag, "disturbed": lag > MOST_LAG_S, "started": int((~np.isnan(real)).sum()), "mean_wait_s": float(np.nanmean(real)),
+                "jobs": len(real), "submission_lag_s": lag, "disturbed": lag > MOST_LAG_S,
+                "started": int((~np.isnan(real)).sum()), "mean_wait_s": float(np.nanmean(real)),
                 "mean_bsld": float(np.nanmean(slowdowns(real, day))), "engine_mean_wait_s": float(np.mean(engine)),
                 "engine_mean_bsld": float(np.mean(slowdowns(engine, day))), "median_error_s": float(np.nanmedian(np.abs(real - engine))),
                 "mean_error_s": float(np.nanmean(real - engine)),
