@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import psutil
 
 from queuewise import Snapshot, load_policy
 from queuewise.policies.snapshot import JobRecord, NodeRecord, NodeShape, WaitingJob
@@ -68,6 +67,11 @@ class UnixConnection(http.client.HTTPConnection):
         self.sock.connect(str(self._path))
 
 
+def resident_mib(pid: int) -> float:
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
 def over_socket(policy: str, seconds: float) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "s"
@@ -80,7 +84,6 @@ def over_socket(policy: str, seconds: float) -> dict[str, Any]:
             ready = _wait_until_ready(path, began)
             connection, body = UnixConnection(path), snapshot_of(64, 50).to_json().encode()
             taken: list[float] = []
-            memory = psutil.Process(process.pid)
             first_mib = 0.0
             until = time.perf_counter() + seconds
             while time.perf_counter() < until:
@@ -91,9 +94,9 @@ def over_socket(policy: str, seconds: float) -> dict[str, Any]:
                 if answer.status != 200:
                     raise RuntimeError(f"status {answer.status}")
                 taken.append(time.perf_counter() - asked)
-                first_mib = first_mib or memory.memory_info().rss / 2**20
+                first_mib = first_mib or resident_mib(process.pid)
             rate = len(taken) / seconds
-            last_mib = memory.memory_info().rss / 2**20
+            last_mib = resident_mib(process.pid)
             connection.close()
         finally:
             process.terminate()

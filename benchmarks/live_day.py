@@ -49,6 +49,7 @@ FASTER = 60.0
 DAY_S = 86_400.0
 NODES, CORES = 5, 20
 LONGEST_S = 50 * 60.0  # of one run
+MOST_LAG_S = 5.0  # real time: a run whose submissions came later was disturbed, and is compared with nothing
 SLURM = "slurm"
 FLOOR_S = 10.0  # of runtimes in slowdowns, log time
 BLOCKS = 1000  # drawn for the interval
@@ -221,6 +222,12 @@ def paired_interval(mine: Floats, its: Floats, hours: Any) -> tuple[float, float
     return float(difference.mean()), low, high
 
 
+def submission_lag(day: Day, rows: list[dict[str, Any]]) -> float:
+    """How much later than planned the latest submission came, beside the first one; seconds of real time."""
+    late = np.array([row["submit"] for row in rows]) - day.jobs.submit[[row["job"] for row in rows]]
+    return float((late - late.min()).max())
+
+
 def judge(days: list[Day], policies: dict[str, str], out: Path) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for day in days:
@@ -235,11 +242,14 @@ def judge(days: list[Day], policies: dict[str, str], out: Path) -> dict[str, Any
             for row in rows:
                 if row["start"] is not None:
                     real[row["job"]] = max(row["start"] - row["submit"], 0.0) * FASTER
-            waits[name] = real
+            lag = submission_lag(day, rows)
+            if lag <= MOST_LAG_S:
+                waits[name] = real
             engine = predicted_waits(day, policy, out / f"{day.number}-slurm" / "slurm" / "slurm.conf")
             at_once = engine <= 0
             found[f"{day.number} {name}"] = {
-                "jobs": len(real), "started": int((~np.isnan(real)).sum()), "mean_wait_s": float(np.nanmean(real)),
+                "jobs": len(real), "submission_lag_s": lag, "disturbed": lag > MOST_LAG_S,
+                "started": int((~np.isnan(real)).sum()), "mean_wait_s": float(np.nanmean(real)),
                 "mean_bsld": float(np.nanmean(slowdowns(real, day))), "engine_mean_wait_s": float(np.mean(engine)),
                 "engine_mean_bsld": float(np.mean(slowdowns(engine, day))), "median_error_s": float(np.nanmedian(np.abs(real - engine))),
                 "mean_error_s": float(np.nanmean(real - engine)),

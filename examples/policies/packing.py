@@ -1,9 +1,9 @@
-"""Where pods go on a cluster with shared GPUs: a score of nodes with numbers that a search has found.
+"""Where pods go on a cluster with shared GPUs: a score of nodes with numbers for a search to find.
 
     queuewise evaluate --workload openb_pod_list_gpuspec33.csv --cluster openb --protocol packing \
         --policy fcfs+greedy@examples/policies/packing.py:fitting_node --policy fcfs+greedy@fgd
 
-`python benchmarks/placement.py search` finds the numbers on other jobs than those of its tables.
+`python benchmarks/placement.py search` searches on other jobs than those of its tables. The numbers here are where it begins.
 """
 
 PARAMS = [1.0, 0.5, 0.2, 0.2, 0.0, 0.0, 0.0, 0.0]

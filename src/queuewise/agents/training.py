@@ -34,6 +34,9 @@ from queuewise.evaluation.scores import Score, parse_score
 from queuewise.evaluation.seen_days import CARD_KEY, read_training
 from queuewise.policies.model_file import SUFFIX
 from queuewise.runs import LAST_FILE, locked, replacing, start_run, write_text
+from queuewise.workload import Workload
+from queuewise.workload.models import generate
+from queuewise.workload.transform import distinct_ids
 
 INIT_FROM = "init_from"  # key of config.toml
 
@@ -127,7 +130,7 @@ def _train(
         write_text(run / CONFIG, to_toml(facts))  # first: whatever interrupts the run, it can be resumed
     listener.note(f"reading {settings.workload} …")
     scenario = load_scenario(settings, listener.note)
-    contents = {"workload": digest_workload(scenario.workload), "cluster": digest_cluster(scenario.cluster)}
+    contents = {"workload": digest_workload(_jobs_alone(scenario)), "cluster": digest_cluster(scenario.cluster)}
     if not scenario.from_model:
         contents["split"] = ",".join(f"{share:g}" for share in scenario.split)
     if resume:
@@ -153,6 +156,12 @@ def _train(
     outcome = TrainOutcome(run, frames, TrainProgress(**spent), ends[best].progress.val, result, settings, play_in_words(scenario))
     write_text(run / LAST_FILE, to_json(outcome.as_json() | {"standings": result.as_json()}))
     return outcome
+
+
+def _jobs_alone(scenario: Scenario) -> Workload:
+    """The log, or a sample of the model without users, which runs of earlier versions know nothing of."""
+    settings = scenario.settings
+    return distinct_ids(generate(settings.workload, settings.episode_jobs, users=False)) if scenario.from_model else scenario.workload
 
 
 @dataclass(frozen=True)

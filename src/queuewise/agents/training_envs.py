@@ -163,13 +163,16 @@ class TrainingEnvs:
         self._ages, self._actions = ages.copy(), list(actions)
         templates = [self.setup.window(int(window)) for window in self._windows]
         self._terms.forget()
+        self._waits[:] = 0
         self.batch.begin(range(self.num_envs), templates)
         for number, taken in enumerate(actions):
             left = len(actions) - number
             playing = ages >= left
             again = np.flatnonzero((ages == left) | (~playing & (self.batch.outcome != RUNS_ON)))
             self.batch.begin(again.tolist(), [templates[e] for e in again])
-            idle = flat_mask(self.batch.mask, self.shape).argmax(1)
+            mask = flat_mask(self.batch.mask, self.shape)
+            self._waits += playing & mask[:, :-1].any(axis=1) & (taken == self.shape.num_actions - 1)
+            idle = mask.argmax(1)
             self.batch.step(split_actions(np.where(playing, taken, idle), self.shape))
         again = np.flatnonzero(ages == 0)
         self.batch.begin(again.tolist(), [templates[e] for e in again])

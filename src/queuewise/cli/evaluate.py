@@ -116,8 +116,8 @@ class Evaluate:
         from queuewise.evaluation.results import write_results
         from queuewise.evaluation.scores import parse_score
         from queuewise.evaluation.units import check_score
-        from queuewise.policies import simulate
-        from queuewise.policies.names import parse_policy, plays_apart
+        from queuewise.policies import parse_policy, simulate
+        from queuewise.policies.names import plays_apart
 
         score = parse_score(self.score or ("packed" if self.protocol == "packing" else "bsld"))
         same = parse_percent(self.same)

@@ -298,8 +298,7 @@ def _parse_planned(name: str, planner: str, members: tuple[str, ...], depth: int
     """A planner with its members, whose bounds and placements are their own."""
     for one in members:
         check_text(one)
-        member = _parse(one)
-        if member.planner or member.model or member.decides_in_python:
+        if (member := _parse(one)).planner or member.model or member.decides_in_python:
             raise InputError(f"policy {name!r}: {one} cannot be planned with", hint="take orders, with none, greedy or easy")
     return dataclasses.replace(_parse(members[0]), order=name, depth=depth, planner=planner, members=members, backfill_order="")
 

@@ -82,13 +82,9 @@ ORDERS: dict[str, OrderRule] = {
     "priority": OrderRule("−priority", "the log's own priorities", lambda jobs: -jobs.priority),
     "edf": OrderRule("deadline", "earliest deadline first; Liu & Layland 1973", lambda jobs: np.nan_to_num(jobs.deadline, nan=np.inf)),
     "qssf": OrderRule("predicted·n", "Hu et al. (Helios), SC 2021", lambda jobs: jobs.predicted * jobs.size, uses_predictions=True),
-    "power": OrderRule(
-        "r·n·watts; oldest first once w ≥ 1 day", "cheapest energy first, with a limit to waiting: implies greedy backfill", live=POWER
-    ),
+    "power": OrderRule("r·n·watts; oldest first once w ≥ 1 day", "cheapest energy first: implies greedy backfill", live=POWER),
     "aged": OrderRule("r·n / (1 + w / 3600)", "smallest area first, less by age: the order of `wise`", live=AGED),
-    "rltune-multifactor": OrderRule(
-        "−1000·(w / 12 h + 1 − n / 160)", "RLTune's order 12: Slurm's age and size with its constants", live=RLTUNE_MULTIFACTOR
-    ),
+    "rltune-multifactor": OrderRule("−1000·(w / 12 h + 1 − n / 160)", "RLTune's order 12", live=RLTUNE_MULTIFACTOR),
     "fairshare": OrderRule("effective usage / share, by user and account", "Slurm's classic fair share", fair=queue.FAIRSHARE),
     "fairtree": OrderRule("−rank of the user in the tree of accounts", "Slurm's Fair Tree; Cox & Morrison 2014", fair=queue.FAIRTREE),
     "multifactor": OrderRule("−Σ weight·factor: age, fair share, size, …", "Slurm's priority/multifactor", fair=queue.MULTIFACTOR),

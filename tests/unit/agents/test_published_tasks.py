@@ -11,7 +11,7 @@ from agents_setup import small_settings
 from queuewise.agents.learner import make_learner
 from queuewise.agents.resolved import resolve
 from queuewise.agents.scenario import REWARD_OF, Scenario, load_scenario
-from queuewise.agents.train_settings import TrainSettings, layered, renamed
+from queuewise.agents.train_settings import TrainSettings, layered, preset_names, renamed
 from queuewise.envs.env_setup import build_setup
 from queuewise.envs.presets import PRESETS
 from queuewise.envs.stepping import RUNS_ON, TRUNCATED
@@ -171,3 +171,9 @@ def test_baselines_play_with_the_backfill_and_placement_of_the_task() -> None:
 def test_return_needs_a_reward() -> None:
     with pytest.raises(InputError, match="none of its own"):
         load_scenario(small_settings(score="return"))
+
+
+@pytest.mark.parametrize("name", preset_names())
+def test_the_first_window_of_every_preset_can_be_drawn(name: str) -> None:
+    """The parameters of its workload fit together."""
+    assert len(load_scenario(layered(name)).setup.source.window(0).workload) == layered(name).episode_jobs

@@ -285,10 +285,10 @@ def test_divergence_keeps_the_last_good_checkpoint(tmp_path: Path, monkeypatch: 
 
 def test_early_stopping(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """VAL improves twice, then only by less than the threshold; two evaluations later it is over, and the best of all is kept."""
-    from queuewise.agents.validation import Validator
+    from queuewise.agents.validation import ValFigures, Validator
 
     scores = iter([10.0, 8.0, 7.9, 9.0, 1.0])
-    monkeypatch.setattr(Validator, "val", lambda self, learner: {"agent": next(scores)})
+    monkeypatch.setattr(Validator, "val", lambda self, learner: ValFigures({"agent": next(scores)}, {}))
     outcome = run_small(tmp_path / "a", eval_every=1, stop={"patience": 2, "threshold": 0.1})
     assert outcome.frames == 4 * 64
     assert outcome.val == {"agent": 7.9}

@@ -19,7 +19,7 @@ SLEEPING = Conditions.model_validate({"power": {"sleep_after_s": 600.0, "wake_s"
 
 @pytest.mark.parametrize(("load", "conditions"), [(0.8, PERFECT), (0.2, SLEEPING)], ids=["busy", "sleeping"])
 def test_power_uses_the_least_energy(load: float, conditions: Conditions) -> None:
-    jobs, cluster = generate("hetero", 300, 1, load=load), load_cluster("hetero56")
+    jobs, cluster = generate("hetero", 2000, 0, load=load), load_cluster("hetero56")
 
     def figures(policy: str) -> tuple[float, float]:
         m = measure(simulate(jobs, cluster, policy, estimates="oracle", conditions=conditions))

@@ -64,12 +64,17 @@ def test_nodes_that_are_down_or_full_are_refused(snapshot: Snapshot) -> None:
     assert "no room" in problem_of(Decided((start(0),)), replace(snapshot, nodes=(full, snapshot.nodes[1])))
 
 
+def late() -> Decided:
+    time.sleep(0.5)
+    return Decided(())
+
+
 def test_the_fallback_answers_for_whatever_goes_wrong(snapshot: Snapshot, monkeypatch: pytest.MonkeyPatch) -> None:
     real = LivePolicy.decide
     wrongs: dict[str, Any] = {
         "an error": lambda self, shown: 1 / 0,
         "a lie": lambda self, shown: Decided((start(99),)),
-        "too late": lambda self, shown: time.sleep(0.5) or Decided(()),  # type: ignore[func-returns-value]
+        "too late": lambda self, shown: late(),
     }
     for name, wrong in wrongs.items():
         policy = GuardedPolicy("sjf+easy", deadline_s=0.1 if name == "too late" else None)

@@ -1,7 +1,7 @@
 """Rollouts: compiled replays of what is known now under one policy, from one state, many at a time.
 
 The tables hold few jobs: those that run, those that wait, and those that are expected to come. They are laid out once per
-member. What changes lies in one block of memory, which is set back before each rollout. docs/planning.md has the times.
+member. What changes lies in one block of memory, which is set back before each rollout.
 """
 
 from __future__ import annotations

@@ -249,15 +249,15 @@ def place_by_rule(w: World, m: Machine, s: State, c: int) -> bool:
     """The same for class c alone, whatever it draws."""
     s.count.placed = 0
     rule = w.policy.placement
-    if rule == placement.TIER:
+    if w.policy.placement == placement.TIER:
         return place_by_tier(w, m, s, c)
     if not has_room(w, m, c):
         return False
-    if rule == placement.BY_SOLVER:
+    if w.policy.placement == placement.BY_SOLVER:
         if _ask_solver(w, m, s, c) or place_by_tier(w, m, s, c):
             return True
         rule = placement.PACK
-    if rule == placement.FGD:
+    if w.policy.placement == placement.FGD:
         place_least_fragmenting(w, m, s, c)
         return True
     s.count.only_kind = 0

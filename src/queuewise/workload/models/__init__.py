@@ -41,8 +41,11 @@ def model_names() -> tuple[str, ...]:
     return tuple(MODELS)
 
 
-def generate(name: str, num_jobs: int | None = None, seed: int = 0, **params: Any) -> Workload:
-    """Generate jobs from the model `name`. `num_jobs=None` is the default of the model. Parameters may be text."""
+def generate(name: str, num_jobs: int | None = None, seed: int = 0, *, users: bool = True, **params: Any) -> Workload:
+    """Generate jobs from the model `name`. `num_jobs=None` is the default of the model. Parameters may be text.
+
+    Without `users`, jobs have only those that the model itself draws, as in earlier versions.
+    """
     sample, defaults = _model(name)
     if num_jobs is not None:
         params["num_jobs"] = num_jobs
@@ -53,7 +56,8 @@ def generate(name: str, num_jobs: int | None = None, seed: int = 0, **params: An
         raise InputError(f"seed {seed} is negative", hint="use 0 or more")
     jobs = given.get("num_jobs", defaults["num_jobs"])
     check_memory(f"model {name!r}: {jobs:,} jobs", jobs * JOB_BYTES, hint="generate fewer jobs with --jobs")
-    workload = with_users(sample(np.random.default_rng(seed), **given), seed)
+    workload = sample(np.random.default_rng(seed), **given)
+    workload = with_users(workload, seed) if users else workload
     object.__setattr__(workload, "generated", True)  # nobody else has it yet; a copy would be checked once more
     return workload
 
