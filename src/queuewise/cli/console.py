@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 WIDTH_WITHOUT_TERMINAL = 160
 NO_VALUE = "–"
 WIDEST_NAME = 48  # of a policy in a table
+NARROWEST_TEXT = 24  # of a column of text that is broken into lines
+GAP = 3  # between two columns of a table
 COMPILE_S = {"engine": 40, "environments": 45}  # on one core of the development machine
 
 
@@ -42,15 +44,15 @@ def print_table(
 ) -> None:
     """Print a table to stdout. The first `left` columns are text, the others numbers.
 
-    Columns without any value are left out. If the table is wider than the terminal, whole columns are left out and named in a note:
-    those of `drop_first`, in this order, then from the right. The first column stays; long names in it are broken.
+    Columns without any value are left out. If the table is wider than the terminal, text is broken into lines, and whole columns of
+    numbers are left out and named in a note: those of `drop_first`, in this order, then from the right. Long names in the first column
+    are broken.
     """
     rows = [list(map(printable, row)) for row in rows]
     kept = [c for c in range(len(columns)) if c < max(left, 1) or any(row[c] != NO_VALUE for row in rows) or not rows]
     console, dropped = _console(), []
-    order = [*drop_first, *(c for c in range(len(columns) - 1, 0, -1) if c not in drop_first)]
-    while len(kept) > 2 and _width(console, _table(columns, rows, kept, left)) > console.width:
-        out = next(c for c in order if c in kept)
+    order = [*drop_first, *(c for c in range(len(columns) - 1, max(left, 1) - 1, -1) if c not in drop_first)]
+    while _width(columns, rows, kept, left) > console.width and (out := next((c for c in order if c in kept), None)) is not None:
         kept.remove(out)
         dropped.append(out)
     table = _table(columns, rows, kept, left)
@@ -84,17 +86,23 @@ def _table(columns: Sequence[str], rows: Sequence[Sequence[str]], kept: Sequence
     for index in kept:
         width = WIDEST_NAME if index == 0 and not short else None
         justify: Literal["left", "right"] = "left" if index < left else "right"
-        table.add_column(columns[index], justify=justify, overflow="fold", no_wrap=index > 0 or short, width=width)
+        table.add_column(
+            columns[index], justify=justify, overflow="fold", no_wrap=index >= max(left, 1) or (index == 0 and short), width=width
+        )
     for row in rows:
         table.add_row(*(row[index] for index in kept))
     return table
 
 
-def _width(console: Console, table: Table) -> int:
-    """Columns that the table needs to be shown whole."""
-    from rich.measure import Measurement
+def _width(columns: Sequence[str], rows: Sequence[Sequence[str]], kept: Sequence[int], left: int) -> int:
+    """Columns of the terminal that the table needs. Text after the first column can be broken, down to NARROWEST_TEXT."""
+    from rich.cells import cell_len
 
-    return Measurement.get(console, console.options.update(max_width=10_000), table).maximum
+    widths = []
+    for index in kept:
+        widest = max(map(cell_len, (columns[index], *(row[index] for row in rows))))
+        widths.append(min(widest, WIDEST_NAME if index == 0 else NARROWEST_TEXT if index < left else widest))
+    return sum(widths) + GAP * len(kept)
 
 
 def check_policies(policies: Sequence[str], max_wait: str | None = None, model_sha256: Sequence[str] = ()) -> None:

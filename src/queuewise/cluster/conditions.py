@@ -14,7 +14,7 @@ from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from queuewise.cluster.accounts import Fairness
 from queuewise.cluster.dates import dates_on_clock
@@ -31,7 +31,17 @@ HOUR = 3600.0
 YEAR = 365 * 24 * HOUR
 HOURS_OF_DAY = 24
 Factor = Annotated[float, Field(ge=0, le=FACTORS[1])]
-NodeEntry = Annotated[int, Field(ge=0)] | Annotated[str, Field(min_length=1)]  # a number, a name, or a pattern such as c20-*
+
+
+def _check_node(entry: int | str) -> int | str:
+    if isinstance(entry, int) and entry < 0:
+        raise ValueError("nodes are numbered from 0")
+    if entry == "":
+        raise ValueError("a node has a number or a name")
+    return entry
+
+
+NodeEntry = Annotated[int | str, AfterValidator(_check_node)]  # a number, a name, or a pattern such as c20-*
 
 
 class Preemption(Config):
