@@ -75,6 +75,7 @@ def test_the_reference_replay_is_made_once_and_forgotten_with_its_workload(monke
     estimate_on(jobs, load_cluster("2x2:V100-16"), "predicted")
     assert len(replays) == 2
     replays.clear()
+    gc.collect()  # what earlier tests left behind
     kept = len(estimating._waits)
     del jobs
     gc.collect()
