@@ -203,8 +203,8 @@ FAULTS: dict[str, tuple[Fault, ...]] = {
         ),
         Fault(
             "windows are not paired",
-            "_estimate(mine.sums, other.sums, other.jobs",
-            "_estimate(mine.sums, 0 * other.sums + other.sums.mean(), other.jobs",
+            "_estimate(mine.sums, other.sums, other.jobs, ratio=ratio",
+            "_estimate(mine.sums, 0 * other.sums + other.sums.mean(), other.jobs, ratio=ratio",
             (STATISTICS,),
         ),
         Fault("a tie counts as lost", "0.5 * (per_unit == 0)", "0.0 * (per_unit == 0)", (STATISTICS,)),

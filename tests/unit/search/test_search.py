@@ -162,5 +162,5 @@ def test_objectives() -> None:
 @pytest.mark.parametrize("seed", [2**32 - 1, 2**32, 2**70])
 def test_any_seed_is_one(seed: int, tmp_path: Path) -> None:
     journal = Journal(tmp_path / "journal.jsonl", {}, SETTINGS.population)
-    found = next(search(stretches(), FIFO, "fcfs+easy", replace(SETTINGS, seed=seed), journal, lambda: True))
+    found = next(search(stretches(), FIFO, ["fcfs+easy"], replace(SETTINGS, seed=seed), journal, lambda: True))
     assert np.isfinite(found.cost)
