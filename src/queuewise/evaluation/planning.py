@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from queuewise import policies
 from queuewise.cluster.conditions import PERFECT, Conditions
 from queuewise.cluster.spec import Cluster
 from queuewise.errors import InputError
 from queuewise.evaluation.experiment import Experiment, ReplaySettings
 from queuewise.evaluation.protocol import DEFAULT_SPLIT, make_plan, parse_split
+from queuewise.policies import parse_policy
 from queuewise.policies.budgets import USUAL_BUDGETS, Budgets
 from queuewise.policies.names import parse_bound
 from queuewise.workload.estimates import check_known, default_estimates
@@ -75,11 +75,11 @@ class PlanOptions:
 def plan_experiment(
     workload: Workload,
     cluster: Cluster,
-    named: Sequence[str],
+    policies: Sequence[str],
     options: PlanOptions,
     draw: Callable[[int, int], Workload] | None,
 ) -> Experiment:
-    """The experiment that the options describe, for the policies `named`. `draw` draws (jobs, seed) from the model of the workload."""
+    """The experiment that the options describe. `draw` draws (jobs, seed) from the workload's model, if it is one."""
     from_model = draw is not None
     split = DEFAULT_SPLIT if options.split is None else parse_split(options.split)
     plan = make_plan(
@@ -103,7 +103,7 @@ def plan_experiment(
                 hint="use --protocol windows with --starts to evaluate the same windows with other settings",
             )
     estimates = plan.estimates or options.estimates or default_estimates(workload)
-    for known in {estimates}.union(*(policies.parse_policy(policy).own_estimates for policy in named)):
+    for known in {estimates}.union(*(parse_policy(policy).own_estimates for policy in policies)):
         check_known(workload, known)
     settings = ReplaySettings(
         dispatch=plan.dispatch or options.dispatch or "reorder",
