@@ -108,10 +108,13 @@ def to_toml(data: Config | Mapping[str, Any]) -> str:
     return "\n".join(_table_lines(plain, ())).strip() + "\n"
 
 
+KINDS_OF_VALUES = ("constrained-int", "constrained-str", "int", "str")  # which pydantic puts into places where there is a choice of types
+
+
 def _explain(error: ValidationError, model: type[BaseModel], source: str) -> InputError:
     """The first problem, with its file and key."""
     first, more = error.errors(include_url=False)[0], error.error_count() - 1
-    location = first["loc"]
+    location = tuple(part for part in first["loc"] if part not in KINDS_OF_VALUES)
     key = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in location).lstrip(".") or "file"
     rest = f" (and {more} more)" if more else ""
     if first["type"] == "extra_forbidden":

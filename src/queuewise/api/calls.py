@@ -38,6 +38,7 @@ from queuewise.evaluation.seen_days import find_seen
 from queuewise.evaluation.statistics import SAME
 from queuewise.evaluation.units import check_score
 from queuewise.policies import replaying
+from queuewise.policies.budgets import USUAL_BUDGETS, Budgets
 from queuewise.policies.snapshot import Snapshot
 from queuewise.reading import args_on_cluster
 from queuewise.sim.core.schedule import Schedule
@@ -69,6 +70,7 @@ def simulate(  # type: ignore[misc]  # the options are spelt out here, for help 
     max_wait: str | None = None,
     params: Sequence[float] | None = None,
     start: Snapshot | None = None,
+    budgets: Budgets = USUAL_BUDGETS,
 ) -> Schedule | Schedules:
     """Replay a workload under a policy and return its schedule; under a list of policies, return `Schedules` by name.
 
@@ -78,7 +80,7 @@ def simulate(  # type: ignore[misc]  # the options are spelt out here, for help 
     `jobs` takes the first so many jobs, or draws them from a model. `estimates` names what policies know about runtimes, or is an array
     [J] of seconds; by default it is requested, predicted or oracle, as the log has it. `conditions` is a file or Conditions. `max_wait`,
     for example "3d", bounds the waits under policies without a bound. `params` are numbers for the policy's own function. With a snapshot
-    as `start`, the replay begins with its jobs.
+    as `start`, the replay begins with its jobs. `budgets` limit the work of policies that solve or plan.
     """
     if policy is None:
         raise InputError("no policy is given", hint="for example simulate('bursty', '4x8:V100-16', 'sjf+easy')")
@@ -89,7 +91,7 @@ def simulate(  # type: ignore[misc]  # the options are spelt out here, for help 
     def replay(one: GivenPolicy) -> Schedule:
         schedule = replaying.simulate(
             log.workload, machine, one.for_replay(), dispatch=dispatch, estimates=estimates, seed=seed, kill_at_limit=kill_at_limit,
-            conditions=world, max_wait=max_wait, params=params, start=start,
+            conditions=world, max_wait=max_wait, params=params, start=start, budgets=budgets,
         )  # fmt: skip
         return schedule if schedule.policy == one.label else dataclasses.replace(schedule, policy=one.label)
 

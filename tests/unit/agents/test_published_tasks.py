@@ -78,6 +78,8 @@ def test_the_score_decides_what_is_trained(preset: str, score: str) -> None:
         assert paid == pytest.approx(-(score_values(measure(schedule))[score] or 0.0), rel=1e-9)
     elif score == "energy":
         assert paid == pytest.approx(-(score_values(measure(schedule))["energy"] or 0.0), rel=1e-6)
+    elif score == "energy_cost":
+        assert paid == pytest.approx(-0.3 * (score_values(measure(schedule))["energy"] or 0.0), rel=1e-6)
     assert resolve(scenario)["score"] == score
     assert parse_score(scenario.settings.objective).name == score
 
@@ -140,6 +142,21 @@ def test_ten_steps_of_gpu_optimizer_by_hand() -> None:
         assert (batch.outcome[0] != RUNS_ON) == over
         if over:
             break
+    batch.close()
+
+
+def test_a_truncated_episode_pays_for_jobs_still_to_come() -> None:
+    jobs = Workload(
+        submit=np.array([0.0, 50.0, 70.0]), runtime=np.array([100.0, 10.0, 20.0]), num_tasks=np.array([1, 2, 4], np.int32),
+        gpu_milli=np.full(3, WHOLE_GPU, np.int32), generated=True,
+    )  # fmt: skip
+    setup = build_setup(None, preset="gpu-optimizer", workload=[jobs], cluster="1x4:V100-16", max_steps=1)
+    batch = setup.batch(1, threads=1)
+    batch.begin([0], [setup.window(0)])
+    batch.step(np.array([0]))  # starts the first job; the second one arrives, and the third never does
+    total, horizon, left = 100.0 + 20.0 + 80.0, 70.0 + 1.3 * 100.0, 50.0 + 20.0
+    assert batch.outcome[0] == TRUNCATED
+    assert batch.rewards[0] == pytest.approx(-50 / horizon * left / total - (left + 80.0) / total)
     batch.close()
 
 

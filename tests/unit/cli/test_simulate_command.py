@@ -20,6 +20,7 @@ from queuewise.errors import unknown_name
 from queuewise.evaluation.cause_walk import CAUSES
 from queuewise.evaluation.wait_causes import WaitCauses
 from queuewise.policies import Policy
+from queuewise.policies.budgets import USUAL_BUDGETS
 from queuewise.runs import file_name
 from queuewise.sim.core.schedule import DONE, NEVER, REJECTED, Schedule
 from queuewise.workload.jobs import Workload
@@ -118,6 +119,7 @@ def test_options_reach_the_engine(calls: list[Any], log: str) -> None:
             "seed": 7,
             "kill_at_limit": True,
             "max_wait": "2d",
+            "budgets": USUAL_BUDGETS,
         }
     ]
 
