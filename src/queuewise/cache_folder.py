@@ -1,7 +1,7 @@
 """The folder in which things are kept that take long to compute: compiled code (`sim`) and predictions (`workload`).
 
 Anybody who can write there decides what is computed, and compiled code even runs in the user's name. So a folder or a file is used only if
-it belongs to the user or to root, and nobody else can write it. What is cut, changed or cannot be read is computed again. If nothing can
+it belongs to the user or to root, and no other user can write it. What is cut, changed or cannot be read is computed again. If nothing can
 be written, nothing is kept.
 """
 

@@ -69,7 +69,7 @@ class Result:
         return [*found, *self._typical_sentences()]
 
     def _typical_sentences(self) -> list[str]:
-        """Policies that the mean cannot tell from the best baseline, because a few days have most of it, and the geometric mean can."""
+        """Policies that the mean cannot tell from the best baseline and the geometric mean can."""
         found = []
         for s in self.standings:
             typical, versus, best = self.beside[s.policy].typical, s.vs_best_baseline, self.beside.get(s.best_baseline or "")
@@ -79,8 +79,8 @@ class Result:
                 continue
             low, high = typical.ci95
             found.append(
-                f"{s.policy}: a few days have most of the sum, so the means do not tell it from {s.best_baseline}. "
-                f"The geometric mean over jobs does: {self.beside[s.policy].geometric_mean:.2f} against {best.geometric_mean:.2f}, "
+                f"{s.policy}: the means do not tell it from {s.best_baseline}, but the geometric means over jobs do: "
+                f"{self.beside[s.policy].geometric_mean:.2f} against {best.geometric_mean:.2f}, "
                 f"{typical.relative:+.0%} ({low:+.0%} … {high:+.0%})"
             )
         return found
