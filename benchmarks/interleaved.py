@@ -30,11 +30,18 @@ PPO_FRAMES = 65_536
 PPO_BASELINES = ("fcfs", "fcfs+greedy", "sjf+greedy", "saf+greedy", "random")
 
 
+def generator() -> Any:
+    """What draws the same jobs in all versions: `generate` gives them users and priorities in later ones."""
+    from queuewise.workload import models
+
+    return getattr(models, "draw_jobs", models.generate)
+
+
 def replay_case(policy: str, jobs: int) -> Callable[[], float]:
     """Jobs per second of one replay, by the engine's own clock."""
     import queuewise
-    from queuewise.workload.models import generate
 
+    generate = generator()
     cluster, estimates = queuewise.load_cluster(CLUSTER), "requested"
     workload = generate("bench", jobs, gpus=2000, load=0.9)
     if policy == "fcfs+conservative":  # its plans are long: a small machine and exact estimates
@@ -47,9 +54,8 @@ def replay_case(policy: str, jobs: int) -> Callable[[], float]:
 def snapshot_case() -> Callable[[], float]:
     import queuewise
     from queuewise.policies.simulation import Simulation
-    from queuewise.workload.models import generate
 
-    workload = generate("bench", 5_000, gpus=2000, load=0.9)
+    workload = generator()("bench", 5_000, gpus=2000, load=0.9)
     simulation = Simulation(workload, queuewise.load_cluster(CLUSTER), "fcfs+easy")
     simulation.run(float(workload.submit[2_500]))
     remember: Any = getattr(simulation, "remember", simulation.snapshot)  # its name in earlier versions
@@ -63,12 +69,22 @@ def snapshot_case() -> Callable[[], float]:
     return measure
 
 
-def env_case(threads: int) -> Callable[[], float]:
+def env_case(threads: int, *, in_place: bool = False) -> Callable[[], float]:
+    """Steps per second of a vector environment as it is by default, or with every step overwriting the observations of the last."""
+    from queuewise import QueuewiseError
     from queuewise.envs import QueuewiseVectorEnv
 
-    envs: Any = QueuewiseVectorEnv(
-        ENVS, "job", threads=threads, copy=False, cluster="16x8:V100-16", jobs=256, pool=64, model_args={"load": 0.9}
-    )
+    def make(length: str) -> Any:
+        sizes: dict[str, Any] = {"cluster": "16x8:V100-16", length: 256, "pool": 64, "model_args": {"load": 0.9}}
+        made = QueuewiseVectorEnv(ENVS, "job", threads=threads, **sizes | ({"copy": False} if in_place else {}))
+        if in_place and hasattr(made, "setup"):
+            made.batch = made.setup.batch(ENVS, threads)  # of one buffer also in versions whose environments have two
+        return made
+
+    try:
+        envs = make("episode_jobs")
+    except QueuewiseError:
+        envs = make("jobs")  # its name in earlier versions
     envs.reset(seed=0)
     envs.legal_actions(seed=1)
     for _ in range(2000):  # until every window has been laid out
@@ -114,10 +130,12 @@ def make_case(name: str) -> Callable[[], float]:
     kind, _, argument = name.partition(" ")
     if kind == "replay":
         return replay_case(argument, REPLAYS[argument])
-    return {"snapshots": snapshot_case, "envs-1": lambda: env_case(1), "envs-2": lambda: env_case(2), "ppo": ppo_case}[kind]()
+    if kind.startswith(("envs-", "in-place-")):
+        return env_case(int(kind[-1]), in_place=kind.startswith("in-place"))
+    return {"snapshots": snapshot_case, "ppo": ppo_case}[kind]()
 
 
-CASES = [f"replay {policy}" for policy in REPLAYS] + ["snapshots", "envs-1", "envs-2", "ppo"]
+CASES = [f"replay {policy}" for policy in REPLAYS] + ["snapshots", "envs-1", "envs-2", "in-place-1", "in-place-2", "ppo"]
 
 
 def serve() -> None:

@@ -27,7 +27,7 @@ from queuewise.agents.task_shape import TaskShape
 from queuewise.agents.train_settings import TrainSettings, layered
 from queuewise.agents.training import train
 from queuewise.agents.training_envs import TrainingEnvs
-from queuewise.agents.validation import Validator, baseline_cells, evaluate_policy
+from queuewise.agents.validation import Validator, evaluate_policy
 from queuewise.evaluation.judging import judge
 from queuewise.evaluation.protocol import BLOCK_SEEDS
 from queuewise.evaluation.scores import parse_score
@@ -68,15 +68,21 @@ def model_of(file: Path, scenario: Scenario) -> TrainedModel:
 
 def judged(settings: TrainSettings, run: Path, seeds: Sequence[int], chosen: Chosen = best_on_val) -> Row:
     """A model of every seed on REPORT, beside the baselines: [windows] scores by policy."""
-    scenario, score = load_scenario(settings), parse_score(settings.score)
+    scenario, score = load_scenario(settings), parse_score(settings.objective)
     experiment = scenario.experiment("report")
-    cells = baseline_cells(experiment, Validator(scenario, score).baselines)
+    validator = Validator(scenario, score)
+    cells = validator.baseline_cells(experiment, validator.baselines)
     for seed in seeds:
         model = model_of(chosen(run, seed), scenario)
         cells += evaluate_policy(model.act, model.scaling, scenario, experiment, f"model:{seed}")
     result = judge(cells, score)
-    facts = {"workload": settings.workload, "workload_args": settings.workload_args, "cluster": settings.cluster, "score": settings.score}
-    sizes = {"algo": settings.algo, "net": settings.net, "frames": settings.frames, "jobs": settings.jobs}
+    facts = {
+        "workload": settings.workload,
+        "workload_args": settings.workload_args,
+        "cluster": settings.cluster,
+        "score": settings.objective,
+    }
+    sizes = {"algo": settings.algo, "net": settings.net, "frames": settings.frames, "jobs": settings.episode_jobs}
     per_window = {policy: [round(float(value), 6) for value in values] for policy, values in result.per_window.items()}
     return {**facts, **sizes, "seeds": list(seeds), "report_seed": settings.report_seed, "per_window": per_window}
 
@@ -136,7 +142,7 @@ def hosts(runs: Path) -> list[Row]:
     """Trained on 10 and then on 50 hosts; on 500 as it is."""
     lesson, first = trained(runs, "hosts10", [0], "hosts10")
     settings, run = trained(runs, "hosts", [0], "hosts", init_from=first)
-    larger = settings.model_copy(update={"cluster": "farm500", "jobs": 10 * settings.jobs, "report_windows": 10})
+    larger = settings.model_copy(update={"cluster": "farm500", "episode_jobs": 10 * settings.episode_jobs, "report_windows": 10})
     before = {"lesson": {"cluster": lesson.cluster, "frames": lesson.frames} | course(first, [0])}
     return [judged(settings, run, [0]) | course(run, [0]) | before, judged(larger, run, [0])]
 

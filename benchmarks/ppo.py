@@ -31,7 +31,7 @@ from queuewise.runs import write_text
 
 RESULTS = Path(__file__).resolve().parent / "results"
 
-TASK: dict[str, Any] = {"workload": "bench", "cluster": "16x8:V100-16", "jobs": 256, "window": 64, "pool": 256}
+TASK: dict[str, Any] = {"workload": "bench", "cluster": "16x8:V100-16", "episode_jobs": 256, "window": 64, "pool": 256}
 # network, width, minibatch: networks of tokens like small ones
 CASES = {"mlp-64": ("mlp", 64, 8192), "mlp-256": ("mlp", 256, 8192), "kernel": ("kernel", 32, 1024), "attn-32": ("attn", 32, 512)}
 EPOCHS, STEPS = 4, 128

@@ -47,8 +47,10 @@ MARK = "QUEUEWISE_SOAK"  # in the environment of every process that a round star
 LONGEST_S = 600.0  # of a command: then it hangs; compiling takes minutes on a busy machine
 ORPHANS_END_WITHIN_S = 10.0
 LOOKED_AFTER_S, LONGEST_STEP_S = 0.1, 2.0  # between two looks at a process: asked for, and counted at most
-TIMES = frozenset({"engine_s", "jobs_per_s", "frames_per_s", "seconds", "git", "digest"})  # what differs from run to run or from
-# commit to commit, and the digest of a card that has such facts
+# What differs from run to run or from commit to commit, and the digest of a card that has such facts:
+TIMES = frozenset(
+    {"engine_s", "jobs_per_s", "decision_us", "frames_per_s", "steady_frames_per_s", "seconds", "imitation_s", "val_s", "git", "digest"}
+)
 MOST_GROWTH_MIB, MOST_RISE_MIB = 24.0, 8.0  # of memory that is called flat: of any sample, and of a line through all of them
 SAMPLED_EVERY_S, PRINTED_EVERY_S = 0.2, 10.0  # of CPU
 KNOWN_WINDOWS, NEW_WINDOW_EVERY = 256, 20  # of resets; to lay out a window takes 50 times as long as to begin one again
@@ -61,7 +63,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {  # what they write into the folder `run
         "--out", "run",
     ),
     "trained": (
-        "train", "--workload", "bursty", "--cluster", "2x2:V100-16", "--jobs", "20", "--frames", "4096", "--task.window", "8",
+        "train", "--workload", "bursty", "--cluster", "2x2:V100-16", "--episode-jobs", "20", "--frames", "4096", "--task.window", "8",
         "--network.width", "8", "--ppo.num-envs", "4", "--ppo.steps", "32", "--ppo.minibatch", "64", "--val-windows", "2",
         "--report-windows", "2", "--eval-every", "8", "--checkpoint-every", "4", "--out", "run",
     ),
@@ -75,7 +77,7 @@ OTHERS: dict[str, tuple[str, ...]] = {  # what they write depends on time, or is
     "ranked": ("suite", "--quick", "--policy", "aged+easy"),
     "validated": ("validate", "long.swf", "--cluster", "flat:64", "--out", "run"),
     "described": ("clusters", "from-log", "long.swf", "--out", "cluster.toml"),
-    "fitted": ("workload", "fit", "long.swf", "--out", "model.toml"),
+    "fitted": ("workload", "fit", "long.csv", "--out", "model.toml"),
     "reported": ("report", "run"),
     "exported": ("export", "run", "--out", "network.onnx"),
 }  # fmt: skip
@@ -345,7 +347,7 @@ def content(run: Path) -> dict[str, Any]:
             found[name] = pl.read_parquet(path).hash_rows().to_list()
         elif path.name == "summary.csv":
             table = pl.read_csv(path)
-            found[name] = table.drop([column for column in table.columns if column in TIMES]).rows()
+            found[name] = table.drop([column for column in table.columns if column.partition(".")[0] in TIMES]).rows()
         elif path.suffix == ".safetensors" and "checkpoints" not in path.parts:  # of a resumed run other ones may be kept
             found[name] = _tensors(path)
     return found
@@ -405,7 +407,7 @@ def soak_resets(times: int) -> int:
 
     from queuewise.envs.vector import QueuewiseVectorEnv
 
-    arguments: dict[str, Any] = {"workload": "bursty", "cluster": "2x2:V100-16", "jobs": 2, "window": 4}
+    arguments: dict[str, Any] = {"workload": "bursty", "cluster": "2x2:V100-16", "episode_jobs": 2, "window": 4}
     env = gym.make("queuewise:Queuewise/Job-v0", **arguments)
     envs = QueuewiseVectorEnv(64, "job", threads=1, pool=KNOWN_WINDOWS, **arguments)
     envs.reset(seed=0)

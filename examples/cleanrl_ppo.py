@@ -42,8 +42,8 @@ def main() -> None:
     args = parse()
     torch.manual_seed(args.seed)
     envs = gym.make_vec(
-        "queuewise:Queuewise/Job-v0", num_envs=args.num_envs, observation="flat",
-        workload="bursty", cluster="1x8:V100-16", jobs=64, window=32, estimates="oracle",
+        "queuewise.envs:Queuewise/Job-v0", num_envs=args.num_envs, observation="flat",
+        workload="bursty", cluster="1x8:V100-16", episode_jobs=64, window=32, estimates="oracle",
     )  # fmt: skip
     size, num_actions = envs.single_observation_space.shape[0], int(envs.single_action_space.n)
     agent = Agent(size, num_actions)

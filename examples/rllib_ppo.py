@@ -24,7 +24,7 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=1000, help="steps between updates")
     args = parser.parse_args()
     register_env("queuewise-job", make_env)
-    task = {"workload": "bursty", "cluster": "1x8:V100-16", "jobs": 64, "window": 16, "estimates": "oracle", "max_steps": 500}
+    task = {"workload": "bursty", "cluster": "1x8:V100-16", "episode_jobs": 64, "window": 16, "estimates": "oracle", "max_steps": 500}
     config = (
         PPOConfig()
         .environment("queuewise-job", env_config=task)

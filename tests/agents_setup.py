@@ -14,14 +14,14 @@ def small_settings(**changes: Any) -> TrainSettings:
         "network": {"width": 16} | changes.pop("network", {}),
         "task": {"window": 8} | changes.pop("task", {}),
     }
-    return layered(**{"jobs": 30, "frames": 256, "val_windows": 2, "report_windows": 2, "logs": (), **tables, **changes})
+    return layered(**{"episode_jobs": 30, "frames": 256, "val_windows": 2, "report_windows": 2, "logs": (), **tables, **changes})
 
 
 def small_setup(problem: str = "job", **changes: Any) -> EnvSetup:
     arguments: dict[str, Any] = {
         "workload": "bursty",
         "cluster": "2x4:V100-16",
-        "jobs": 30,
+        "episode_jobs": 30,
         "window": 8,
         "estimates": "oracle",
         "model_args": {"max_gpus": 4},

@@ -22,6 +22,7 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--fast", action="store_true", help="a smoke test of every package: what tests/fast_tier.py does not leave out")
     parser.addoption("--slow", action="store_true", help="also run the tests that take minutes")
+    parser.addoption("--live", action="store_true", help="also run the long tests with a real Slurm")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -42,6 +43,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         left_out = [item for item in items if is_left_out(item)]
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item not in set(left_out)]
+    if not config.getoption("--live"):
+        for item in items:
+            if item.get_closest_marker("live"):
+                item.add_marker(pytest.mark.skip(reason="needs a real Slurm for minutes; run with --live"))
     if config.getoption("--slow"):
         return
     skip = pytest.mark.skip(reason="takes minutes; run with --slow")
@@ -51,7 +56,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def is_left_out(item: pytest.Item) -> bool:
-    return "slow" in item.keywords or fast_tier.leaves_out_test(*item.nodeid.partition("[")[0].split("::", 1))
+    marked = "slow" in item.keywords or item.get_closest_marker("live") is not None
+    return marked or fast_tier.leaves_out_test(*item.nodeid.partition("[")[0].split("::", 1))
 
 
 @pytest.fixture(scope="session")

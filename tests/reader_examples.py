@@ -73,6 +73,7 @@ EXAMPLES: dict[str, tuple[bytes, ...]] = {
         b"1,100,2,72,3,5,2019-01-01 08:55:55,2019-01-01 08:55:56,2019-01-02 12:39:41\n",
     ),
     "rltune": (b"bert-1_1,1201,0,25,8,-1,-1,-1,-1,-1,2,2,1,-1,0,-1,-1,-1,0\n",),
+    "drl_google": (b"submit_time,finish_time,scheduling_class\n0,1000000,2\n",),
     "drl": (b"arrival_time,runtime,gpus,priority\n0,1,0,0.5\n",),
     "csv": (b"submit,runtime,gpus,user\n0,1,2,ann\n5,2.5,1,bob\n",),
     "parquet": (_parquet(),),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -30,10 +30,11 @@ _KEY = re.compile(r"""^\s*((?:[\w-]+|"[^"]*"|'[^']*')(?:\s*\.\s*(?:[\w-]+|"[^"]*
 Settings = TypeVar("Settings", bound=Config)
 
 
-def read_toml(path: Path, model: type[Settings]) -> Settings:
-    """The settings in a TOML file."""
+def read_toml(path: Path, model: type[Settings], prepare: Callable[..., dict[str, Any]] | None = None) -> Settings:
+    """The settings in a TOML file. `prepare(tables, path=…, text=…)` may change what is read before it is checked."""
     text = _read(path)
-    return validate(model, _parse(text, path), source=str(path), text=text)
+    tables = _parse(text, path)
+    return validate(model, tables if prepare is None else prepare(tables, path=path, text=text), source=str(path), text=text)
 
 
 def parse_toml(path: Path) -> dict[str, Any]:
@@ -107,10 +108,13 @@ def to_toml(data: Config | Mapping[str, Any]) -> str:
     return "\n".join(_table_lines(plain, ())).strip() + "\n"
 
 
+KINDS_OF_VALUES = ("constrained-int", "constrained-str", "int", "str")  # which pydantic puts into places where there is a choice of types
+
+
 def _explain(error: ValidationError, model: type[BaseModel], source: str) -> InputError:
     """The first problem, with its file and key."""
     first, more = error.errors(include_url=False)[0], error.error_count() - 1
-    location = first["loc"]
+    location = tuple(part for part in first["loc"] if part not in KINDS_OF_VALUES)
     key = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in location).lstrip(".") or "file"
     rest = f" (and {more} more)" if more else ""
     if first["type"] == "extra_forbidden":
@@ -120,8 +124,33 @@ def _explain(error: ValidationError, model: type[BaseModel], source: str) -> Inp
         )
     if first["type"] == "missing":
         return InputError(f"{key} is missing{rest}", where=source, hint=f"add {location[-1]} = …")
-    message = first["msg"][:1].lower() + first["msg"][1:]
-    return InputError(f"{key} = {first['input']!r}: {message}{rest}", where=source, hint="correct this value")
+    return InputError(f"{key} = {first['input']!r}: {in_plain_words(first['msg'])}{rest}", where=source, hint="correct this value")
+
+
+_PLAIN_WORDS = (  # what pydantic says -> what we say
+    (r"^Value error, ", ""),
+    (r"^Assertion failed, ", ""),
+    (r"^Input should be ", "must be "),
+    (r"greater than or equal to", "at least"),
+    (r"greater than", "above"),
+    (r"less than or equal to", "at most"),
+    (r"less than", "below"),
+    (r"a valid integer.*", "a whole number"),
+    (r"a valid number.*", "a number"),
+    (r"a valid string.*", "text"),
+    (r"a valid boolean.*", "true or false"),
+    (r"a valid (dictionary|mapping).*", "a table"),
+    (r"a valid (tuple|list|array|set).*", "a list"),
+    (r"^Tuple should have at least (\d+) items? .*", r"must have at least \1 entries"),
+    (r"^String should have at least \d+ characters?.*", "must not be empty"),
+)
+
+
+def in_plain_words(text: str) -> str:
+    """What is wrong with a value, in the words of this project."""
+    for pattern, words in _PLAIN_WORDS:
+        text = re.sub(pattern, words, text)
+    return text[:1].lower() + text[1:]
 
 
 def _keys_at(model: type[BaseModel], location: Sequence[int | str]) -> list[str]:

@@ -24,6 +24,7 @@ LONGEST_NAME = 200  # bytes of a folder name; file systems allow 255
 HASH_DIGITS = 12
 UNFINISHED = re.compile(r"\..+\.\d+\.part")  # names that `replacing` gives: .NAME.PROCESS.part
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_created: list[Path] = []  # folders, those above others first
 
 
 def start_run(path: str | Path) -> Path:
@@ -135,10 +136,19 @@ def write_text(path: Path, text: str) -> None:
 
 def create_folder(folder: Path) -> None:
     """Create a folder, and the folders above it, if necessary."""
+    missing = [one for one in (folder, *folder.parents) if not one.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(f"cannot be created: {error.strerror}", where=str(folder), hint="choose another folder") from None
+    _created.extend(one.absolute() for one in reversed(missing))
+
+
+def remove_empty_folders() -> None:
+    """Remove the folders that this process has created and that are still empty."""
+    while _created:
+        with suppress(OSError):
+            _created.pop().rmdir()
 
 
 def file_name(policy: str) -> str:

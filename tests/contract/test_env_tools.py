@@ -22,7 +22,7 @@ EVERY_ID = sorted(IDS)
 @pytest.mark.parametrize("name", EVERY_ID)
 @pytest.mark.parametrize("observation", ["dict", "flat"])
 def test_gymnasium_accepts_every_id_without_a_warning(name: str, observation: str, capsys: pytest.CaptureFixture[str]) -> None:
-    env = gymnasium.make(f"queuewise:{name}", observation=observation)
+    env = gymnasium.make(f"queuewise.envs:{name}", observation=observation)
     check_env(env.unwrapped)
     assert "WARN" not in capsys.readouterr().err
 
@@ -31,20 +31,20 @@ def test_gymnasium_accepts_every_id_without_a_warning(name: str, observation: st
 def test_stable_baselines_accepts_every_id_without_a_warning(name: str) -> None:
     """It warns of any two-dimensional part of a Dict, so that view is checked without its advice."""
     sb3 = pytest.importorskip("stable_baselines3.common.env_checker")
-    sb3.check_env(gymnasium.make(f"queuewise:{name}").unwrapped, warn=True)
-    sb3.check_env(gymnasium.make(f"queuewise:{name}", observation="dict").unwrapped, warn=False)
+    sb3.check_env(gymnasium.make(f"queuewise.envs:{name}").unwrapped, warn=True)
+    sb3.check_env(gymnasium.make(f"queuewise.envs:{name}", observation="dict").unwrapped, warn=False)
 
 
 @pytest.mark.parametrize("preset", sorted(PRESETS))
 def test_gymnasium_accepts_every_preset(preset: str, capsys: pytest.CaptureFixture[str]) -> None:
     workload = busy_days(60)
-    check_env(QueuewiseEnv(preset=preset, workload=workload, cluster=small_cluster(), jobs=30, block=None), skip_render_check=True)
+    check_env(QueuewiseEnv(preset=preset, workload=workload, cluster=small_cluster(), episode_jobs=30, block=None), skip_render_check=True)
     assert "WARN" not in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", EVERY_ID)
 def test_make_vec_finds_the_native_batch(name: str) -> None:
-    envs = gymnasium.make_vec(f"queuewise:{name}", num_envs=3, pool=2)
+    envs = gymnasium.make_vec(f"queuewise.envs:{name}", num_envs=3, pool=2)
     assert isinstance(envs, QueuewiseVectorEnv)
     assert envs.metadata["autoreset_mode"] is AutoresetMode.SAME_STEP
     observation, info = envs.reset(seed=1)
@@ -56,11 +56,37 @@ def test_make_vec_finds_the_native_batch(name: str) -> None:
     envs.close()
 
 
-@pytest.mark.parametrize("first", ["import queuewise, gymnasium", "import gymnasium, queuewise", "import gymnasium"])
-def test_the_order_of_imports_does_not_matter(first: str) -> None:
-    program = f"{first}; print(gymnasium.make('queuewise:Queuewise/Job-v0').spec.id)"
+ORDERS_OF_IMPORTS = (
+    "import gymnasium", "import gymnasium, queuewise", "import queuewise, gymnasium", "import queuewise.envs, gymnasium",
+    "import gymnasium, queuewise.envs", "import queuewise, gymnasium, queuewise.envs",
+)  # fmt: skip
+
+
+def made_after(imports: str, name: str) -> str:
+    """The id of the env that Gymnasium makes in a new process, or the last line of its error."""
+    program = f"{imports}; print(gymnasium.make({name!r}).spec.id)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    return (done.stdout or done.stderr).strip().splitlines()[-1]
+
+
+@pytest.mark.parametrize("imports", ORDERS_OF_IMPORTS)
+def test_ids_with_the_package_work_after_any_order_of_imports(imports: str) -> None:
+    assert made_after(imports, "queuewise.envs:Queuewise/Job-v0") == "Queuewise/Job-v0"
+
+
+@pytest.mark.parametrize("imports", ORDERS_OF_IMPORTS)
+def test_short_ids_work_unless_gymnasium_comes_last_or_alone(imports: str) -> None:
+    made = made_after(imports, "Queuewise/Job-v0")
+    if imports in ("import gymnasium", "import queuewise, gymnasium"):
+        assert "NamespaceNotFound" in made
+    else:
+        assert made == "Queuewise/Job-v0"
+
+
+def test_imports_leave_no_hook() -> None:
+    program = "import sys; before = list(sys.meta_path); import queuewise; print(sys.meta_path == before)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "Queuewise/Job-v0"
+    assert done.stdout.strip() == "True"
 
 
 def test_importing_queuewise_loads_neither_gymnasium_nor_the_engine() -> None:
@@ -70,7 +96,13 @@ def test_importing_queuewise_loads_neither_gymnasium_nor_the_engine() -> None:
 
 
 def small_env(**arguments: Any) -> QueuewiseEnv:
-    defaults: dict[str, Any] = {"workload": busy_days(120, load=1.2), "cluster": small_cluster(), "jobs": 30, "window": 8, "block": None}
+    defaults: dict[str, Any] = {
+        "workload": busy_days(120, load=1.2),
+        "cluster": small_cluster(),
+        "episode_jobs": 30,
+        "window": 8,
+        "block": None,
+    }
     return QueuewiseEnv("job", observation="flat", estimates="noisy:0.3", **defaults | arguments)
 
 

@@ -61,7 +61,7 @@ def test_an_environment_of_a_log_plays_the_same() -> None:
     """Through the public interface: warm start, bound and backfill are settings."""
     log, cluster = busy_days(260, load=1.3), small_cluster()
     env = QueuewiseEnv(
-        "job", workload=log, cluster=cluster, jobs=60, block=None, window=200, window_order="sjf:predicted", estimates="noisy:0.7",
+        "job", workload=log, cluster=cluster, episode_jobs=60, block=None, window=200, window_order="sjf:predicted", estimates="noisy:0.7",
         dispatch="head", backfill="easy:sjf:predicted", max_wait="2h", never_cut=True,
     )  # fmt: skip
     for window in (60, 150):

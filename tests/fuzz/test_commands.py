@@ -15,6 +15,7 @@ from fuzz.broken_policies import file_cases, name_cases, rule_cases
 from fuzz.broken_runs import RUN_CASES, DamagedRun, damage_run
 from fuzz.broken_settings import cluster_cases, condition_cases, option_cases
 from fuzz.cases import GPU_LOG, Case
+from fuzz.huge_numbers import number_cases
 from queuewise.cli import main
 
 SEED = 0
@@ -23,7 +24,7 @@ SECONDS_COMPILED = 120  # after so many the process ends: compiled code does not
 CASES = [
     *log_cases(SEED), *packed_cases(SEED), *deep_cases(),
     *cluster_cases(SEED), *condition_cases(SEED), *option_cases(),
-    *name_cases(SEED), *file_cases(), *rule_cases(SEED),
+    *name_cases(SEED), *file_cases(), *rule_cases(SEED), *number_cases(),
 ]  # fmt: skip
 STORED = Path(__file__).parent.parent / "unit" / "agents" / "stored_runs" / "ppo"
 

@@ -21,7 +21,7 @@ LONG_AND_SHORT: dict[str, Any] = {  # the load is low enough that every job can 
     "workload": "bursty",
     "workload_args": ("arrival_span=5e4", "max_gpus=2"),
     "cluster": "1x2:V100-16",
-    "jobs": 30,
+    "episode_jobs": 30,
     "frames": 2048 * 16,
     "report_windows": 40,
     "ppo": PPO,

@@ -12,8 +12,9 @@ import torch
 from agents_setup import small_settings
 from queuewise.agents.learner import Learner, make_learner
 from queuewise.agents.observation_scaling import Scaler
+from queuewise.agents.task_play import play_to_end
 from queuewise.agents.task_shape import TaskShape
-from queuewise.agents.validation import play_to_end
+from queuewise.agents.validation import network_choice
 from queuewise.cluster import load_cluster
 from queuewise.cluster.spec import Cluster, NodeGroup, build
 from queuewise.envs.env_setup import EnvSetup, build_setup
@@ -83,9 +84,8 @@ def mean_jct(learner: Learner, setup: EnvSetup) -> float:
     """Over all windows, played greedily."""
     batch = setup.batch(setup.source.size, threads=1)
     batch.begin(range(batch.size), [setup.window(number) for number in range(batch.size)])
-    schedules = play_to_end(
-        batch, learner.act, Scaler(learner.scaling, setup.layout), TaskShape(setup.settings.problem, setup.layout), "learner"
-    )
+    choose = network_choice(learner.act, Scaler(learner.scaling, setup.layout))
+    schedules = [one.schedule for one in play_to_end(batch, choose, TaskShape(setup.settings.problem, setup.layout), "learner")]
     batch.close()
     return float(np.mean([(schedule.end - schedule.workload.submit).mean() for schedule in schedules]))
 

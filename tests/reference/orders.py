@@ -106,6 +106,7 @@ SCORES: dict[str, Callable[[Queue], Floats]] = {
     "lrf": lambda q: -(q.r / q.n),
     "hrrn": lambda q: -((q.w + q.r1) / q.r1),
     "wfp3": wfp3,
+    "rltune-multifactor": lambda q: -1000.0 * (q.w / 43200.0 + (1.0 - q.n / 160.0)),
     "unicep": unicep,
     "f1": lambda q: q.log10_r1 * q.n + 870.0 * q.log10_s1,
     "f2": lambda q: np.sqrt(q.r) * q.n + 25600.0 * q.log10_s1,

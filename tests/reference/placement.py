@@ -34,8 +34,8 @@ class Placer:
         return self.place(job, state) is not None if self.budget < math.inf else any(self._has_room(size, state) for size in job.sizes)
 
     def _has_room(self, job: Job, state: State) -> bool:
-        if self.rule == "tier":
-            return tier_choices(job, state, balance_first=self.option == "balance") is not None
+        if self.rule in TIERS:
+            return self._tier_choices(job, state) is not None
         fewest_now = fewest_nodes(job.demand.all_slots(state), job.num_tasks)
         if fewest_now is None:
             return False
@@ -56,9 +56,9 @@ class Placer:
         if not self._has_room(job, state):
             return None
         trial = state.copy()
-        if self.rule == "tier":
+        if self.rule in TIERS:
             pieces = []
-            for n, tasks in tier_choices(job, state, balance_first=self.option == "balance") or []:
+            for n, tasks in self._tier_choices(job, state) or []:
                 pieces += put(job.demand, trial, n, tasks, most_free=False)
         elif self.rule == "fgd":
             pieces = self._place_by_fragments(job, trial)
@@ -68,22 +68,45 @@ class Placer:
             return None
         return pieces if job.demand.is_share else merge_by_node(pieces)
 
+    def never_fits(self, job: Job) -> bool:
+        """Whether the tiers, which keep a gang in one domain, have no place for the job on the empty cluster."""
+        return self.rule in TIERS and not any(domain_fewest(size, domain) for size in job.sizes for domain in domains(self.machine))
+
+    def _tier_choices(self, job: Job, state: State) -> list[Choice] | None:
+        return tier_choices(job, state, balance_first=self.option == "balance", lowest=self.rule == "tier1")
+
     def _place_node_by_node(self, job: Job, trial: State) -> list[Piece]:
         pieces: list[Piece] = []
         remaining, draw = job.num_tasks, 0
+        kind = self._cheapest_kind(job, trial) if self.rule == "cheapest" and job.demand.gpu else None
+        rule = "fastest" if self.rule == "cheapest" and job.demand.gpu and kind is None else self.rule
         while remaining:
-            slots = {n: count for n, count in enumerate(job.demand.all_slots(trial)) if count >= 1}
+            slots = {n: count for n, count in enumerate(job.demand.all_slots(trial)) if count >= 1 and kind in (None, self.machine.kind[n])}
             if self.rule == "random":
                 u = mix((mix(self.seed & MASK ^ mix(self.starts)) + draw) & MASK)
                 chosen = list(slots)[u % len(slots)]
                 draw += 1
             else:
-                key = KEYS[self.rule]
+                key = KEYS[rule]
                 chosen = min(slots, key=lambda n: (key(job, trial, n, slots[n], remaining), self.asleep(n), n))
             tasks = 1 if self.rule == "spread" else min(remaining, slots[chosen])
             pieces += put(job.demand, trial, chosen, tasks, most_free=self.rule == "spread")
             remaining -= tasks
         return pieces
+
+    def _cheapest_kind(self, job: Job, state: State) -> str | None:
+        """The GPU kind with the least watts ÷ speed of those that hold the whole gang, ties to the lowest node."""
+        slots = job.demand.all_slots(state)
+        nodes: dict[str, list[int]] = defaultdict(list)
+        for n, name in enumerate(self.machine.kind):
+            if name is not None and job.caps[n]:
+                nodes[name].append(n)
+        holding = [name for name, some in nodes.items() if sum(slots[n] for n in some) >= job.num_tasks]
+        return min(
+            holding,
+            key=lambda name: (job.machine.active_gpu_watts(nodes[name][0]) / job.speed(nodes[name][0]), nodes[name][0]),
+            default=None,
+        )
 
     def _place_by_fragments(self, job: Job, trial: State) -> list[Piece]:
         pieces = []
@@ -147,7 +170,7 @@ KEYS: dict[str, Callable[[Job, State, int, int, int], Any]] = {
     "cheapest": cheapest_key,
 }
 
-RULES = (*KEYS, "random", "tier", "fgd")
+RULES = (*KEYS, "random", "tier", "tier1", "fgd")
 
 
 # --- which GPUs
@@ -190,13 +213,59 @@ def merge_by_node(pieces: list[Piece]) -> list[Piece]:
 # --- tier
 
 
-def tier_choices(job: Job, state: State, *, balance_first: bool) -> list[Choice] | None:
-    """The tasks each node gets under the tier rule, None if neither tier has a placement."""
-    assert job.fewest is not None
-    free = job.demand.all_slots(state)
-    return least_tier(tuple(job.caps), tuple(free), job.num_tasks, job.fewest, None, balance_first=balance_first) or least_tier(
-        tuple(job.caps), tuple(free), job.num_tasks, job.fewest + 1, 0, balance_first=balance_first
-    )
+Domain = frozenset[int]  # nodes
+TIERS = ("tier", "tier1")
+
+
+def domains(machine: Machine) -> list[Domain]:
+    """The nodes of each partition, if no node is in two of them; otherwise all nodes."""
+    if any(len(names) != 1 for names in machine.partitions):
+        return [frozenset(range(machine.num_nodes))]
+    named = [partition.name for partition in machine.cluster.partitions]
+    return [frozenset(n for n, names in enumerate(machine.partitions) if name in names) for name in named]
+
+
+def domain_fewest(job: Job, domain: Domain) -> int | None:
+    """The nodes that the gang needs in this domain while it is empty, None if it does not fit there."""
+    return fewest_nodes((cap for n, cap in enumerate(job.caps) if n in domain), job.num_tasks)
+
+
+def tier_choices(job: Job, state: State, *, balance_first: bool = False, lowest: bool = False) -> list[Choice] | None:
+    """The tasks each node gets: in the first domain that has a place in the lowest tier, not two nodes above another."""
+    fewest = {domain: count for domain in domains(job.machine) if (count := domain_fewest(job, domain)) is not None}
+    used = [domain for domain, count in fewest.items() if count <= min(fewest.values()) + 1]
+    all_free = job.demand.all_slots(state)
+    for more, frag_limit in ((0, None),) if lowest else ((0, None), (1, 0)):
+        for domain in used:
+            caps = tuple(cap if n in domain else 0 for n, cap in enumerate(job.caps))
+            free = tuple(room if n in domain else 0 for n, room in enumerate(all_free))
+            nodes = fewest[domain] + more
+            if lowest:
+                found = lowest_choices(free, job.num_tasks, nodes)
+            else:
+                found = least_tier(caps, free, job.num_tasks, nodes, frag_limit, balance_first=balance_first)
+            if found is not None:
+                return found
+    return None
+
+
+def lowest_choices(free: tuple[int, ...], tasks: int, nodes: int) -> list[Choice] | None:
+    """The lexicographically least placement of `tasks` on exactly `nodes` nodes."""
+
+    @cache
+    def finish(n: int, tasks_left: int, nodes_left: int) -> tuple[Choice, ...] | None:
+        if nodes_left == 0:
+            return () if tasks_left == 0 else None
+        if n == len(free) or tasks_left < nodes_left or nodes_left > len(free) - n:
+            return None
+        for used in range(1, min(free[n], tasks_left) + 1):
+            rest = finish(n + 1, tasks_left - used, nodes_left - 1)
+            if rest is not None:
+                return ((n, used), *rest)
+        return finish(n + 1, tasks_left, nodes_left)
+
+    found = finish(0, tasks, nodes)
+    return None if found is None else list(found)
 
 
 def least_tier(

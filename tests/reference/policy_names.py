@@ -51,8 +51,8 @@ class Policy:
         leading, _, fill = rule.partition("+")
         if fill.partition(":")[0] == "slurm":
             return cls(leading, "slurm", None, leading, placement, option or None, config=fill.partition(":")[2])
-        match = re.fullmatch(r"([\w:.]+)(?:\+([a-z0-9-]+)(?:/(\d+))?(?::([\w:.]+))?)?", rule)
+        match = re.fullmatch(r"([\w:.-]+)(?:\+([a-z0-9-]+)(?:/(\d+))?(?::([\w:.-]+))?)?", rule)
         assert match, f"the reference cannot read the name {name!r}"
         order, fill, depth, second = match.groups()
-        default_rule = "greedy" if order.partition(":")[0] == "random" else "none"
+        default_rule = "greedy" if order.partition(":")[0] in ("random", "power") else "none"
         return cls(order, fill or default_rule, int(depth) if depth else None, second or order, placement, option or None)

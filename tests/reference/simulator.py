@@ -138,7 +138,7 @@ class Simulator:
     # --- arrivals and completions
 
     def arrive(self, job: Job) -> None:
-        if not job.sizes or (self.quotas and self.quotas.never(job.index)):
+        if not job.sizes or self.placer.never_fits(job) or (self.quotas and self.quotas.never(job.index)):
             self.status[job.index] = REJECTED
             self.waiting.ended(job.index, self.now, well=False)
         elif self.waiting.may_queue(job.index, self.now):

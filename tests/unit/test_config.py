@@ -69,7 +69,7 @@ def test_settings_are_immutable() -> None:
         ({"many": [{}, {"lable": "x"}]}, "unknown key many[1].lable", "did you mean 'label'? known: depth, label"),
         (
             {"rate": "fast", "names": 3},
-            "rate = 'fast': input should be a valid number, unable to parse string as a number (and 1 more)",
+            "rate = 'fast': must be a number (and 1 more)",
             "correct this value",
         ),
     ],

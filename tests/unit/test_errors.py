@@ -48,9 +48,9 @@ def test_unknown_names_are_answered_with_all_known_ones() -> None:
 
 def test_every_optional_package_belongs_to_an_extra_that_exists() -> None:
     extras = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
-    assert set(extras) == {"train", "report", "export", "all", "dev"}
+    assert set(extras) == {"train", "report", "export", "milp", "serve", "all", "dev"}
     assert set(EXTRA_OF.values()) == set(extras) - {"all", "dev"}
-    assert extras["all"] == ["queuewise[train,report,export]"]
+    assert extras["all"] == ["queuewise[train,report,export,milp,serve]"]
 
 
 @pytest.mark.parametrize(("package", "extra"), EXTRA_OF.items())

@@ -8,7 +8,20 @@ import pytest
 
 from fast_tier import LEFT_OUT, leaves_out_file, leaves_out_test
 
-MIRRORED = ("agents", "cli", "cluster", "envs", "evaluation", "policies", "report", "search", "sim", "workload")  # tests/unit/<package>
+MIRRORED = (
+    "agents",
+    "api",
+    "cli",
+    "cluster",
+    "envs",
+    "evaluation",
+    "policies",
+    "report",
+    "search",
+    "serve",
+    "sim",
+    "workload",
+)  # tests/unit/<package>
 
 
 @pytest.mark.parametrize("entry", LEFT_OUT)

@@ -23,7 +23,7 @@ from queuewise.agents.learner import DECISIONS, Learner, LearnerState, load_modu
 from queuewise.agents.network import Network
 from queuewise.agents.observation_scaling import Scaling, read_scaling
 from queuewise.agents.task_shape import TaskShape, read_shape
-from queuewise.agents.train_settings import TrainSettings
+from queuewise.agents.train_settings import TrainSettings, renamed
 from queuewise.agents.values import action_scores
 from queuewise.config import validate
 from queuewise.errors import InputError
@@ -95,7 +95,8 @@ def check_card(card: dict[str, Any], settings: TrainSettings, shape: TaskShape, 
 
     Without `same_size`, the numbers of slots and hosts may differ.
     """
-    theirs, wanted = card["network"], {"name": settings.net, **settings.network.model_dump()}
+    wanted = {"name": settings.net, **settings.network.model_dump()}
+    theirs = {"layers": None, **card["network"]}  # earlier versions had no lists of layers
     if theirs != wanted:
         differing = ", ".join(f"{key} {theirs.get(key)} instead of {wanted.get(key)}" for key in wanted if theirs.get(key) != wanted[key])
         raise InputError(f"holds another network: {differing}", where=where, hint="use the same --net and --network settings")
@@ -165,10 +166,15 @@ class TrainedModel:
     scaling: Scaling
     card: dict[str, Any]
 
+    @property
+    def decision(self) -> str:
+        decision: str = self.card["decision"]
+        return decision
+
     def act(self, observations: Tensor, mask: Tensor) -> Tensor:
         """[B, F] scaled observations, [B, A] mask -> [B] flat actions."""
         with torch.inference_mode():
-            return DECISIONS[self.card["decision"]](action_scores(self.network, observations, mask))
+            return DECISIONS[self.decision](action_scores(self.network, observations, mask))
 
 
 def load_model(path: Path, shape: TaskShape) -> TrainedModel:
@@ -177,7 +183,7 @@ def load_model(path: Path, shape: TaskShape) -> TrainedModel:
     Except for the `mlp`, the numbers of slots and hosts may differ from training.
     """
     tensors, card = read_file(path)
-    settings = validate(TrainSettings, card["settings"], source=str(path))
+    settings = validate(TrainSettings, renamed(card["settings"]), source=str(path))
     check_card(card, settings, shape, where=str(path), same_size=settings.net == "mlp")
     network = Network(shape, layers_of(card, tensors, shape.problem, shape.layout, where=str(path)))
     load_weights(network, tensors, path)

@@ -101,6 +101,8 @@ class D3qn(OffPolicy):
     @property
     def epsilon(self) -> float:
         d3qn = self.settings
+        if d3qn.explore_frames is not None and not d3qn.noisy:
+            return d3qn.final_epsilon + (d3qn.epsilon - d3qn.final_epsilon) * math.exp(-self.frames / d3qn.explore_frames)
         return 0.0 if d3qn.noisy else d3qn.epsilon + (d3qn.final_epsilon - d3qn.epsilon) * min(self.progress / d3qn.explore, 1.0)
 
     @property

@@ -56,7 +56,7 @@ class Display:
     def _compare(self, val: dict[str, float]) -> str:
         others = sorted((score, name) for name, score in val.items() if name != "agent")
         listed = ", ".join(f"{name} {score:,.4g}" for score, name in others)
-        return f"{self._settings.score} {val['agent']:,.4g} ({listed})"
+        return f"{self._settings.objective} {val['agent']:,.4g} ({listed})"
 
     def note(self, text: str) -> None:
         self._console.print(printable(text), soft_wrap=True)

@@ -28,6 +28,7 @@ ALGORITHMS: dict[str, str] = {  # name -> class, made by (setup, settings, seed)
     "sac": "queuewise.agents.sac:Sac",
 }
 Statistics = dict[str, float]
+IMITATION_S = "time/imitation_s"  # the statistic of an iteration that began with imitating a heuristic
 
 
 @dataclass

@@ -16,7 +16,7 @@ from typing import Any
 
 from queuewise.agents.scenario import Scenario, chosen_task, load_scenario, scenario_for
 from queuewise.agents.task_shape import TaskShape, read_shape
-from queuewise.agents.train_settings import TrainSettings
+from queuewise.agents.train_settings import TrainSettings, renamed
 from queuewise.cluster.conditions import Conditions
 from queuewise.cluster.spec import Cluster
 from queuewise.config import validate
@@ -123,8 +123,12 @@ class ModelDecider(SnapshotDecider):
 
     def reset(self, cluster: Cluster, seed: int) -> None:
         super().reset(cluster, seed)
-        self._usage = None
         self._loaded = None
+        self.forget()
+
+    def forget(self) -> None:
+        super().forget()
+        self._usage = None
 
     def _make_pass(self, start: Snapshot, index: Index) -> tuple[Snapshot, float]:
         workload, estimate = jobs_of(start, self._cluster, self._conditions, index)
@@ -189,7 +193,7 @@ def training_scenario(path: Path) -> tuple[Scenario, TrainedNetwork]:
 def settings_of(card: dict[str, Any], path: Path) -> tuple[TrainSettings, TaskShape]:
     """Settings and shape of the task that a model was trained for; a task of another version is refused."""
     shape = read_shape(card["task"], where=str(path))
-    return validate(TrainSettings, card["settings"], source=str(path)), shape
+    return validate(TrainSettings, renamed(card["settings"]), source=str(path)), shape
 
 
 def _fitting(settings: TrainSettings, trained: TaskShape, cluster: Cluster, path: Path) -> TrainSettings:

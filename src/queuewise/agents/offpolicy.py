@@ -21,11 +21,12 @@ import torch
 from torch import Tensor, nn
 
 from queuewise.agents import learner
+from queuewise.agents.algorithm_settings import OffPolicySettings
 from queuewise.agents.learner import DivergedError, LearnerState, Statistics
 from queuewise.agents.network import Network
 from queuewise.agents.observation_scaling import Scaler, Scaling, read_scaling
 from queuewise.agents.replay_buffer import ReplayBuffer, rows_for
-from queuewise.agents.train_settings import OffPolicySettings, TrainSettings
+from queuewise.agents.train_settings import TrainSettings
 from queuewise.agents.training_envs import Step, TrainingEnvs, warm_up, window_filter
 from queuewise.agents.values import LEAST_DEVIATION, action_scores, step_discounts
 from queuewise.envs.env_setup import EnvSetup
@@ -51,6 +52,7 @@ class OffPolicy(ABC):
     network: Network
     modules: dict[str, nn.Module]  # everything with weights, `network` included
     optimisers: dict[str, torch.optim.Optimizer]
+    rates: dict[str, float]  # learning rates of some optimisers, relative to that of the settings
     figures: ClassVar[tuple[str, ...]]  # names of the numbers that `_learn` returns
 
     def __init__(self, setup: EnvSetup, settings: TrainSettings, own: OffPolicySettings, seed: int, *, priority: float) -> None:
@@ -58,7 +60,7 @@ class OffPolicy(ABC):
         check_sizes(own)
         self._own, self.total_frames = own, settings.frames
         weights, play, drawing, chance = learner.spawn_seeds(seed, 4)
-        self.envs = TrainingEnvs(setup, own.num_envs, seed=play, draw=window_filter(setup, settings.filter, settings.score))
+        self.envs = TrainingEnvs(setup, own.num_envs, seed=play, draw=window_filter(setup, settings.filter, settings.objective))
         shape = self.envs.shape
         sizes = (own.num_envs, shape.observation_size, shape.num_actions)
         self.replay = ReplayBuffer(rows_for(own.replay, *sizes, own.replay_gib), *sizes, n_step=own.n_step, alpha=priority)
@@ -67,6 +69,7 @@ class OffPolicy(ABC):
         self._mask = torch.zeros(own.num_envs, shape.num_actions, dtype=torch.bool)
         self.frames = self.iterations = self.updates = 0
         self.unit, self.centre = 1.0, 0.0  # deviation of returns in random play, and their mean in that unit
+        self.rates = {}
         self._build(settings, weights)
         self.scaling = warm_up([self.envs], chance)
         self._logs = [ActionLog(self.envs.state(), self.replay.cursors)]
@@ -161,9 +164,9 @@ class OffPolicy(ABC):
     def _set_rate(self) -> float:
         own = self._own
         rate = learner.scheduled(own.schedule, self.progress, own.learning_rate, own.final_rate * own.learning_rate, own.warmup)
-        for optimiser in self.optimisers.values():
+        for name, optimiser in self.optimisers.items():
             for group in optimiser.param_groups:
-                group["lr"] = rate
+                group["lr"] = rate * self.rates.get(name, 1.0)
         return rate
 
     def _descend(self, name: str, loss: Tensor) -> Tensor:

@@ -15,11 +15,12 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from queuewise.agents import learner
+from queuewise.agents.algorithm_settings import PpoSettings
 from queuewise.agents.imitation import imitate
 from queuewise.agents.learner import DivergedError, LearnerState, Statistics
 from queuewise.agents.network import build_network
 from queuewise.agents.observation_scaling import Scaler, Scaling, read_scaling
-from queuewise.agents.train_settings import PpoSettings, TrainSettings
+from queuewise.agents.train_settings import TrainSettings
 from queuewise.agents.training_envs import TrainingEnvs, warm_up, window_filter
 from queuewise.agents.values import ReturnScale, advantages, step_discounts
 from queuewise.agents.workers import Worker, WorkerPool, shared, twin
@@ -28,6 +29,7 @@ from queuewise.errors import InputError
 
 KL_SLACK = 1.5  # an update ends once the divergence exceeds this many times the target
 UNLIKELY = -80.0  # log-probability that counts as zero; the exponential of far lower numbers is slow
+ENTROPY, DIVERGENCE = 2, 3  # positions in LOSSES
 LOSSES = ("loss/policy", "loss/value", "policy/entropy", "policy/kl", "policy/clip_fraction")
 
 
@@ -42,7 +44,7 @@ class Ppo:
         weights, play, sampling, chance, self._imitation_seed = learner.spawn_seeds(seed, 5)
         self._setup = setup
         share = ppo.num_envs // ppo.workers
-        windows = window_filter(setup, settings.filter, settings.score)
+        windows = window_filter(setup, settings.filter, settings.objective)
         groups = [TrainingEnvs(setup, share, seed=play, first_env=number * share, draw=windows) for number in range(ppo.workers)]
         self.network = build_network(settings.net, groups[0].shape, settings.network, seed=weights)
         for parameter in self.network.parameters():
@@ -70,8 +72,8 @@ class Ppo:
     # --- one iteration
 
     def iterate(self) -> Statistics:
-        began = time.perf_counter()
         learnt = self._imitate() if self.iterations == 0 and self.settings.imitate else {}
+        began = time.perf_counter()
         tallies = self.pool.each("play", self.temperature)
         self._estimate_returns()
         played = time.perf_counter()
@@ -82,14 +84,15 @@ class Ppo:
         return statistics | learnt | episodes | {"time/play_s": played - began, "time/learn_s": time.perf_counter() - played}
 
     def _imitate(self) -> Statistics:
+        began = time.perf_counter()
         ppo, policy = self.settings, self.settings.imitate or ""
         sizes = {"frames": ppo.imitate_frames, "epochs": ppo.imitate_epochs}
         same = imitate(self.network, self._setup, self.scaling, policy, **sizes, seed=self._imitation_seed)
-        return {"imitation/same": same}
+        return {"imitation/same": same, learner.IMITATION_S: time.perf_counter() - began}
 
     @property
     def progress(self) -> float:
-        return min(self.frames / self.total_frames, 1.0)
+        return min(self.frames / (self.settings.schedule_frames or self.total_frames), 1.0)
 
     @property
     def temperature(self) -> float:
@@ -148,11 +151,14 @@ class Ppo:
         for group in self.optimiser.param_groups:
             group["lr"] = rate
         sums, norm, steps = torch.zeros(len(LOSSES)), 0.0, 0
+        first_entropy: float | None = None
         for epoch in range(ppo.epochs):
             self.pool.each("shuffle")
             for number in range(ppo.num_envs * ppo.steps // ppo.minibatch):
                 losses = self._differentiate(entropy, epoch, number)
-                if ppo.target_kl > 0 and losses[3] > KL_SLACK * ppo.target_kl:
+                first_entropy = float(losses[ENTROPY]) if first_entropy is None else first_entropy
+                jumped = ppo.entropy_jump is not None and abs(float(losses[ENTROPY]) - first_entropy) > ppo.entropy_jump
+                if jumped or (ppo.target_kl > 0 and losses[DIVERGENCE] > KL_SLACK * ppo.target_kl):
                     return self._statistics(sums, norm, steps, rate, entropy)
                 norm += float(nn.utils.clip_grad_norm_(self.pool.workers[0].parameters, ppo.max_gradient))
                 self.optimiser.step()

@@ -18,6 +18,7 @@ from typing import Any, Protocol
 
 from pydantic import ConfigDict, Field
 
+from queuewise.agents.train_settings import renamed
 from queuewise.config import Config, parse_toml, validate
 from queuewise.errors import InputError, optional_imports
 from queuewise.plain_text import printable
@@ -210,7 +211,7 @@ def read_run_config(run: Path) -> tuple[dict[str, Any], list[int]]:
     if data.get("command") != "train":
         raise InputError("was not written by queuewise train", where=str(run), hint="give the folder of a training run")
     fields = validate(TrainConfigFields, data, source=str(run / CONFIG))
-    return data["settings"], fields.seeds
+    return renamed(fields.settings), fields.seeds
 
 
 class TrainConfigFields(Config):

@@ -46,6 +46,8 @@ class Sac(OffPolicy):
             "critics": torch.optim.Adam(both.parameters(), lr=sac.learning_rate, eps=1e-5, fused=True),
             "temperature": torch.optim.Adam([self.log_temperature], lr=sac.learning_rate, eps=1e-5, fused=True),
         }
+        own = {"actor": sac.actor_rate, "critics": sac.critic_rate, "temperature": sac.temperature_rate}
+        self.rates = {name: rate / sac.learning_rate for name, rate in own.items() if rate is not None}
 
     def _begin(self) -> None:
         """Critics start from scratch, whatever the actor has learnt."""
@@ -79,14 +81,21 @@ class Sac(OffPolicy):
         with torch.no_grad():
             lower = self._lower(self.critics, batch.observations, batch.masks)
         policy_loss = (probabilities * (self.temperature * log_probs - lower)).sum(1).mean()
-        self._descend("actor", policy_loss)
-
-        entropy, wanted = entropy_of(probabilities, log_probs).detach(), entropy_targets(batch.masks, self.settings.entropy)
-        self._descend("temperature", (self.log_temperature * (entropy - wanted)).mean())
+        entropy, wanted = entropy_of(probabilities, log_probs).detach(), self._targets(batch.masks)
+        if self.updates % self.settings.policy_delay == 0:
+            self._descend("actor", policy_loss)
+            self._descend("temperature", (self.log_temperature * (entropy - wanted)).mean())
         for target, critic in zip(self.targets, self.critics, strict=True):
             self._update_target(target, critic)
         figures = [value_loss, policy_loss, said[0].mean(), entropy.mean(), wanted.mean(), self.temperature, norm]
         return torch.stack([figure.detach() for figure in figures])
+
+    def _targets(self, mask: Tensor) -> Tensor:
+        """[B] the entropies to reach. A fixed one is at most that of a uniform choice."""
+        fixed = self.settings.fixed_entropy
+        if fixed is None:
+            return entropy_targets(mask, self.settings.entropy)
+        return entropy_targets(mask, 1.0).clamp(max=fixed)
 
     def _lower(self, critics: list[Network], observations: Tensor, mask: Tensor) -> Tensor:
         """[B, A] the lower value of the two critics; 0 where illegal, which adds nothing to a sum over the policy."""

@@ -14,11 +14,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from queuewise.agents.train_settings import TrainSettings
+from queuewise.agents.train_settings import RETURN, TrainSettings
+from queuewise.cluster.farm import parse_farm
 from queuewise.cluster.spec import Cluster
 from queuewise.envs.env_setup import EnvSetup, build_setup
 from queuewise.envs.presets import preset as preset_settings
-from queuewise.envs.rewards import Term
+from queuewise.envs.rewards import AGAINST_BASELINE, Term
 from queuewise.envs.task_settings import Metric
 from queuewise.errors import InputError
 from queuewise.evaluation.experiment import Experiment, ReplaySettings
@@ -27,7 +28,7 @@ from queuewise.evaluation.scores import parse_score
 from queuewise.evaluation.seen_days import TrainedOn, identify_log, record_training
 from queuewise.policies.names import parse_policy
 from queuewise.policies.snapshot import Snapshot
-from queuewise.reading import Notify
+from queuewise.reading import Notify, parse_model_args
 from queuewise.workload import Workload
 from queuewise.workload.estimates import default_estimates
 from queuewise.workload.models import is_model
@@ -37,6 +38,14 @@ MODEL_CLUSTER = "1x8:V100-16"  # for workload models, which come without a clust
 # Without a published scheme: a queue longer than the window shows its shortest jobs, and instants without a choice are
 # skipped.
 OWN_TASK: dict[str, Any] = {"window_order": "sjf", "skip_forced": True}
+
+
+PLAYING: dict[str, tuple[str, ...]] = {  # default baselines where the score is the return
+    "mask": ("fcfs+greedy", "sjf+greedy", "largest+greedy", "random"),
+    "commit": ("fcfs", "sjf", "random"),
+    "head": ("fcfs", "sjf", "random"),
+    "host": ("fcfs@first", "fcfs@pack", "fcfs@spread", "fcfs@random"),
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,8 +76,9 @@ class Scenario:
 
     @cached_property
     def setup(self) -> EnvSetup:
-        """The environments for training."""
-        return self.task_setup("train")
+        """The environments for training. With --clusters, every window has a farm of its own."""
+        setup = self.task_setup("train")
+        return setup if self.settings.clusters is None else setup.on_farms(parse_farm(self.settings.clusters))
 
     def task_setup(self, block: str) -> EnvSetup:
         """The task unchanged, including rewards and truncation, on the windows of a block."""
@@ -76,20 +86,35 @@ class Scenario:
 
     def _setup(self, block: str, workload: Any, **changes: Any) -> EnvSetup:
         s = self.settings
-        sizes: dict[str, Any] = {"jobs": s.jobs, "pool": s.pool, "model_args": model_args(s), "conditions": s.world}
+        sizes: dict[str, Any] = {"episode_jobs": s.episode_jobs, "pool": s.pool, "model_args": model_args(s), "conditions": s.world}
         return build_setup(s.env, workload=workload, cluster=self.cluster, block=block, split=self.split, **sizes, **self.task | changes)
 
     def evaluation_setup(self, windows: list[Workload], starts: list[Snapshot | None] | None = None) -> EnvSetup:
         """For playing these windows to the end, without rewards. `starts` are what they begin with."""
-        unpaid: dict[str, Any] = {"never_cut": True, "jobs_per_limit": self.settings.jobs, "reward": (), "baseline": None}
+        unpaid: dict[str, Any] = {"never_cut": True, "jobs_per_limit": self.settings.episode_jobs, "reward": (), "baseline": None}
         return self._setup("report", windows, starts=starts, start=None, **unpaid)
+
+    def paid_setup(self, windows: list[Workload], starts: list[Snapshot | None] | None = None) -> EnvSetup:
+        """For playing these windows as in training, with rewards and truncation."""
+        return self._setup("report", windows, starts=starts, start=None)
+
+    @cached_property
+    def baselines(self) -> tuple[str, ...]:
+        """The policies to compare with, as they play in the task: with its backfill and placement where their names have none."""
+        settings = self.setup.settings
+        names = self.settings.baselines
+        if self.settings.objective == RETURN and names == TrainSettings().baselines:  # not all of these can play a task
+            names = PLAYING["host" if settings.problem != "job" else settings.dispatch]
+        return tuple(dict.fromkeys(name if name == BEST else settings.complete(name) for name in names))
 
     def experiment(self, block: str) -> Experiment:
         """The windows of VAL or REPORT, the same for every policy."""
         s = self.settings
         number, seed = (s.val_windows, 0) if block == "val" else (s.report_windows, s.report_seed)
-        overlap = not self.from_model and number * s.jobs > len(block_jobs(self.workload, self.split)[block])
-        windows = block_windows(self.workload, block, number, s.jobs, seed, from_model=self.from_model, split=self.split, overlap=overlap)
+        overlap = not self.from_model and number * s.episode_jobs > len(block_jobs(self.workload, self.split)[block])
+        windows = block_windows(
+            self.workload, block, number, s.episode_jobs, seed, from_model=self.from_model, split=self.split, overlap=overlap
+        )
         commits = self.setup.settings.dispatch == "commit"
         start = "warm" if self.setup.source.warm else "empty"
         replay = ReplaySettings("commit" if commits else "reorder", self.setup.settings.estimates, start=start, conditions=s.world)
@@ -108,9 +133,24 @@ def load_scenario(settings: TrainSettings, tell: Notify = lambda remark: None) -
     """
     from_model = is_model(settings.workload)
     _check_split(settings, from_model)
-    cluster = settings.cluster or (MODEL_CLUSTER if from_model else None)
-    loaded, machine = settings.reading.load_with_cluster(settings.workload, cluster, settings.jobs if from_model else None, 0, tell)
+    cluster = settings.cluster or _first_farm(settings) or (MODEL_CLUSTER if from_model else None)
+    if from_model and settings.jobs is not None:
+        raise InputError(
+            f"--jobs {settings.jobs}: {settings.workload} is a workload model, not a log to take the first jobs of",
+            hint=f"--episode-jobs {settings.jobs} sets the number of jobs per episode",
+        )
+    jobs = settings.episode_jobs if from_model else settings.jobs
+    loaded, machine = settings.reading.load_with_cluster(settings.workload, cluster, jobs, 0, tell)
     return scenario_for(settings, distinct_ids(loaded.workload), machine)
+
+
+def _first_farm(settings: TrainSettings) -> str | None:
+    """Where VAL and REPORT play if only --clusters is given: a farm that training does not draw."""
+    if settings.clusters is None:
+        return None
+    if parse_farm(settings.clusters).seed is not None:
+        raise InputError(f"--clusters {settings.clusters} has a seed, so it is one cluster", hint="omit the seed, or use --cluster")
+    return f"{settings.clusters},seed=0"
 
 
 def _check_split(settings: TrainSettings, from_model: bool) -> None:
@@ -127,13 +167,7 @@ def _check_split(settings: TrainSettings, from_model: bool) -> None:
 
 def model_args(settings: TrainSettings) -> dict[str, Any]:
     """The parameters that the user gave the workload model; the model checks their values."""
-    for pair in settings.workload_args:
-        if "=" not in pair or not is_model(settings.workload):
-            raise InputError(
-                f"workload_args {pair!r} is not PARAMETER=VALUE of a workload model",
-                hint="for example --workload bursty --workload-args bursts=3",
-            )
-    return dict(pair.split("=", 1) for pair in settings.workload_args)
+    return parse_model_args(settings.workload_args, settings.workload)
 
 
 def scenario_for(settings: TrainSettings, workload: Workload, cluster: Cluster) -> Scenario:
@@ -143,7 +177,7 @@ def scenario_for(settings: TrainSettings, workload: Workload, cluster: Cluster) 
 
 def chosen_task(settings: TrainSettings) -> dict[str, Any]:
     """The settings of the environment without what follows from the workload: a published scheme, changed by what the user chose."""
-    choices = settings.task.model_dump(exclude={"preset", "reward", "baseline"}, exclude_none=True)
+    choices = settings.task.model_dump(exclude={"preset", "reward", "baseline", "baseline_metric"}, exclude_none=True)
     base = preset_settings(settings.task.preset) if settings.task.preset else OWN_TASK
     return base | _task_of_teacher(settings) | choices
 
@@ -163,12 +197,7 @@ def _task_of_teacher(settings: TrainSettings) -> dict[str, Any]:
 
 def _task(settings: TrainSettings, workload: Workload) -> dict[str, Any]:
     task = chosen_task(settings)
-    if settings.task.baseline is not None:
-        task["baseline"] = {"policy": settings.task.baseline, "metric": metric_of(settings.score)}
-    if settings.task.reward is not None:
-        task["reward"] = parse_reward(settings.task.reward)
-    elif "reward" not in task:
-        task["reward"] = reward_for(settings.score)
+    task |= {"reward": _reward(settings, task)} | _baseline(settings, task)
     if "estimates" not in task:
         task["estimates"] = default_estimates(workload)
     task.pop("problem", None)
@@ -177,37 +206,81 @@ def _task(settings: TrainSettings, workload: Workload) -> dict[str, Any]:
 
 # --- rewards
 
+BEST = "best"  # as a baseline: the best heuristics on VAL
+
+
+def _reward(settings: TrainSettings, task: dict[str, Any]) -> tuple[Term, ...]:
+    """What is trained: the terms that the user gave, else those by which `--score` is optimised in the task.
+
+    A scheme that pays relative to a baseline compares by the score.
+    """
+    own: tuple[Term, ...] | None = task.get("reward")
+    if settings.task.reward is not None:
+        return parse_reward(settings.task.reward)
+    if settings.objective == RETURN:
+        if own is None:
+            raise InputError(
+                "--score return is the reward of a task, and this one has none of its own",
+                hint="add --task.preset or --task.reward, or choose another --score",
+            )
+        return own
+    if own is not None and any(term.name in AGAINST_BASELINE for term in own):
+        if settings.task.baseline_metric is None:
+            metric_of(settings.objective)  # refuses scores that cannot be compared
+        return own
+    return reward_for(settings.objective)
+
+
+def _baseline(settings: TrainSettings, task: dict[str, Any]) -> dict[str, Any]:
+    """The baseline of the task: that of the scheme, changed by what the user chose. It compares by the score."""
+    known = task.get("baseline") or {}
+    policy = settings.task.baseline or known.get("policy")
+    if policy is None:
+        if settings.task.baseline_metric is not None:
+            raise InputError("--task.baseline-metric compares nothing without a baseline", hint="add --task.baseline fcfs, for example")
+        return {}
+    metric = settings.task.baseline_metric
+    if metric is None and settings.objective != RETURN:
+        metric = metric_of(settings.objective)
+    return {"baseline": {"policy": policy, "metric": metric or known.get("metric", "bounded_slowdown")}}
+
+
 REWARD_OF: dict[str, Term] = {  # score -> the reward term that sums to it
     "bsld": Term(name="bounded_slowdown", per=("jobs",)),
     "slowdown": Term(name="slowdown", per=("jobs",)),
     "wait": Term(name="wait", per=("jobs",)),
     "jct": Term(name="jct", per=("jobs",)),
     "energy": Term(name="energy", weight=1 / 3.6e6),  # J -> kWh
+    "energy_cost": Term(name="energy_cost", weight=1 / 3.6e6),
     "fairness": Term(name="fairness"),
+    "util": Term(name="elapsed", per=("span",)),  # the work is given: utilisation is highest when it ends soonest
 }
 METRIC_OF: dict[str, Metric] = {
     "bsld": "bounded_slowdown", "slowdown": "slowdown", "wait": "wait", "jct": "jct", "util": "utilisation",
 }  # fmt: skip
-MAKESPAN = Term(name="elapsed", per=("span",))  # the work is given: utilisation is highest when it ends soonest
 
 
 def reward_for(score: str) -> tuple[Term, ...]:
     """The terms whose sum over an episode is −score."""
     terms = []
     for weight, name in parse_score(score).terms:
-        if name == "packed":
-            raise InputError("score 'packed' has no reward: in the packing protocol no job ends", hint="use --score util, jct or bsld")
-        term = REWARD_OF.get(name, MAKESPAN)
+        if name not in REWARD_OF:
+            why = "in the packing protocol no job ends" if name == "packed" else "it is that of a task, not a term of a sum"
+            raise InputError(f"score {name!r} has no reward: {why}", hint="use --score util, jct or bsld")
+        term = REWARD_OF[name]
         terms.append(term.model_copy(update={"weight": weight * term.weight}))
     return tuple(terms)
 
 
 def metric_of(score: str) -> Metric:
-    """The metric by which rewards compare with a baseline: that of the first term of the score that has one."""
-    for _, name in parse_score(score).terms:
-        if name in METRIC_OF:
-            return METRIC_OF[name]
-    raise InputError(f"task.baseline cannot go by --score {score}", hint=f"use a score with one of {', '.join(METRIC_OF)}")
+    """The metric by which rewards compare with a baseline: that of the score, which has to be a single one that has a metric."""
+    terms = parse_score(score).terms
+    if len(terms) == 1 and terms[0][1] in METRIC_OF:
+        return METRIC_OF[terms[0][1]]
+    raise InputError(
+        f"a reward relative to a baseline cannot go by --score {score}",
+        hint=f"use one of {', '.join(METRIC_OF)}, or name what is compared with --task.baseline-metric",
+    )
 
 
 def parse_reward(text: str) -> tuple[Term, ...]:

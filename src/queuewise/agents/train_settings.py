@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
-from pydantic import Field, field_serializer, field_validator
+from pydantic import Field, field_serializer, field_validator, model_validator
 
+from queuewise.agents.algorithm_settings import D3qnSettings, PpoSettings, SacSettings
 from queuewise.config import Config, parse_toml, validate
 from queuewise.errors import unknown_name
 from queuewise.reading import Reading
@@ -22,7 +23,9 @@ from queuewise.reading import Reading
 if TYPE_CHECKING:
     from queuewise.cluster.conditions import Conditions
 
-ScheduleName = Literal["constant", "linear", "exponential", "cosine", "warmup_cosine"]
+AUTO = "auto"  # as a score
+RETURN = "return"
+WITH_OWN_REWARD = ("gpu-optimizer", "drl-scheduler", "lsf")  # published schemes whose reward is no score
 
 
 class TaskChoices(Config):
@@ -70,6 +73,7 @@ class TaskChoices(Config):
     scores: tuple[str, ...] | None = Field(default=None, description="heuristics whose scores are added as features, e.g. sjf saf")
     host_slots: int | None = Field(default=None, ge=1, description="rows for hosts in the observation; default: one per node")
     time_scale_s: float | None = Field(default=None, gt=0, description="seconds that the lookahead shows as 1")
+    one_event: bool | None = Field(default=None, description="each step lets one event pass, a placement as well, as in gpu-optimizer")
     skip_forced: bool | None = Field(default=None, description="skip instants at which waiting is the only legal action")
     discount_per_s: float | None = Field(default=None, ge=0, description="discount per simulated second instead of gamma per step")
     horizon_factor: float | None = Field(default=None, gt=0, description="when episodes are truncated: see docs/mdp.md")
@@ -79,7 +83,12 @@ class TaskChoices(Config):
         default=None, description="sum of weight*term/divisor, e.g. 'jct/jobs/time_scale + 0.1*noop_feasible'; default: by --score"
     )
     baseline: str | None = Field(
-        default=None, description="policy with which the terms relative and log_ratio, and the divisor baseline, compare the same window"
+        default=None,
+        description="policy with which the terms relative and log_ratio, and the divisor baseline, compare the same window; "
+        "where its name has no backfill or placement, it has those of the task",
+    )
+    baseline_metric: Literal["wait", "jct", "slowdown", "bounded_slowdown", "utilisation"] | None = Field(
+        default=None, description="what is compared with the baseline; default: that of --score"
     )
 
 
@@ -88,113 +97,26 @@ class NetworkSettings(Config):
 
     width: int = Field(default=64, ge=1, description="units per hidden layer, and size of a token's embedding")
     depth: int = Field(default=2, ge=1, description="hidden layers")
+    layers: str | None = Field(
+        default=None, description="units of each hidden layer instead of width and depth, e.g. 32-16-8; the first is the embedding's size"
+    )
     heads: int = Field(default=1, ge=1, description="attention heads (attn, hosts); must divide the width")
 
-
-class PpoSettings(Config):
-    """Proximal policy optimisation (Schulman et al., 2017)."""
-
-    num_envs: int = Field(default=64, ge=1, description="environments played in parallel")
-    steps: int = Field(default=128, ge=1, description="steps per environment between updates")
-    workers: int = Field(
-        default=2,
-        ge=1,
-        description="processes, each with its share of the environments; results depend on their number, as they do on the seed",
-    )
-    epochs: int = Field(default=4, ge=1, description="passes over the played frames per update")
-    minibatch: int = Field(
-        default=2048, ge=1, description="frames per gradient step; must divide num_envs × steps and be a multiple of workers × accumulate"
-    )
-    accumulate: int = Field(default=1, ge=1, description="least number of pieces in which a minibatch is processed, to save memory")
-    gamma: float = Field(default=1.0, gt=0, le=1, description="discount per step (1 is exact for rewards that sum to the score)")
-    gae_lambda: float = Field(
-        default=0.97, ge=0, le=1, description="λ of generalised advantage estimation: 0 trusts the critic, 1 the return"
-    )
-    clip: float = Field(default=0.2, gt=0, description="clip range of the ratio of new to old probability")
-    learning_rate: float = Field(default=3e-4, gt=0, description="initial learning rate of Adam")
-    schedule: ScheduleName = Field(default="linear", description="how the learning rate changes during training")
-    final_rate: float = Field(default=0.1, ge=0, le=1, description="learning rate at the end, as a share of the initial one")
-    warmup: float = Field(default=0.05, ge=0, lt=1, description="share of training during which warmup_cosine rises")
-    adam_eps: float = Field(default=1e-5, gt=0, description="epsilon of Adam")
-    entropy: float = Field(default=0.01, ge=0, description="initial weight of the entropy bonus")
-    final_entropy: float = Field(default=0.0, ge=0, description="final weight of the entropy bonus")
-    entropy_schedule: ScheduleName = Field(default="linear", description="how the weight of the entropy bonus changes during training")
-    value_weight: float = Field(default=0.5, ge=0, description="weight of the value loss")
-    clip_value: float | None = Field(
-        default=None, gt=0, description="how far a value may move in one update, in standard deviations of returns; default: no limit"
-    )
-    normalise_values: bool = Field(default=True, description="let the critic learn returns scaled to mean 0 and deviation 1")
-    normalise_advantages: bool = Field(default=True, description="scale the advantages of an update to mean 0 and deviation 1")
-    max_gradient: float = Field(default=0.5, gt=0, description="norm to which gradients are clipped")
-    target_kl: float = Field(
-        default=0.03, ge=0, description="end an update once the KL divergence from the old policy exceeds 1.5 times this; 0: never"
-    )
-    temperature: float = Field(default=1.0, ge=1, description="exploration: logits are divided by this at first and by 1 in the end")
-    temperature_decay: float = Field(default=0.99, gt=0, le=1, description="factor on (temperature − 1) per update")
-    imitate: str | None = Field(
-        default=None, description="warm start: imitate this heuristic first, e.g. sjf+greedy, or wise with task.dispatch head"
-    )
-    imitate_frames: int = Field(default=50_000, ge=1, description="frames of the heuristic's play")
-    imitate_epochs: int = Field(default=4, ge=1, description="passes over these frames")
-
-    @field_validator("target_kl", mode="before")
+    @model_validator(mode="before")
     @classmethod
-    def _none_is_zero(cls, value: Any) -> Any:
-        """Model cards of earlier versions hold null where the update never ends early."""
-        return 0.0 if value is None else value
+    def _sizes_of_layers(cls, data: Any) -> Any:
+        """A list of layers sets width and depth."""
+        if not isinstance(data, Mapping) or data.get("layers") is None:
+            return data
+        parts = str(data["layers"]).split("-")
+        if not all(part.isdecimal() and 0 < int(part) < 10**6 for part in parts):
+            raise ValueError(f"layers {data['layers']!r} are not numbers joined by -, for example 32-16-8")
+        return {**data, "width": int(parts[0]), "depth": len(parts)}
 
-
-class OffPolicySettings(Config):
-    """Settings that all algorithms with a replay buffer share."""
-
-    num_envs: int = Field(default=32, ge=1, description="environments played in parallel")
-    steps: int = Field(default=128, ge=1, description="steps per environment and iteration")
-    updates: int = Field(default=1, ge=1, description="gradient steps per step of the environments")
-    batch: int = Field(default=256, ge=1, description="transitions per gradient step")
-    replay: int = Field(default=200_000, ge=1, description="states in the replay buffer")
-    replay_gib: float = Field(default=1.0, gt=0, description="most memory that the replay buffer may take, in GiB")
-    first_frames: int = Field(default=10_000, ge=1, description="frames of random play before learning begins")
-    gamma: float = Field(default=0.99, gt=0, le=1, description="discount per step")
-    n_step: int = Field(default=5, ge=1, description="steps whose rewards are added up before the value estimate")
-    learning_rate: float = Field(default=5e-4, gt=0, description="initial learning rate of Adam")
-    schedule: ScheduleName = Field(default="linear", description="how the learning rate changes during training")
-    final_rate: float = Field(default=0.1, ge=0, le=1, description="learning rate at the end, as a share of the initial one")
-    warmup: float = Field(default=0.05, ge=0, lt=1, description="share of training during which warmup_cosine rises")
-    max_gradient: float = Field(default=10.0, gt=0, description="norm to which gradients are clipped")
-    target_every: int = Field(default=1, ge=1, description="gradient steps between updates of the target network")
-    target_share: float = Field(
-        default=0.005, gt=0, le=1, description="how far an update moves the target network towards the online network; 1 copies it"
-    )
-
-
-class D3qnSettings(OffPolicySettings):
-    """Dueling double deep Q-learning (Wang et al., 2016; van Hasselt et al., 2016) with options from Rainbow."""
-
-    priority: float = Field(default=0.6, ge=0, le=1, description="how strongly errors determine what is replayed; 0: not at all")
-    importance: float = Field(
-        default=0.4, ge=0, le=1, description="initial share of the resulting bias that is corrected; at the end all of it"
-    )
-    epsilon: float = Field(default=1.0, ge=0, le=1, description="initial share of random actions")
-    final_epsilon: float = Field(default=0.02, ge=0, le=1, description="final share of random actions")
-    explore: float = Field(default=0.3, gt=0, le=1, description="share of training during which epsilon falls")
-    noisy: bool = Field(default=False, description="explore with learnt noise on the weights (Fortunato et al., 2018) instead of epsilon")
-    atoms: int = Field(
-        default=1, ge=1, description="points of the learnt distribution of returns (Bellemare et al., 2017, use 51); 1: learn the mean"
-    )
-    support: float = Field(
-        default=5.0,
-        gt=0,
-        description="range of the points on either side of the mean return of random play, in deviations of those returns",
-    )
-
-
-class SacSettings(OffPolicySettings):
-    """Soft actor-critic (Haarnoja et al., 2018) for discrete actions (Christodoulou, 2019)."""
-
-    entropy: float = Field(
-        default=0.2, ge=0, le=1, description="target entropy in every state, as a share of that of a uniform choice among the legal actions"
-    )
-    temperature: float = Field(default=0.01, gt=0, description="initial weight of the entropy; it is then adjusted to reach the target")
+    @property
+    def hidden(self) -> tuple[int, ...]:
+        """Units of the hidden layers."""
+        return (self.width,) * self.depth if self.layers is None else tuple(int(part) for part in self.layers.split("-"))
 
 
 class FilterSettings(Config):
@@ -223,7 +145,14 @@ class TrainSettings(Config):
         default=(), description="parameters of the workload model, e.g. load=1.1; queuewise workload generate lists them"
     )
     cluster: str | None = Field(
-        default=None, description="a preset, flat:N, NxM:kind or a .toml file; default: what the log says, or 1x8:V100-16 for models"
+        default=None,
+        description="a preset, flat:N, farm:N,cores=A-B,mem=A-B,seed=S, NxM:kind or a .toml file; default: what the log says, or "
+        "1x8:V100-16 for models",
+    )
+    clusters: str | None = Field(
+        default=None,
+        description="train on many clusters, another one per episode: farm:N,cores=A-B,mem=A-B without a seed; VAL and REPORT play on "
+        "--cluster, by default the same with seed=0",
     )
     reading: Reading = Field(default=Reading(), description="how a log is read, as in every command (docs/formats.md)")
     conditions: Annotated[Any, tyro.conf.Fixed, tyro.conf.Suppress] = Field(
@@ -232,12 +161,15 @@ class TrainSettings(Config):
     env: Literal["job", "host", "joint"] = Field(
         default="job", description="what a decision chooses: a job, a host for the next job, or both"
     )
-    algo: str = Field(default="ppo", description="learning algorithm: ppo, d3qn or sac")
+    algo: Annotated[str, tyro.conf.arg(metavar="ppo|d3qn|sac")] = Field(default="ppo", description="learning algorithm")
     net: str = Field(default="kernel", description="network: mlp, kernel, attn, hosts, joint")
     score: str = Field(
-        default="bsld", description="what is optimised and reported: bsld, wait, jct, slowdown, util, energy, or a sum: bsld+0.001*wait"
+        default=AUTO,
+        description="what is optimised and reported: bsld, wait, jct, slowdown, util, energy, energy_cost, fairness, a sum such as "
+        "bsld+0.001*wait, or return: the task's own reward. auto: return for published schemes with a reward of their own, bsld otherwise",
     )
-    jobs: int = Field(default=400, ge=1, description="jobs per episode")
+    episode_jobs: int = Field(default=400, ge=1, description="jobs per episode")
+    jobs: int | None = Field(default=None, ge=1, description="logs: use only the first N jobs of the log")
     pool: int | None = Field(default=None, ge=1, description="number of different episodes to train on; default: no limit")
     split: str | None = Field(
         default=None, description="logs: shares of the time span for TRAIN, VAL and REPORT, 0.45,0.2,0.35 by default, as in evaluate"
@@ -250,6 +182,12 @@ class TrainSettings(Config):
     )
     eval_every: int = Field(default=10, ge=1, description="iterations between evaluations on VAL")
     val_windows: int = Field(default=20, ge=2, description="number of VAL windows")
+    val_blocks: int = Field(
+        default=1, ge=1, description="VAL is also shown as the least and greatest mean of so many blocks of its windows"
+    )
+    eval_actions: Literal["greedy", "sampled"] = Field(
+        default="greedy", description="how the policy plays VAL and REPORT: its best action, or one drawn by its probabilities"
+    )
     report_windows: int = Field(default=60, ge=2, description="number of REPORT windows, played once, at the end")
     report_seed: int = Field(default=0, ge=0, description="seed that selects the REPORT windows")
     checkpoint_every: int = Field(default=10, ge=1, description="iterations between checkpoints")
@@ -289,6 +227,13 @@ class TrainSettings(Config):
         return PERFECT if self.conditions is None else self.conditions
 
     @property
+    def objective(self) -> str:
+        """The score that is optimised, selected by and reported."""
+        if self.score != AUTO:
+            return self.score
+        return RETURN if self.task.preset in WITH_OWN_REWARD and self.task.reward is None else "bsld"
+
+    @property
     def outputs(self) -> int:
         """Numbers that the network returns per action."""
         return self.d3qn.atoms if self.algo == "d3qn" else 1
@@ -323,8 +268,31 @@ def layered(preset: str | None = None, file: Path | None = None, **changes: Any)
             data, source = parse_toml(path), f"preset {preset}"
     if file is not None:
         given = parse_toml(file)
-        data, source = _merged(data, given["settings"] if given.get("command") == "train" else given), str(file)
+        data, source = _merged(data, renamed(given["settings"]) if given.get("command") == "train" else given), str(file)
     return validate(TrainSettings, _merged(data, changes), source=source)
+
+
+# What the published schemes were before `--score` decided what is trained: for runs that were stored then
+FORMER_TASKS: dict[str, dict[str, Any]] = {
+    "gpu-optimizer": {
+        "one_event": False,
+        "reward": "completed_work/work + remaining_work/span/work + 0.05*noop_feasible + time_left/span + unfinished/work",
+    },
+    "drl-scheduler": {"reward": "50*priority_completion + 5e-05*age + 1.5*utilisation + 0.3*jct + 0.1*illegal"},
+    "lsf": {"reward": "elapsed + 0.02*started + 0.05*host_use + 0.02*host_use_squared"},
+    "rltune": {"placement": "tier", "reward": "relative", "baseline": "fcfs@tier", "baseline_metric": "bounded_slowdown"},
+    "rlscheduler": {"reward": "bounded_slowdown/jobs"},
+}
+
+
+def renamed(stored: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a stored run or model in today's words: in those of before, `jobs` is the length of an episode."""
+    if "jobs" not in stored or "episode_jobs" in stored:
+        return dict(stored)
+    task = dict(stored.get("task", {}))
+    former = FORMER_TASKS.get(task.get("preset") or "", {})
+    task |= {key: value for key, value in former.items() if task.get(key) is None}
+    return {"episode_jobs" if key == "jobs" else key: value for key, value in stored.items()} | {"task": task}
 
 
 def _merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:

@@ -17,22 +17,28 @@ from typing import Any, Protocol
 import numpy as np
 
 from queuewise.agents.checkpoint import CheckpointFolder, check_card, load_model, load_weights, make_card, read_file, read_state
-from queuewise.agents.learner import DivergedError, Learner, make_learner
+from queuewise.agents.learner import IMITATION_S, DivergedError, Learner, make_learner
 from queuewise.agents.observation_scaling import read_scaling
 from queuewise.agents.recording import CONFIG, Recorder, check_contents
-from queuewise.agents.scenario import Scenario, load_scenario
+from queuewise.agents.resolved import play_in_words, resolve
+from queuewise.agents.scenario import BEST, Scenario, load_scenario
 from queuewise.agents.task_shape import TaskShape
 from queuewise.agents.train_settings import TrainSettings
-from queuewise.agents.validation import BEST, Validator, baseline_cells, evaluate_policy
+from queuewise.agents.validation import Validator, acting, evaluate_policy
 from queuewise.config import parse_toml, to_toml
 from queuewise.errors import InputError
 from queuewise.evaluation.identity import digest_cluster, digest_workload
 from queuewise.evaluation.judging import Result, judge
-from queuewise.evaluation.replay_files import to_json, write_cluster
+from queuewise.evaluation.replay_files import CLUSTER_FILE, to_json, write_cluster
 from queuewise.evaluation.scores import Score, parse_score
 from queuewise.evaluation.seen_days import CARD_KEY, read_training
 from queuewise.policies.model_file import SUFFIX
 from queuewise.runs import LAST_FILE, locked, replacing, start_run, write_text
+from queuewise.workload import Workload
+from queuewise.workload.models import draw_jobs
+from queuewise.workload.transform import distinct_ids
+
+INIT_FROM = "init_from"  # key of config.toml
 
 
 class ProgressListener(Protocol):
@@ -53,8 +59,14 @@ class TrainProgress:
     best_iteration: int = 0
     best_score: float | None = None
     since_best: int = 0  # evaluations on VAL
-    seconds: float = 0.0
+    seconds: float = 0.0  # including the following two
+    imitation_s: float = 0.0
+    val_s: float = 0.0
     val: dict[str, float] = field(default_factory=dict)  # scores at the best iteration
+
+    def steady_rate(self, frames: int) -> float:
+        """Frames per second of playing and learning alone."""
+        return frames / max(self.seconds - self.imitation_s - self.val_s, 1e-9)
 
 
 @dataclass(frozen=True)
@@ -63,17 +75,21 @@ class TrainOutcome:
 
     run: Path
     frames: int
-    frames_per_s: float
+    time: TrainProgress  # of all seeds together
     val: dict[str, float]
     result: Result  # on REPORT
     settings: TrainSettings
+    play: str  # how the policies of the result back-fill and place jobs, where their names do not say
 
     def as_json(self) -> dict[str, Any]:
         return {
             "run": str(self.run),
             "algo": self.settings.algo,
             "frames": self.frames,
-            "frames_per_s": self.frames_per_s,
+            "frames_per_s": self.frames / max(self.time.seconds, 1e-9),
+            "steady_frames_per_s": self.time.steady_rate(self.frames),
+            "imitation_s": self.time.imitation_s,
+            "val_s": self.time.val_s,
             "val": self.val,
             "report": {s.policy: {"mean": s.mean, "ci95": list(s.ci95 or (None, None))} for s in self.result.standings},
         }
@@ -93,39 +109,59 @@ def train(
         raise InputError("already holds a run", where=str(run), hint="add --resume to continue it, or choose another --out")
     start_run(run)
     with locked(run):
-        return _train(settings, seeds, run, listener, resume, init_from)
+        try:
+            return _train(settings, seeds, run, listener, resume, init_from)
+        except InputError:
+            if not resume and not any(run.glob("seed-*/checkpoints/*")):  # nothing to resume: the folder can be used again
+                for file in (CONFIG, CLUSTER_FILE):
+                    (run / file).unlink(missing_ok=True)
+            raise
 
 
 def _train(
     settings: TrainSettings, seeds: Sequence[int], run: Path, listener: ProgressListener, resume: bool, init_from: Path | None
 ) -> TrainOutcome:
+    facts: dict[str, Any] = {"command": "train", "seeds": list(seeds), "settings": settings.model_dump(mode="json")}
+    if resume and init_from is None and (noted := parse_toml(run / CONFIG).get(INIT_FROM)):
+        init_from = Path(str(noted))  # it was interrupted before it had a checkpoint
+    began_with = {} if init_from is None else {INIT_FROM: str(init_from)}
+    facts |= began_with
+    if not resume:
+        write_text(run / CONFIG, to_toml(facts))  # first: whatever interrupts the run, it can be resumed
+    listener.note(f"reading {settings.workload} …")
     scenario = load_scenario(settings, listener.note)
-    contents = {"workload": digest_workload(scenario.workload), "cluster": digest_cluster(scenario.cluster)}
+    contents = {"workload": digest_workload(_jobs_alone(scenario)), "cluster": digest_cluster(scenario.cluster)}
     if not scenario.from_model:
         contents["split"] = ",".join(f"{share:g}" for share in scenario.split)
     if resume:
         check_contents(run, contents)
-    score = parse_score(settings.score)
+    score = parse_score(settings.objective)
+    listener.note("replaying the policies to compare with on VAL …")
     validator = Validator(scenario, score)
     if BEST in settings.baselines:
         listener.note(f"policies to compare with: {', '.join(validator.baselines)} ({BEST}: chosen of all orders and backfills on VAL)")
-    trained_on = _known_training(run) if resume else _training(scenario, init_from)
-    facts = {"command": "train", "seeds": list(seeds), "contents": contents, "settings": settings.model_dump(mode="json"), **trained_on}
-    write_text(run / CONFIG, to_toml(facts))
+    begun = resume and any(run.glob("seed-*/checkpoints/*"))
+    trained_on = _known_training(run) if begun else _training(scenario, init_from)
+    write_text(run / CONFIG, to_toml(facts | {"contents": contents, "resolved": resolve(scenario), **trained_on}))
     write_cluster(run, scenario.cluster)
-    try:
-        ends = [_train_seed(SeedRun(seed, run, settings, scenario, validator, trained_on), listener, resume, init_from) for seed in seeds]
-    except InputError:
-        if not resume and not any(run.glob("seed-*/checkpoints/*")):  # nothing to resume: the folder can be used again
-            (run / CONFIG).unlink()
-        raise
+    ends = [
+        _train_seed(SeedRun(seed, run, settings, scenario, validator, trained_on | began_with), listener, resume, init_from)
+        for seed in seeds
+    ]
     best = _best_seed(ends, score, seeds)
     _publish(run, run / f"seed-{seeds[best]}")
-    result = _report(run, settings, scenario, score, validator.baselines, listener)
-    frames, seconds = sum(end.frames for end in ends), sum(end.seconds for end in ends)
-    outcome = TrainOutcome(run, frames, frames / max(seconds, 1e-9), ends[best].val, result, settings)
+    result = _report(run, settings, scenario, score, validator, listener)
+    spent = {name: sum(getattr(end.progress, name) for end in ends) for name in ("seconds", "imitation_s", "val_s")}
+    frames = sum(end.frames for end in ends)
+    outcome = TrainOutcome(run, frames, TrainProgress(**spent), ends[best].progress.val, result, settings, play_in_words(scenario))
     write_text(run / LAST_FILE, to_json(outcome.as_json() | {"standings": result.as_json()}))
     return outcome
+
+
+def _jobs_alone(scenario: Scenario) -> Workload:
+    """The log, or a sample of the model without users, which runs of earlier versions know nothing of."""
+    settings = scenario.settings
+    return distinct_ids(draw_jobs(settings.workload, settings.episode_jobs)) if scenario.from_model else scenario.workload
 
 
 @dataclass(frozen=True)
@@ -149,14 +185,13 @@ class SeedResult:
     """How the training of one seed ended."""
 
     frames: int
-    seconds: float
-    best_score: float | None
-    val: dict[str, float]
+    progress: TrainProgress
 
 
 def _train_seed(one: SeedRun, listener: ProgressListener, resume: bool, init_from: Path | None) -> SeedResult:
     settings, progress = one.settings, TrainProgress()
     folder = CheckpointFolder(one.home, settings.keep)
+    listener.note(f"seed {one.seed}: making environments and network …")
     learner = make_learner(one.scenario.setup, settings, one.seed)
     shape = learner.network.shape
     last = folder.last() if resume else None
@@ -166,13 +201,15 @@ def _train_seed(one: SeedRun, listener: ProgressListener, resume: bool, init_fro
         warm_start(learner, init_from, settings, shape)
     recorder = Recorder(one.home, settings.logs, settings.model_dump(mode="json"), after=progress.iteration)
     listener.begin(one.seed, settings, learner.frames)
+    if settings.algo == "ppo" and settings.ppo.imitate and not progress.iteration:
+        listener.note(f"seed {one.seed}: imitating {settings.ppo.imitate} for {settings.ppo.imitate_frames:,} frames …")
     loop = _TrainLoop(one, learner, folder, recorder, progress, listener)
     try:
         loop.run()
     finally:
         learner.close()
         recorder.close()  # may raise: there may be no space for what is not written yet
-    return SeedResult(learner.frames, progress.seconds, progress.best_score, progress.val)
+    return SeedResult(learner.frames, progress)
 
 
 @dataclass
@@ -187,15 +224,17 @@ class _TrainLoop:
     listener: ProgressListener
 
     def run(self) -> None:
-        settings, higher = self.one.settings, parse_score(self.one.settings.score).higher_is_better
+        settings, higher = self.one.settings, parse_score(self.one.settings.objective).higher_is_better
         try:
             while self.learner.frames < settings.frames and not self._stale():
                 began = time.perf_counter()
                 row = self._iterate()
                 if self._due(settings.eval_every):
+                    validating = time.perf_counter()
                     val = self.one.validator.val(self.learner)
-                    row |= {f"val/{policy}": score for policy, score in val.items()}
-                    self._compare(val, higher)
+                    self.progress.val_s += time.perf_counter() - validating
+                    row |= val.as_row()
+                    self._compare(val.means, higher)
                 self.progress.seconds += time.perf_counter() - began
                 self.recorder.write(row)
                 self.listener.iteration(row)
@@ -216,7 +255,9 @@ class _TrainLoop:
         before = self.learner.frames
         statistics = self.learner.iterate()
         self.progress.iteration += 1
-        rate = (self.learner.frames - before) / (time.perf_counter() - began)
+        imitation_s = statistics.get(IMITATION_S, 0.0)
+        self.progress.imitation_s += imitation_s
+        rate = (self.learner.frames - before) / (time.perf_counter() - began - imitation_s)
         return {"iteration": self.progress.iteration, "frames": self.learner.frames, "frames_per_s": rate, **statistics}
 
     def _compare(self, val: dict[str, float], higher: bool) -> None:
@@ -244,7 +285,7 @@ class _TrainLoop:
         facts = {
             "frames": self.learner.frames,
             "progress": vars(self.progress),
-            "score": self.one.settings.score,
+            "score": self.one.settings.objective,
             "decision": self.learner.decision,
             **self.one.trained_on,
         }
@@ -290,8 +331,8 @@ def warm_start(learner: Learner, source: Path, settings: TrainSettings, shape: T
 
 def _best_seed(ends: Sequence[SeedResult], score: Score, seeds: Sequence[int]) -> int:
     sign = 1.0 if score.higher_is_better else -1.0
-    known = [number for number, end in enumerate(ends) if end.best_score is not None]
-    return max(known, key=lambda number: sign * (ends[number].best_score or 0.0))
+    known = [number for number, end in enumerate(ends) if end.progress.best_score is not None]
+    return max(known, key=lambda number: sign * (ends[number].progress.best_score or 0.0))
 
 
 def _publish(run: Path, home: Path) -> None:
@@ -302,11 +343,11 @@ def _publish(run: Path, home: Path) -> None:
 
 
 def _report(
-    run: Path, settings: TrainSettings, scenario: Scenario, score: Score, baselines: Sequence[str], listener: ProgressListener
+    run: Path, settings: TrainSettings, scenario: Scenario, score: Score, validator: Validator, listener: ProgressListener
 ) -> Result:
     """Evaluate the selected model on REPORT, beside the baselines."""
     listener.note(f"evaluating the best model on {settings.report_windows} windows never used before")
     experiment = scenario.experiment("report")
     model = load_model(run / f"best{SUFFIX}", TaskShape(settings.env, scenario.setup.layout))
-    cells = evaluate_policy(model.act, model.scaling, scenario, experiment, f"model:{run}")
-    return judge([*cells, *baseline_cells(experiment, baselines)], score)
+    cells = evaluate_policy(acting(model, settings.eval_actions), model.scaling, scenario, experiment, f"model:{run}")
+    return judge([*cells, *validator.baseline_cells(experiment, validator.baselines)], score)

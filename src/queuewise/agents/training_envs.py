@@ -65,6 +65,8 @@ class TrainingEnvs:
         self._episodes = np.zeros(num_envs, np.int64)  # episodes begun so far
         self._windows = np.zeros(num_envs, np.int64)  # windows being played
         self._ages = np.zeros(num_envs, np.int64)  # actions taken in them
+        self._waits = np.zeros(num_envs, np.int64)  # waits in them although something could be chosen
+        self._could_choose: Bools = np.zeros(num_envs, np.bool_)
         self._actions: list[I64] = []  # the last ones, [E] each: at least as many as the oldest episode has taken
         self.begin(np.arange(num_envs))
 
@@ -80,16 +82,23 @@ class TrainingEnvs:
         chosen = actions.numpy()
         self.batch.step(split_actions(chosen, self.shape))
         self._terms.add()
+        self._waits += self._could_choose & (chosen == self.shape.num_actions - 1)
         self._remember(chosen)
         rewards, elapsed = self.batch.rewards.copy(), self.batch.elapsed.copy()
         over = self.batch.outcome != RUNS_ON
         cut = np.flatnonzero(self.batch.outcome == TRUNCATED)
         cut_observations, cut_masks = self._last_states(cut)
-        tallies = [self.batch.tally(int(e)) | self._terms.of(int(e)) for e in np.flatnonzero(over)]
+        tallies = [self._tally(int(e)) for e in np.flatnonzero(over)]
         if over.any():
             self.begin(np.flatnonzero(over))
         self.write(observations, mask)
         return Step(rewards, over, elapsed, cut, cut_observations, cut_masks, tallies)
+
+    def _tally(self, e: int) -> dict[str, float]:
+        """Figures of the episode that environment e has ended, with the shares of its steps that were waits by choice, and illegal."""
+        tally = self.batch.tally(e)
+        steps = max(tally["steps"], 1.0)
+        return tally | {"wait_share": float(self._waits[e]) / steps, "illegal_share": tally["illegal"] / steps} | self._terms.of(e)
 
     def _last_states(self, cut: I64) -> tuple[Tensor, Tensor]:
         """Last observations and masks of truncated episodes, before new ones begin. Usually there are none."""
@@ -106,6 +115,7 @@ class TrainingEnvs:
                 f"environment {self._first + int((~mask.any(1)).argmax())} offers no legal action",
                 hint="this is a bug in the task: please report it",
             )
+        self._could_choose = np.asarray(mask[:, :-1].any(axis=1))
         return torch.from_numpy(mask)
 
     def _scale(self, rows: Tensor, out: Tensor | None = None) -> Tensor:
@@ -120,7 +130,7 @@ class TrainingEnvs:
         for e in envs:
             self._windows[e] = self._draw(np.random.default_rng((self._seed, self._first + int(e), int(self._episodes[e]))))
         self._episodes[envs] += 1
-        self._ages[envs] = 0
+        self._ages[envs] = self._waits[envs] = 0
         self.batch.begin(envs.tolist(), [self.setup.window(int(self._windows[e])) for e in envs])
         self._terms.begin(envs)
 
@@ -153,13 +163,16 @@ class TrainingEnvs:
         self._ages, self._actions = ages.copy(), list(actions)
         templates = [self.setup.window(int(window)) for window in self._windows]
         self._terms.forget()
+        self._waits[:] = 0
         self.batch.begin(range(self.num_envs), templates)
         for number, taken in enumerate(actions):
             left = len(actions) - number
             playing = ages >= left
             again = np.flatnonzero((ages == left) | (~playing & (self.batch.outcome != RUNS_ON)))
             self.batch.begin(again.tolist(), [templates[e] for e in again])
-            idle = flat_mask(self.batch.mask, self.shape).argmax(1)
+            mask = flat_mask(self.batch.mask, self.shape)
+            self._waits += playing & mask[:, :-1].any(axis=1) & (taken == self.shape.num_actions - 1)
+            idle = mask.argmax(1)
             self.batch.step(split_actions(np.where(playing, taken, idle), self.shape))
         again = np.flatnonzero(ages == 0)
         self.batch.begin(again.tolist(), [templates[e] for e in again])

@@ -23,6 +23,7 @@ from queuewise.cli.console import discard, note
 from queuewise.cli.interrupts import INTERRUPTED, ending_soon
 from queuewise.errors import InputError, QueuewiseError, unknown_name
 from queuewise.plain_text import printable
+from queuewise.runs import remove_empty_folders
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,9 @@ COMMANDS: dict[str, Command] = {
     "learn": Command("learn:Learn", "find a policy that is better on later days of a log, or say that none is"),
     "suite": Command("suite:Suite", "rank policies on a fixed set of tasks"),
     "predict": Command("predict:Predict", "predict the runtimes of a log and judge the predictions on later days"),
+    "optimise": Command("optimise:Optimise", "place a waiting job of a snapshot exactly, and show what other rules would do"),
     "evaluate": Command("evaluate:Evaluate", "compare policies on the same windows of a workload, with confidence intervals"),
+    "size": Command("size:Size", "find the number of nodes that a target for waits needs"),
     "train": Command("train:Train", "train a policy for a workload and evaluate it on windows it has not seen"),
     "plot": Command("plot:Plot", "plot the learning curves of training runs, with bands over seeds"),
     "diagnose": Command("diagnose:Diagnose", "inspect a trained network: values, actions, units, gradients"),
@@ -50,7 +53,13 @@ COMMANDS: dict[str, Command] = {
     "new-policy": Command("new_policy:NewPolicy", "create a template for your own policy, with a test"),
     "workload": Command("workload:WorkloadCommand", "inspect, convert and download logs; generate and fit workload models"),
     "clusters": Command("clusters:Clusters", "list the included clusters; describe the cluster of a log or of Slurm in a file", "list"),
+    "serve": Command("serve:Serve", "answer decisions over HTTP on a unix socket or loopback"),
+    "slurm": Command("slurm:SlurmCommand", "steer a Slurm cluster, or say when and why not its jobs start", "run"),
+    "lsf": Command("lsf:LsfCommand", "steer an LSF cluster, and build the plugin of its scheduler", "run"),
+    "live": Command("live:Live", "turn agents and services off, replay their audit log"),
     "bench": Command("bench:Bench", "measure the speed of the engine on this machine"),
+    "doctor": Command("doctor:Doctor", "say what is installed, what is missing and how to get it"),
+    "completion": Command("completion:Completion", "print a script that completes commands in bash or zsh"),
 }
 
 LONGEST_MESSAGE = 2000  # characters of an error or a hint
@@ -146,6 +155,7 @@ def _help() -> str:
 
 
 def _report(error: QueuewiseError) -> int:
+    remove_empty_folders()  # a refused command leaves none
     note(_one_line(f"error: {f'{error.where}: ' if error.where else ''}{error.message}"))
     if error.hint:
         note(_one_line(f"hint: {error.hint}"))

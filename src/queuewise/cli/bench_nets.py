@@ -24,7 +24,7 @@ class BenchNets:
     hosts: Annotated[int, tyro.conf.arg(metavar="H")] = 16
     """Hosts in the cluster."""
     gpus: Annotated[int, tyro.conf.arg(metavar="U")] = 128
-    """GPUs in the cluster."""
+    """GPUs in the cluster, 0 for hosts without."""
     seconds: Annotated[float, tyro.conf.arg(metavar="S")] = 0.2
     """Seconds per measurement; there are three for each network and width."""
     json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
@@ -35,13 +35,13 @@ class BenchNets:
         from queuewise.errors import InputError, optional_imports
         from queuewise.report.readable import figure
 
-        if min(self.depth, self.window, self.hosts, self.gpus, *self.widths) < 1 or self.seconds < 0:
+        if min(self.depth, self.window, self.hosts, *self.widths) < 1 or self.gpus < 0 or self.seconds < 0:
             raise InputError("sizes must be at least 1, and --seconds at least 0", hint="for example --widths 64 128 --window 64")
         with optional_imports():
             from queuewise.agents.net_speed import measure_networks
         from queuewise.envs.features import ObservationLayout
 
-        layout = ObservationLayout(self.window, self.hosts, self.gpus)
+        layout = ObservationLayout(self.window, self.hosts, self.gpus or self.hosts)
         rows = measure_networks(self.nets, self.widths, layout, depth=self.depth, seconds=self.seconds)
         if self.json:
             print(json_text.dumps([row.as_json() for row in rows], indent=2))

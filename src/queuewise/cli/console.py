@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import math
 import os
+import shutil
 import sys
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from typing import Literal, TextIO
+from typing import TYPE_CHECKING, Literal, TextIO
 
 from queuewise.errors import InputError
 from queuewise.plain_text import printable
 
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
 WIDTH_WITHOUT_TERMINAL = 160
+NO_VALUE = "–"
 WIDEST_NAME = 48  # of a policy in a table
+NARROWEST_TEXT = 24  # of a column of text that is broken into lines
+GAP = 3  # between two columns of a table
 COMPILE_S = {"engine": 40, "environments": 45}  # on one core of the development machine
 
 
@@ -31,23 +39,76 @@ def discard(stream: TextIO) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
-def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, left: int = 1, title: str = "") -> None:
-    """Print a table to stdout. The first `left` columns are text, the others numbers. Long names in the first are broken."""
-    from rich.box import SIMPLE_HEAD
+def print_table(
+    columns: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    left: int = 1,
+    title: str = "",
+    drop_first: Sequence[int] = (),
+    bars: int | None = None,
+) -> None:
+    """Print a table to stdout. The first `left` columns are text, the others numbers; column `bars` has bars, which begin at its left.
+
+    Columns without any value are left out. If the table is wider than the terminal, text is broken into lines, and whole columns of
+    numbers are left out and named in a note: those of `drop_first`, in this order, then from the right. Long names in the first column
+    are broken.
+    """
+    rows = [list(map(printable, row)) for row in rows]
+    kept = [c for c in range(len(columns)) if c < max(left, 1) or any(row[c] != NO_VALUE for row in rows) or not rows]
+    console, dropped = _console(), []
+    order = [*drop_first, *(c for c in range(len(columns) - 1, max(left, 1) - 1, -1) if c not in drop_first)]
+    while _width(columns, rows, kept, left) > console.width and (out := next((c for c in order if c in kept), None)) is not None:
+        kept.remove(out)
+        dropped.append(out)
+    table = _table(columns, rows, kept, left, bars)
+    if title:
+        console.print(printable(title), soft_wrap=True)
+    console.print(table)
+    if dropped:
+        note(f"a wider terminal also shows: {', '.join(columns[c] for c in sorted(dropped) if columns[c])}")
+
+
+def terminal_width() -> int:
+    """Columns of the terminal, or of $COLUMNS; wide where nobody looks at it."""
+    stated = os.environ.get("COLUMNS", "")
+    if stated.isdecimal() and len(stated) < 6 and int(stated) > 0:
+        return int(stated)
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else WIDTH_WITHOUT_TERMINAL
+
+
+def _console() -> Console:
     from rich.console import Console
+
+    return Console(width=terminal_width(), markup=False, highlight=False)
+
+
+def _table(columns: Sequence[str], rows: Sequence[Sequence[str]], kept: Sequence[int], left: int, bars: int | None) -> Table:
+    from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
-    table = Table(box=SIMPLE_HEAD, title=printable(title) or None, title_justify="left", pad_edge=False)
-    rows = list(rows)
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
     short = all(len(row[0]) <= WIDEST_NAME for row in rows)
-    for index, column in enumerate(columns):
+    for index in kept:
         width = WIDEST_NAME if index == 0 and not short else None
-        justify: Literal["left", "right"] = "left" if index < left else "right"
-        table.add_column(column, justify=justify, overflow="fold", no_wrap=index == 0 and short, width=width)
+        justify: Literal["left", "right"] = "left" if index < left or index == bars else "right"
+        table.add_column(
+            columns[index], justify=justify, overflow="fold", no_wrap=index >= max(left, 1) or (index == 0 and short), width=width
+        )
     for row in rows:
-        table.add_row(*map(printable, row))
-    console = Console(width=None if sys.stdout.isatty() else WIDTH_WITHOUT_TERMINAL, markup=False, highlight=False)
-    console.print(table)
+        table.add_row(*(row[index] for index in kept))
+    return table
+
+
+def _width(columns: Sequence[str], rows: Sequence[Sequence[str]], kept: Sequence[int], left: int) -> int:
+    """Columns of the terminal that the table needs. Text after the first column can be broken, down to NARROWEST_TEXT."""
+    from rich.cells import cell_len
+
+    widths = []
+    for index in kept:
+        widest = max(map(cell_len, (columns[index], *(row[index] for row in rows))))
+        widths.append(min(widest, WIDEST_NAME if index == 0 else NARROWEST_TEXT if index < left else widest))
+    return sum(widths) + GAP * len(kept)
 
 
 def check_policies(policies: Sequence[str], max_wait: str | None = None, model_sha256: Sequence[str] = ()) -> None:
@@ -66,6 +127,7 @@ def check_policies(policies: Sequence[str], max_wait: str | None = None, model_s
     if model_sha256 and not any(map(has_prefix, policies)):
         raise InputError("--model-sha256 is given, but no policy is a model", hint="add --policy model:RUN, or leave it out")
     for policy in dict.fromkeys(policies):
+        _refuse_list(policy)
         if max_wait is not None and (own := parse_policy(policy).max_wait_s) < math.inf:
             note(f"--max-wait {max_wait} does not apply to {policy}, which has a bound of its own: {duration(own)}")
         if model_sha256 and has_prefix(policy):
@@ -81,11 +143,25 @@ def check_policies(policies: Sequence[str], max_wait: str | None = None, model_s
                 note(f"compiled {score.own.reference} in {score.compile_s:.1f} s")
 
 
+def _refuse_list(policy: str) -> None:
+    """Raise an error that says what to write for `sjf,fcfs`."""
+    from queuewise.policies import parse_policy
+
+    try:
+        parse_policy(policy)
+    except InputError:
+        parts = [part.strip() for part in policy.split(",")]
+        if len(parts) == 1 or not all(parts):
+            raise
+        flags = " ".join(f"--policy {part}" for part in parts)
+        raise InputError(f"--policy {policy!r} is no policy, but it may be a list", hint=f"repeat --policy: {flags}") from None
+
+
 def announce_compilation(*, playing: bool = False) -> None:
     """Print a note if the engine (and for models, the environments) will be compiled. Later starts load it from the cache."""
     from queuewise.sim.core.compilation import cache_is_warm
 
     if not cache_is_warm():
         note(f"compiling the engine (once, about {COMPILE_S['engine']} s) …")
-    if playing and not cache_is_warm("envs", "begin_or_step"):
+    if playing and not cache_is_warm("envs", "begin_or_step_plain"):
         note(f"compiling the environments (once, about {COMPILE_S['environments']} s) …")

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import json as json_text
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+import shutil
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from queuewise.cli.inputs import read_conditions
-from queuewise.reading import Reading
+from queuewise.cli.inputs import move_with_load, read_conditions
+from queuewise.cli.progress import progress_of
+from queuewise.cli.what_if import WhatIf, compare_results, count_jobs, other_jobs, print_results, same_lines
+from queuewise.reading import Reading, args_on_cluster, parse_model_args
 
 if TYPE_CHECKING:
     from queuewise.evaluation.experiment import Cell, Experiment
     from queuewise.evaluation.judging import Result
     from queuewise.evaluation.protocol import Plan
     from queuewise.workload import Workload
+
+
+DROP_FIRST = ("wins", "makespan ÷ span", "p99", "rank", "95 % interval")  # where the terminal is narrow; waits stay beside the score
 
 
 @dataclass(frozen=True)
@@ -77,9 +80,18 @@ class Evaluate:
     """Kill jobs that exceed their requested time."""
     max_wait: Annotated[str | None, tyro.conf.arg(metavar="TIME")] = None
     """Bound the waits under every policy whose name has no bound: a number with s, m, h or d, e.g. 3d. Same as ~3d in the name."""
+    milp_work: Annotated[int, tyro.conf.arg(metavar="N")] = 200
+    """For @milp: nodes of the search for one placement, after which the best one found so far is taken."""
+    plan_budget: Annotated[int, tyro.conf.arg(metavar="N")] = 64
+    """For plan: and portfolio: rollouts per decision."""
+    plan_samples: Annotated[int, tyro.conf.arg(metavar="N")] = 8
+    """For plan: and portfolio: futures that each candidate is tried with, as far as the budget allows."""
     conditions: Annotated[str | None, tyro.conf.arg(metavar="FILE")] = None
     """A .toml file with outages, failures, preemption costs, quotas, node sleep or a power cap (see docs/conditions.md)."""
     reading: Reading = field(default_factory=Reading)
+    workload_args: Annotated[tuple[str, ...], tyro.conf.arg(metavar="PARAMETER=VALUE")] = ()
+    """Parameters of a workload model, e.g. load=1.1; queuewise workload generate lists them."""
+    what_if: WhatIf = field(default_factory=WhatIf)
     jobs: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
     """Use the first N jobs of a log, or generate N jobs from a model."""
     seed: Annotated[int, tyro.conf.arg(metavar="S")] = 0
@@ -102,44 +114,63 @@ class Evaluate:
         from queuewise.cli.console import announce_compilation, note
         from queuewise.evaluation.experiment import run_experiment
         from queuewise.evaluation.judging import judge
+        from queuewise.evaluation.planning import parse_percent
         from queuewise.evaluation.results import write_results
         from queuewise.evaluation.scores import parse_score
         from queuewise.evaluation.units import check_score
-        from queuewise.policies import simulate
+        from queuewise.policies import parse_policy, simulate
         from queuewise.policies.names import plays_apart
 
         score = parse_score(self.score or ("packed" if self.protocol == "packing" else "bsld"))
         same = parse_percent(self.same)
-        experiment = self._experiment()
+        as_is, experiment = self._experiments()
         plan = experiment.plan
         if plan.protocol == "days":
             check_score(score)
         seen = self._seen(experiment)
-        windows = plan.windows
         note(describe_plan(plan, experiment.workload, self.seed))
         folder = Path(self.out) if self.out else None
-        announce_compilation(playing=any(map(plays_apart, self.policy)))
-        with _progress(len(set(self.policy)) * len(windows)) as on_cell:
-            cells = run_experiment(experiment, self.policy, simulate, folder=folder, on_cell=on_cell, threads=self.threads, seen=seen)
-        if not any(cell.metrics["completed"] for cell in cells):
-            for line in (f"no job that counts can run on {experiment.cluster.name}", *rejection_lines(cells)):
-                note(line)
-            if self.json:
-                print("[]")
-            return 0 if self.allow_rejected else 3
+        is_new = folder is not None and not folder.exists()
+        announce_compilation(playing=any(plays_apart(policy) and not parse_policy(policy).planner for policy in self.policy))
+        total = len(set(self.policy)) * (len(plan.windows) + (len(as_is.plan.windows) if as_is else 0))
+        with progress_of("replaying", total) as advance:
+            options: dict[str, Any] = {"on_cell": lambda cell: advance(cell.policy), "threads": self.threads, "seen": seen}
+            cells = run_experiment(experiment, self.policy, simulate, folder=folder, **options)
+            before = run_experiment(as_is, self.policy, simulate, **options) if as_is else []
+        for world, replayed in ((experiment, cells), *(((as_is, before),) if as_is else ())):
+            if not any(cell.metrics["completed"] for cell in replayed):
+                for line in (f"no job that counts can run on {world.cluster.name}", *rejection_lines(replayed)):
+                    note(line)
+                if self.json:
+                    print("[]")
+                if folder is not None and is_new:
+                    shutil.rmtree(folder)  # there is no result, and another cluster would need another folder
+                return 0 if self.allow_rejected else 3
         result = judge(cells, score, same=same)
         if folder is not None:
             write_results(folder, cells, result)
             note(f"written to {folder}")
-        if self.json:
-            print(json_text.dumps(result.as_json(), indent=2, allow_nan=False))
-        else:
-            print_result(result, f"{experiment.workload.name} on {experiment.cluster.name}, {plan.protocol}")
+        self._show(experiment, result, judge(before, score, same=same) if before else None)
         if folder is not None and self.report:
             from queuewise.report.html import write_report
 
             note(f"report: {write_report(folder)}")
-        return self._remark(experiment, cells, result)
+        for line in other_jobs(count_jobs(before), count_jobs(cells)) if before else ():
+            note(line)
+        return self._remark(experiment, before, cells, result)
+
+    def _show(self, experiment: Experiment, result: Result, before: Result | None) -> None:
+        title = f"{experiment.workload.name} on {experiment.cluster.name}, {experiment.plan.protocol}"
+        changes = compare_results(before, result, paired=self.reading.load_factor is None) if before is not None else []
+        if self.json:
+            listed = result.as_json()
+            for row, change in zip(listed, changes, strict=True) if changes else ():
+                row["what_if"] = {key: value for key, value in change.items() if key != "policy"}
+            print(json_text.dumps(listed, indent=2, allow_nan=False))
+        elif before is not None:
+            print_results(f"{title}; {self.what_if.title(self.reading.load_factor)}", changes, before, result)
+        else:
+            print_result(result, title)
 
     def _seen(self, experiment: Experiment) -> tuple[str, ...]:
         """The models that were trained or chosen on days that count. Without --seen they are refused."""
@@ -156,7 +187,7 @@ class Evaluate:
             note(remark)
         return tuple(seen.seen)
 
-    def _remark(self, experiment: Experiment, cells: list[Cell], result: Result) -> int:
+    def _remark(self, experiment: Experiment, before: list[Cell], cells: list[Cell], result: Result) -> int:
         """Print what a user should know before believing the table. Returns the exit code."""
         from queuewise.cli.console import note
         from queuewise.evaluation import remarks
@@ -168,7 +199,8 @@ class Evaluate:
         found = remarks.before(workload, cluster, self.policy, known.values, estimates)
         found += remarks.after(workload, cluster, waits, [standing.mean for standing in result.standings])
         rejected = max(int(cell.metrics.get("rejected") or 0) for cell in cells)
-        for remark in (*rejection_lines(cells), *found):
+        why = same_lines(rejection_lines(before), rejection_lines(cells)) if before else rejection_lines(cells)
+        for remark in (*why, *found):
             note(remark)
         return remarks.exit_code(rejected, max(int(cell.metrics["jobs"]) for cell in cells), allowed=self.allow_rejected)
 
@@ -186,91 +218,37 @@ class Evaluate:
         if self.report and not self.out:
             raise InputError("--report needs a run folder", hint="add --out DIR")
 
-    def _experiment(self) -> Experiment:
+    def _experiments(self) -> tuple[Experiment | None, Experiment]:
+        """The experiment as it is, if something is changed, and the one that is asked for."""
         from queuewise.cli.console import note
-        from queuewise.errors import InputError
-        from queuewise.evaluation.experiment import Experiment, ReplaySettings
-        from queuewise.evaluation.protocol import DEFAULT_SPLIT, make_plan, parse_split
-        from queuewise.policies import parse_policy
-        from queuewise.policies.names import parse_bound
-        from queuewise.workload.estimates import check_known, default_estimates
-        from queuewise.workload.transform import distinct_ids
+        from queuewise.evaluation.planning import PlanOptions, plan_experiment
+        from queuewise.policies.budgets import Budgets
 
-        loaded, cluster = self.reading.load_with_cluster(self.workload, self.cluster, self.jobs, self.seed, note)
-        from_model = loaded.format.startswith("model:")
-        split = DEFAULT_SPLIT if self.split is None else parse_split(self.split)
-        plan = make_plan(
-            self._protocol(from_model),
-            loaded.workload,
-            num_windows=self.windows,
-            overlap=self.overlap,
-            window_jobs=1024 if self.window_jobs is None else self.window_jobs,
-            seed=self.seed,
+        reading = replace(self.reading, load_factor=None)
+        own_args = parse_model_args(self.workload_args, self.workload)
+        loaded, cluster = reading.load_with_cluster(self.workload, self.cluster, self.jobs, self.seed, note, own_args)
+        given = {f.name: getattr(self, f.name) for f in fields(PlanOptions) if f.name not in ("starts", "conditions", "budgets")}
+        options = PlanOptions(
+            **given,
             starts=self._starts(),
-            block=self.block,
-            from_model=from_model,
-            split=split,
-            warm_s=None if self.warm is None else parse_bound(self.warm, "--warm"),
-            shakes=8 if self.shakes is None else self.shakes,
+            conditions=read_conditions(self.conditions, loaded.workload),
+            budgets=Budgets(self.milp_work, self.plan_budget, self.plan_samples),
         )
-        for name, fixed, chosen in (("dispatch", plan.dispatch, self.dispatch), ("estimates", plan.estimates, self.estimates)):
-            if fixed and chosen and fixed != chosen:
-                raise InputError(
-                    f"protocol {plan.protocol} fixes --{name} to {fixed}, not {chosen}",
-                    hint="use --protocol windows with --starts to evaluate the same windows with other settings",
-                )
-        estimates = plan.estimates or self.estimates or default_estimates(loaded.workload)
-        for known in {estimates}.union(*(parse_policy(policy).own_estimates for policy in self.policy)):
-            check_known(loaded.workload, known)
-        settings = ReplaySettings(
-            dispatch=plan.dispatch or self.dispatch or "reorder",
-            estimates=estimates,
-            kill_at_limit=self.kill_at_limit,
-            max_wait=self.max_wait,
-            seed=self.seed,
-            warmup=self.warmup,
-            cooldown=self.cooldown,
-            split=split,
-            start=self._start(plan.protocol, from_model),
-            conditions=read_conditions(self.conditions),
-        )
-        workload = distinct_ids(loaded.workload) if settings.start == "warm" else loaded.workload
-        return Experiment(workload, cluster, plan, settings, self._draw if from_model else None)
 
-    def _protocol(self, from_model: bool) -> str:
-        """The protocol. Options of another one are refused."""
-        from queuewise.errors import InputError
+        def draw(jobs: int, seed: int) -> Workload:
+            """A window as training draws it: for the size of the cluster, unless --workload-args says otherwise."""
+            return reading.load(self.workload, jobs, seed, args=args_on_cluster(self.workload, cluster) | own_args).workload
 
-        of_windows = [f"--{name.replace('_', '-')}" for name in ("windows", "window_jobs", "starts") if getattr(self, name) is not None]
-        of_windows += ["--overlap"] if self.overlap else []
-        of_days = [f"--{name}" for name in ("warm", "shakes") if getattr(self, name) is not None]
-        protocol = self.protocol or ("windows" if from_model or of_windows else "days")
-        if protocol == "days" and from_model:
-            raise InputError(f"{self.workload} is a workload model, which has no days to hold back", hint="use --protocol windows")
-        if protocol == "days" and (of_windows or self.warmup or self.cooldown):
-            refused = [*of_windows, *(f"--{name}" for name in ("warmup", "cooldown") if getattr(self, name))]
-            raise InputError(f"protocol days has no {refused[0]}", hint="use --protocol windows, or --warm and --split")
-        if protocol != "days" and of_days:
-            raise InputError(f"protocol {protocol} has no {of_days[0]}", hint="use --protocol days")
-        if self.split is not None and (protocol not in ("days", "blocks") or from_model):
-            raise InputError(f"protocol {protocol} splits no log, so it has no --split", hint="use --protocol days or blocks with a log")
-        return protocol
-
-    def _start(self, protocol: str, from_model: bool) -> str:
-        from queuewise.errors import InputError
-
-        takes_start = protocol in ("windows", "blocks") and not from_model
-        if self.start is not None and not takes_start:
-            what = f"windows of {self.workload}" if from_model else f"protocol {protocol}"
-            raise InputError(f"{what} cannot choose a --start", hint="it is for windows and blocks of logs")
-        if takes_start and (self.warmup or self.cooldown) and self.start == "warm":
-            raise InputError("--start warm has no --warmup or --cooldown", hint="use --start empty")
-        return self.start or ("warm" if takes_start and not (self.warmup or self.cooldown) else "empty")
-
-    def _draw(self, jobs: int, seed: int) -> Workload:
-        from queuewise.workload import load_workload
-
-        return load_workload(self.workload, jobs=jobs, seed=seed).workload
+        from_model = loaded.format.startswith("model:")
+        as_is = plan_experiment(loaded.workload, cluster, self.policy, options, draw if from_model else None)
+        if not self.what_if.changes_nodes and self.reading.load_factor is None:
+            return None, as_is
+        faster, machine = self.reading.faster(loaded.workload), self.what_if.cluster(cluster)
+        moved = move_with_load(options.conditions, loaded.workload, self.reading.load_factor)
+        changed = replace(options, conditions=self.what_if.conditions(moved, machine, float(faster.submit[0])))
+        draw_faster = (lambda jobs, seed: self.reading.faster(draw(jobs, seed))) if from_model else None
+        experiment = plan_experiment(faster, machine, self.policy, changed, draw_faster)
+        return as_is, replace(experiment, what_if=self.what_if.title(self.reading.load_factor))
 
     def _starts(self) -> list[int] | None:
         from queuewise.errors import InputError
@@ -283,36 +261,11 @@ class Evaluate:
             raise InputError(f"--starts {self.starts!r} is not a list of job numbers", hint="for example --starts 0,1024,2048") from None
 
 
-@contextmanager
-def _progress(total: int) -> Iterator[Callable[[Cell], None]]:
-    """A progress bar on stderr, if it is a terminal."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), disable=not sys.stderr.isatty(), transient=True) as bar:
-        task = bar.add_task("replaying", total=total)
-        yield lambda cell: bar.update(task, advance=1, description=cell.policy)
-
-
 def rejection_lines(cells: list[Cell]) -> list[str]:
     """Why jobs of a replay can never run on the cluster: of the replay in which most were rejected, as they are about the same in all."""
     most = max(cells, key=lambda cell: int(cell.metrics.get("rejected") or 0))
     of_several = " (in one of the replays)" if len(cells) > 1 else ""
     return [line + of_several for line in most.rejections]
-
-
-def parse_percent(text: str) -> float:
-    """`1%` as a share."""
-    from queuewise.errors import InputError
-
-    try:
-        share = float(text.removesuffix("%")) / 100
-    except ValueError:
-        share = -1.0
-    if not 0 <= share < 1:
-        raise InputError(f"--same {text!r} is not a percentage", hint="for example 1%")
-    return share
 
 
 def describe_plan(plan: Plan, workload: Workload, seed: int) -> str:
@@ -335,7 +288,7 @@ def print_result(result: Result, title: str) -> None:
     from queuewise.report.text_tables import score_digits, score_table
 
     columns, rows = score_table(result)
-    print_table(columns, rows, title=title)
+    print_table(columns, rows, title=title, drop_first=[columns.index(name) for name in DROP_FIRST if name in columns])
     for sentence in result.legend:
         note(sentence)
     if result.lower_bound is not None:

@@ -7,14 +7,22 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from queuewise.cluster.conditions import Conditions
-    from queuewise.workload import Loaded
+    from queuewise.workload import Loaded, Workload
 
 
-def read_conditions(path: str | None) -> Conditions:
-    """The conditions in a file, or the defaults without a file."""
+def read_conditions(path: str | None, workload: Workload, load_factor: float | None = None) -> Conditions:
+    """The conditions in a file, or the defaults without a file. Dates are on the clock of the workload.
+
+    If the jobs were submitted `load_factor` times as fast, the times of the file move with them.
+    """
     from queuewise.cluster.conditions import PERFECT, load_conditions
 
-    return PERFECT if path is None else load_conditions(Path(path))
+    return PERFECT if path is None else move_with_load(load_conditions(Path(path), epoch=workload.epoch), workload, load_factor)
+
+
+def move_with_load(conditions: Conditions, workload: Workload, load_factor: float | None) -> Conditions:
+    """The conditions of a log for the same log at another load: its outages befall the same jobs."""
+    return conditions if load_factor is None or not len(workload) else conditions.stretched(float(workload.submit[0]), 1 / load_factor)
 
 
 def report_reading(loaded: Loaded) -> None:

@@ -31,9 +31,11 @@ class Plot:
         if self.out.suffix not in (".png", ".svg", ".pdf"):
             raise InputError(f"cannot write a figure to {self.out}", hint="use a name that ends in .png, .svg or .pdf")
         curves = draw_curves(self.runs, self.metric, self.out)
+        names = [c.run.name for c in curves]
+        labels = [name if names.count(name) == 1 else str(c.run) for name, c in zip(names, curves, strict=True)]
         rows = [
-            [str(c.run), figure(len(c.values)), figure(c.frames[-1]), *(figure(x, 4) for x in (c.mean[-1], c.mean.min(), c.mean.max()))]
-            for c in curves
+            [label, figure(len(c.values)), figure(c.frames[-1]), *(figure(x, 4) for x in (c.mean[-1], c.mean.min(), c.mean.max()))]
+            for label, c in zip(labels, curves, strict=True)
         ]
         print_table(["run", "seeds", "frames", f"last {self.metric}", "minimum", "maximum"], rows)
         note(f"written to {self.out}")

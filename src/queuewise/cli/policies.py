@@ -23,14 +23,14 @@ class Policies:
         from queuewise.policies.backfill import BACKFILLS
         from queuewise.policies.names import GRAMMAR, WISE, WISE_ORDER, WISE_POLICY
         from queuewise.policies.ordering import ORDERS
-        from queuewise.policies.placing import PLACEMENTS
+        from queuewise.policies.placing import PLACEMENTS, SOLVED_PLACEMENTS
         from queuewise.policies.preemptive import PREEMPTIVE
 
         orders = [{"name": WISE, "formula": ":".join(WISE_ORDER), "source": f"recommended; alone it means {WISE_POLICY}"}]
         orders += [{"name": name, "formula": rule.formula, "source": rule.source} for name, rule in ORDERS.items()]
         preemptive = [{"name": name, "summary": rule.summary, "source": rule.source} for name, rule in PREEMPTIVE.items()]
         backfills = [{"name": name, "summary": rule.summary} for name, rule in BACKFILLS.items()]
-        placements = [{"name": name, "summary": rule.summary} for name, rule in PLACEMENTS.items()]
+        placements = [{"name": name, "summary": rule.summary} for name, rule in (PLACEMENTS | SOLVED_PLACEMENTS).items()]
         if self.json:
             parts = {"orders": orders, "preemptive": preemptive, "backfills": backfills, "placements": placements}
             print(json_text.dumps(parts, indent=2, ensure_ascii=False))

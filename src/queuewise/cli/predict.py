@@ -68,11 +68,11 @@ def _print(found: PredictionQuality) -> None:
     def row(name: str, one: Quality) -> list[str]:
         return [name, figure(one.jobs), f"{one.within_2x:.0%}", figure(one.median_ratio, 2)]
 
-    columns = ["jobs", "within 2×", "median of estimate ÷ runtime"]
+    columns = ["jobs", "within 2×", "estimate ÷ runtime"]
     print(f"{printable(found.log)}: {next(iter(found.estimates.values())).jobs:,} jobs of the last {found.days} days")
     rows = [[*row(name, one), figure(one.r2_log, 2)] for name, one in found.estimates.items()]
     print_table(["estimates", *columns, "R² of log runtime"], rows)
-    print(f"{found.coverage_80:.0%} of the jobs are between the quantiles of 10 % and 90 %")
+    print(f"{found.coverage_80:.0%} of the jobs are between the quantiles of 10 % and 90 %; estimate ÷ runtime is the median")
     for what, classes in found.by.items():
         print_table([what, *columns], [row(name, one) for name, one in classes.items()])
     worth = [[one.by, figure(one.bounded_slowdown, 2), duration(one.wait_s)] for one in found.worth]

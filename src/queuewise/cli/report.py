@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json as json_text
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -21,11 +22,18 @@ class Report:
     """Also write PNG, SVG and PDF figures."""
     exports: Literal["best", "all", "none"] = "best"
     """Policies for which to write a trace for ui.perfetto.dev and Batsim's jobs.csv."""
+    json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """Print JSON: the page, the answer that it begins with, and the files that were written beside it."""
 
     def run(self) -> None:
         from queuewise.cli.console import note
-        from queuewise.report.html import write_report
+        from queuewise.report.html import read_answer, write_report
 
-        page = write_report(Path(self.run_folder), window=self.window, figures=self.figures, exports=self.exports)
+        run = Path(self.run_folder)
+        page = write_report(run, window=self.window, figures=self.figures, exports=self.exports)
+        if self.json:
+            files = sorted(str(file) for part in ("figures", "tables") if (run / part).is_dir() for file in (run / part).iterdir())
+            print(json_text.dumps({"page": str(page), "answer": read_answer(page), "files": files}, indent=2))
+            return
         note("open the file in a browser; it needs no other files")
         print(page)

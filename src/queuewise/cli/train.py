@@ -38,8 +38,10 @@ class Train:
     its contents."""
     init_from: Annotated[Path | None, tyro.conf.arg(metavar="DIR|FILE")] = None
     """Start with the weights of this run or model."""
+    show_config: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """Print the resolved settings as TOML (reward terms, baseline, score, backfill, placement, windows, cluster) and end."""
     json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    """Print one JSON object at the end: run, algo, frames, frames_per_s, val, report."""
+    """Print one JSON object at the end: run, algo, frames, frames_per_s, steady_frames_per_s, imitation_s, val_s, val, report."""
 
     @classmethod
     def parse(cls, arguments: Sequence[str], prog: str) -> Train:
@@ -66,7 +68,15 @@ class Train:
 
         settings = self.settings
         if self.conditions is not None:
-            settings = settings.model_copy(update={"conditions": read_conditions(self.conditions)})
+            workload = settings.reading.load(settings.workload, None, 0).workload  # for the dates of its clock
+            settings = settings.model_copy(update={"conditions": read_conditions(self.conditions, workload, settings.reading.load_factor)})
+        if self.show_config:
+            from queuewise.agents.resolved import resolve
+            from queuewise.agents.scenario import load_scenario
+            from queuewise.config import to_toml
+
+            print(to_toml({**resolve(load_scenario(settings, note)), "settings": settings.model_dump(mode="json")}), end="")
+            return
         run = self.resume or self.out or _new_folder(settings)
         announce_compilation(playing=True)
         try:
@@ -76,6 +86,7 @@ class Train:
             note(f"checkpoints are kept; continue with queuewise train --resume {run}")
             raise
         note(f"written to {run}")
+        note(_describe_time(outcome))
         if self.json:
             print(json_text.dumps(outcome.as_json(), allow_nan=False))
         else:
@@ -111,8 +122,16 @@ def _new_folder(settings: TrainSettings) -> Path:
     return Path("runs") / f"{stem}-{number}"
 
 
+def _describe_time(outcome: TrainOutcome) -> str:
+    spent = outcome.time
+    imitation = f"imitation took {spent.imitation_s:.1f} s, " if spent.imitation_s else ""
+    return f"{imitation}VAL {spent.val_s:.1f} s; without them {spent.steady_rate(outcome.frames):,.0f} frames/s"
+
+
 def _print(outcome: TrainOutcome) -> None:
     from queuewise.cli.evaluate import print_result
 
     settings = outcome.settings
-    print_result(outcome.result, f"{settings.workload}: REPORT, {settings.report_windows} windows of {settings.jobs} jobs")
+    print_result(
+        outcome.result, f"{settings.workload}: REPORT, {settings.report_windows} windows of {settings.episode_jobs} jobs; {outcome.play}"
+    )

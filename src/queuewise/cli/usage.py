@@ -1,7 +1,7 @@
 """Errors in a command's arguments, as one line with a hint instead of tyro's full page.
 
 tyro reports rejected arguments through a private hook, which is why pyproject.toml bounds its version. Only this module uses the hook.
-Kinds of rejection that are not handled here keep tyro's message.
+No text of tyro or pydantic reaches a user.
 """
 
 from __future__ import annotations
@@ -25,15 +25,13 @@ _VALUE = re.compile(r"\['?(.*?)'?\]|: '(.*)'$")
 @contextmanager
 def usage_errors(command: Any, prog: str, arguments: Sequence[str]) -> Iterator[None]:
     """Raise an InputError for arguments that tyro rejects. `command` is a dataclass or a union of subcommands."""
-    subcommands = _subcommands(command)
+    subcommands = subcommand_classes(command)
     chosen = arguments[0] if arguments and arguments[0] in subcommands else None
     if chosen:
         command, prog, subcommands = subcommands[chosen], f"{prog} {chosen}", {}
 
     def reject(event: rejections.ParseErrorEvent) -> None:
-        error = _explain(event, command, prog, list(subcommands))
-        if error is not None:
-            raise error
+        raise _explain(event, command, prog, list(subcommands))
 
     with rejections.on_parse_error(reject):
         try:
@@ -44,7 +42,7 @@ def usage_errors(command: Any, prog: str, arguments: Sequence[str]) -> Iterator[
             raise
 
 
-def _explain(event: rejections.ParseErrorEvent, command: Any, prog: str, subcommands: list[str]) -> InputError | None:
+def _explain(event: rejections.ParseErrorEvent, command: Any, prog: str, subcommands: list[str]) -> InputError:
     see_help = f"see {prog} --help"
     if isinstance(event, rejections.MissingArgs) and not event.unrecognized_tokens:
         missing = [_invocation(argument.arg) for argument in event.missing_arguments]
@@ -62,18 +60,19 @@ def _explain(event: rejections.ParseErrorEvent, command: Any, prog: str, subcomm
         return InputError(f"{event.argument.display_name()} cannot be {event.value!r}", hint=hint)
     if isinstance(event, rejections.InstantiationFailure):
         return _bad_value(event, see_help)
-    return None
+    return InputError("these arguments cannot be used together", hint=see_help)
 
 
 def _unrecognized(token: str, command: Any, prog: str, subcommands: list[str]) -> InputError:
     if token.startswith("-"):
         option = token.partition("=")[0]
-        near = nearest(option.lstrip("-"), _options(command), least=0.5)
+        near = nearest(option.lstrip("-"), option_names(command), least=0.5)
         return InputError(f"{prog} has no option {option}", hint=f"{f'did you mean --{near}? ' if near else ''}see {prog} --help")
     if subcommands:
         hint = f"{did_you_mean(token, subcommands)}one of {', '.join(subcommands)}"
         return InputError(f"{prog} has no subcommand {token!r}", hint=hint)
-    return InputError(f"unexpected argument {token!r}", hint=f"options start with --; see {prog} --help")
+    wanted = f"write --workload {token}" if "workload" in option_names(command) else "options start with --"
+    return InputError(f"unexpected argument {token!r}", hint=f"{wanted}; see {prog} --help")
 
 
 def _bad_value(event: rejections.InstantiationFailure, hint: str) -> InputError:
@@ -83,13 +82,14 @@ def _bad_value(event: rejections.InstantiationFailure, hint: str) -> InputError:
     expected = "a whole number" if "int" in event.message else "a number" if "float" in event.message else ""
     value = _VALUE.search(event.message.splitlines()[0])
     if not (expected and value):
-        return InputError(f"{name}: {event.message.splitlines()[0]}", hint=hint)
+        return InputError(f"{name}: the value cannot be used", hint=hint)
     return InputError(f"{name} {next(text for text in value.groups() if text is not None)!r} is not {expected}", hint=hint)
 
 
 def _out_of_range(refused: re.Match[str], hint: str) -> InputError:
-    expected = refused["expected"]
-    return InputError(f"{refused['key']} = {refused['value']}: {expected[:1].lower()}{expected[1:]}", hint=hint)
+    from queuewise.config import in_plain_words
+
+    return InputError(f"{refused['key']} = {refused['value']}: {in_plain_words(refused['expected'])}", hint=hint)
 
 
 def _invocation(argument: Any) -> str:
@@ -98,17 +98,17 @@ def _invocation(argument: Any) -> str:
     return f"{name} {metavar}" if name.startswith("-") and metavar else str(metavar or name)
 
 
-def _subcommands(command: Any) -> dict[str, Any]:
+def subcommand_classes(command: Any) -> dict[str, Any]:
     """The classes of a union of subcommands by name; empty for a command without subcommands."""
     return {config.name: member.__origin__ for member in typing.get_args(command) for config in _markers(member) if hasattr(config, "name")}
 
 
-def _options(command: Any) -> Iterator[str]:
+def option_names(command: Any) -> Iterator[str]:
     """Names of a command's options, without dashes."""
     for name, hint in typing.get_type_hints(command, include_extras=True).items() if dataclasses.is_dataclass(command) else ():
         inner = typing.get_args(hint)[0] if _markers(hint) else hint
         if dataclasses.is_dataclass(inner):
-            yield from _options(inner)
+            yield from option_names(inner)
         elif tyro.conf.Positional not in _markers(hint):
             yield name.replace("_", "-")
 

@@ -67,7 +67,7 @@ class Validate:
             cluster,
             self.policy,
             estimates=self.estimates,
-            conditions=read_conditions(self.conditions),
+            conditions=read_conditions(self.conditions, loaded.workload, self.reading.load_factor),
             seed=self.seed,
             keep_partitions=self.reading.partitions,
             notify=note,

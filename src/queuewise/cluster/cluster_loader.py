@@ -1,10 +1,11 @@
-"""Load a cluster by name: a preset, `flat:N`, `NxM:kind`, or a TOML file.
+"""Load a cluster by name: a preset, `flat:N`, `farm:N,…`, `NxM:kind`, or a TOML file.
 
 docs/clusters.md describes the file format. Presets are files of the same format that are included in the package.
 """
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ from typing import Any
 
 from pydantic import Field, field_validator
 
+from queuewise.cluster.farm import PREFIX, SHAPE, parse_farm
 from queuewise.cluster.gpus import gpu_kind
 from queuewise.cluster.spec import LARGEST, MOST_NODES, Cluster, NodeGroup, VirtualCluster, build, check_group
 from queuewise.config import Config, line_of, read_toml, validate
@@ -24,6 +26,7 @@ from queuewise.workload.loaded import ClusterFacts
 
 SHAPES = {
     "flat:N": "one node with N cores and no GPU, for logs that count processors",
+    SHAPE: "N hosts without GPUs, drawn at random within ranges of cores and GiB",
     "NxM:kind": "N nodes with M GPUs of one kind, e.g. 250x8:V100-16",
 }
 
@@ -71,9 +74,14 @@ class ClusterFile(Config):
     virtual_clusters: tuple[VirtualClusterFile, ...] = ()
 
 
-def load_cluster(name_or_path: str) -> Cluster:
+def load_cluster(name_or_path: str | os.PathLike[str]) -> Cluster:
     """The cluster with this name (preset, `flat:N`, `NxM:kind`) or in this TOML file."""
-    presets = _presets()
+    if not isinstance(name_or_path, str | os.PathLike):
+        raise InputError(
+            f"cluster is {type(name_or_path).__name__} {name_or_path!r:.60}",
+            hint="pass a name such as '4x8:V100-16' or 'flat:256', or a .toml file",
+        )
+    presets, name_or_path = _presets(), os.fspath(name_or_path)
     if name_or_path in presets:
         with resources.as_file(presets[name_or_path]) as path:
             return _from_file(path)
@@ -82,6 +90,9 @@ def load_cluster(name_or_path: str) -> Cluster:
     if shape := re.fullmatch(r"(\d+)x(\d+):(.+)", name_or_path):
         nodes, gpus = _positive(shape[1], name_or_path), _positive(shape[2], name_or_path)
         return build(name_or_path, [NodeGroup(count=nodes, gpus=gpus, kind=gpu_kind(shape[3]).name)])
+    if name_or_path.startswith(PREFIX):
+        farm = parse_farm(name_or_path)
+        return farm.draw(farm.seed or 0)
     if name_or_path.endswith(".toml") or Path(name_or_path).is_file():
         return _from_file(Path(name_or_path))
     raise unknown_name("cluster", name_or_path, [*presets, *SHAPES, "a .toml file"])

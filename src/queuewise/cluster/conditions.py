@@ -1,22 +1,25 @@
 """Conditions: what befalls a cluster during a replay, and what stopping a job costs. docs/simulator.md says what each of them does.
 
-Times are seconds on the log's own clock; nodes are indices. A `Conditions` knows nothing of a particular cluster until
-`outages_on` checks it against one.
+Times are seconds on the log's own clock (`load_conditions` converts dates); nodes are indices, names or patterns. A `Conditions` knows
+nothing of a particular cluster until `outages_on` checks it against one.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from queuewise.cluster.accounts import Fairness
+from queuewise.cluster.dates import dates_on_clock
 from queuewise.cluster.gpus import CATALOGUE
+from queuewise.cluster.node_selection import find_nodes
 from queuewise.cluster.reservations import Held, Reservation, check_times, held_on
 from queuewise.cluster.spec import FACTORS, LARGEST, Cluster
 from queuewise.config import Config, read_toml
@@ -28,6 +31,17 @@ HOUR = 3600.0
 YEAR = 365 * 24 * HOUR
 HOURS_OF_DAY = 24
 Factor = Annotated[float, Field(ge=0, le=FACTORS[1])]
+
+
+def _check_node(entry: int | str) -> int | str:
+    if isinstance(entry, int) and entry < 0:
+        raise ValueError("nodes are numbered from 0")
+    if entry == "":
+        raise ValueError("a node has a number or a name")
+    return entry
+
+
+NodeEntry = Annotated[int | str, AfterValidator(_check_node)]  # a number, a name, or a pattern such as c20-*
 
 
 class Preemption(Config):
@@ -60,7 +74,7 @@ class Preemption(Config):
 class Outage(Config):
     """A node that is down (`fail`) or takes nothing new (`drain`) for a while."""
 
-    node: int = Field(ge=0)
+    node: NodeEntry
     start: float = Field(ge=-MAX_SECONDS, le=MAX_SECONDS)
     end: float
     kind: Literal["fail", "drain"] = "fail"
@@ -90,7 +104,7 @@ class Failures(Config):
 class Maintenance(Config):
     """Nodes that are drained for `notice_s` seconds and then down."""
 
-    nodes: tuple[Annotated[int, Field(ge=0)], ...] = Field(min_length=1)
+    nodes: tuple[NodeEntry, ...] = Field(min_length=1)
     start: float = Field(ge=-MAX_SECONDS, le=MAX_SECONDS)
     end: float
     notice_s: float = Field(default=0.0, ge=0, le=MAX_SECONDS)
@@ -144,28 +158,41 @@ class Conditions(Config):
 
     def outages_on(self, cluster: Cluster, first: float, last: float) -> tuple[Outage, ...]:
         """All outages of a log that is submitted between `first` and `last`, by (start, node). Those of a node may overlap."""
-        found = list(self.outages)
+        found = [outage.model_copy(update={"node": n}) for outage in self.outages for n in find_nodes(cluster, outage.node, "an outage")]
         for window in self.maintenance:
-            found += [outage for n in window.nodes for outage in _maintained(window, n)]
+            nodes = sorted({n for entry in window.nodes for n in find_nodes(cluster, entry, "maintenance")})
+            found += [outage for n in nodes for outage in _maintained(window, n)]
         if self.failures is not None:
             found += _random_failures(self.failures, cluster.num_nodes, first, last + YEAR)
-        for outage in found:
-            if outage.node >= cluster.num_nodes:
-                hint = f"nodes are numbered 0 to {cluster.num_nodes - 1}"
-                raise InputError(f"outage of node {outage.node}, but {cluster.name} has {cluster.num_nodes} nodes", hint=hint)
-        return tuple(sorted(found, key=lambda outage: (outage.start, outage.node)))
+        return tuple(sorted(found, key=lambda outage: (outage.start, int(outage.node))))
 
     def held_on(self, cluster: Cluster) -> tuple[Held, ...]:
         """All reservations with the nodes they hold."""
         return held_on(self.reservations, cluster)
 
+    def stretched(self, first: float, factor: float) -> Conditions:
+        """With all times on the clock of the log so many times as far from `first`, as `transform.stretch` moves its submissions.
+
+        Outages, maintenance and reservations take the same share of the log's time as before. Rates of random failures stay.
+        """
+
+        def moved(entry: Outage | Maintenance | Reservation, end: float, **others: float | None) -> dict[str, float | None]:
+            return {"start": first + (entry.start - first) * factor, "end": first + (end - first) * factor, **others}
+
+        update = {
+            "outages": tuple(one.model_copy(update=moved(one, one.end)) for one in self.outages),
+            "maintenance": tuple(one.model_copy(update=moved(one, one.end, notice_s=one.notice_s * factor)) for one in self.maintenance),
+            "reservations": tuple(one.model_copy(update=moved(one, one.until, duration_s=None)) for one in self.reservations),
+        }
+        return self.model_copy(update=update)
+
 
 PERFECT = Conditions()
 
 
-def load_conditions(path: Path) -> Conditions:
-    """Conditions from a TOML file."""
-    return read_toml(path, Conditions)
+def load_conditions(path: Path, *, epoch: float = 0.0) -> Conditions:
+    """Conditions from a TOML file. `epoch` is the Unix time of second 0 of the log, which dates in the file need."""
+    return read_toml(path, Conditions, prepare=partial(dates_on_clock, epoch=epoch))
 
 
 def node_changes(outages: Iterable[Outage]) -> list[Change]:
@@ -175,7 +202,7 @@ def node_changes(outages: Iterable[Outage]) -> list[Change]:
     """
     by_node = defaultdict(list)
     for outage in outages:
-        by_node[outage.node].append(outage)
+        by_node[int(outage.node)].append(outage)
     return [change for n, its in by_node.items() for change in _changes_of_node(n, its)]
 
 

@@ -15,6 +15,7 @@ from typing import Any
 from queuewise.cluster.described import DescribedCluster, DescribedGroup, common_name, known_kind, most_gpus
 from queuewise.errors import InputError
 from queuewise.workload.node_lists import expand_nodes
+from queuewise.workload.plain_numbers import whole_number
 from queuewise.workload.readers.slurm_json import unwrap
 from queuewise.workload.readers.source import one_line, read_all
 
@@ -76,10 +77,15 @@ def _group(nodes: list[SlurmNode]) -> DescribedGroup:
 
 def _gpus(gres: str) -> tuple[int, str, list[str]]:
     """GPUs of a node, the spelling of their kind, and a remark if there are several kinds, as in `gpu:a100:8(S:0-1),gpu:t4:2`."""
-    found = [(kind or "", int(count or 1)) for kind, count in _GPU.findall(gres)]
+    found = [(kind or "", int((count or "1")[:9])) for kind, count in _GPU.findall(gres)]  # most_gpus cuts it further
     kinds = list(dict.fromkeys(kind for kind, _ in found))
     remarks = [f"guessed: the nodes have GPUs of several kinds ({', '.join(kinds)}), all are taken as the first"] if len(kinds) > 1 else []
     return sum(count for _, count in found), kinds[0] if kinds else "", remarks
+
+
+def _counted(value: Any) -> int:
+    """A whole number that a node can have of something; 0 for anything else."""
+    return whole_number(str(int(value) if isinstance(value, float) and abs(value) < 1e9 else value)) or 0
 
 
 # --- scontrol show node
@@ -97,13 +103,13 @@ def _from_record(record: str, path: Path) -> SlurmNode:
     fields = dict(reversed(_FIELD.findall(record)))  # the first field with a name wins
     tres = dict(pair.partition("=")[::2] for pair in fields.get("CfgTRES", "").split(","))
     cpus = fields.get("CPUTot") or tres.get("cpu", "")
-    if not cpus.isdecimal() or int(cpus) < 1:
+    if not _counted(cpus):
         raise InputError(f"node {fields['NodeName']!r} has no CPUTot", where=str(path), hint=f"expected {_WANTED}")
     memory, gres, partitions = (fields.get(name, "") for name in ("RealMemory", "Gres", "Partitions"))
     return SlurmNode(
         fields["NodeName"],
-        int(cpus),
-        int(memory) if memory.isdecimal() else 0,
+        _counted(cpus),
+        _counted(memory),
         "" if gres == "(null)" else gres,
         tuple(sorted(name for name in partitions.split(",") if name)),
         fields.get("State", ""),
@@ -137,8 +143,8 @@ def _from_node(row: dict[str, Any]) -> SlurmNode:
     partitions = row.get("partitions")
     return SlurmNode(
         str(row.get("name") or row.get("hostname") or ""),
-        int(unwrap(row.get("cpus")) or 0),
-        int(unwrap(row.get("real_memory")) or 0),
+        _counted(unwrap(row.get("cpus"))),
+        _counted(unwrap(row.get("real_memory"))),
         str(row.get("gres") or ""),
         tuple(sorted(map(str, partitions))) if isinstance(partitions, list) else (),
         _words(row.get("state")) + _words(row.get("state_flags")),
@@ -154,8 +160,8 @@ def _from_partition(row: dict[str, Any]) -> Iterable[SlurmNode]:
         for name in expand_nodes(str(entry)):
             yield SlurmNode(
                 name,
-                int(unwrap(cpus.get("maximum")) or 0),
-                int(unwrap(memory.get("maximum")) or 0),
+                _counted(unwrap(cpus.get("maximum"))),
+                _counted(unwrap(memory.get("maximum"))),
                 str(gres.get("total") or ""),
                 (own,) if own else (),
                 _words(_table(row.get("node")).get("state")),

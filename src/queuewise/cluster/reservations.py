@@ -11,9 +11,10 @@ from itertools import pairwise
 
 from pydantic import Field, model_validator
 
+from queuewise.cluster.node_selection import find_nodes
 from queuewise.cluster.spec import Cluster
 from queuewise.config import Config
-from queuewise.errors import InputError, did_you_mean, unknown_name
+from queuewise.errors import InputError, unknown_name
 from queuewise.workload.jobs import MAX_SECONDS
 
 
@@ -29,7 +30,7 @@ class Reservation(Config):
     """Nodes that run only the jobs of members from `start` until `end`."""
 
     name: str = ""  # for error messages
-    nodes: tuple[int | str, ...] = ()  # numbers, names, or names of node groups; empty: all nodes of the cluster or partition
+    nodes: tuple[int | str, ...] = ()  # numbers, names, names of node groups, patterns; empty: all nodes of the cluster or partition
     partition: str | None = None  # only nodes of this partition
     count: int | None = Field(default=None, ge=1)  # only the first `count` of these nodes
     start: float = Field(ge=-MAX_SECONDS, le=MAX_SECONDS)
@@ -57,15 +58,14 @@ class Reservation(Config):
     def until(self) -> float:
         return self.end if self.end is not None else self.start + (self.duration_s or 0.0)
 
+    def at_most_on(self, cluster: Cluster) -> Reservation | None:
+        """The reservation with no more nodes than the cluster has of those that match; None if it has none."""
+        matching = len(self._matching(cluster))
+        return self.model_copy(update={"count": None if self.count is None else min(self.count, matching)}) if matching else None
+
     def nodes_on(self, cluster: Cluster) -> tuple[int, ...]:
         """The reserved nodes of the cluster, ascending."""
-        chosen = {n for entry in self.nodes for n in self._named(entry, cluster)} if self.nodes else set(range(cluster.num_nodes))
-        if self.partition is not None:
-            names = [partition.name for partition in cluster.partitions]
-            if self.partition not in names:
-                raise unknown_name(f"partition in {self.title}:", self.partition, names)
-            inside = cluster.nodes_in([self.partition])
-            chosen = {n for n in chosen if inside[n]}
+        chosen = self._matching(cluster)
         if not chosen or (self.count or 0) > len(chosen):
             raise InputError(
                 f"{self.title} needs {self.count or 'some'} nodes, but {cluster.name} has {len(chosen)} that match",
@@ -73,21 +73,18 @@ class Reservation(Config):
             )
         return tuple(sorted(chosen)[: self.count])
 
-    def _named(self, entry: int | str, cluster: Cluster) -> list[int]:
-        if isinstance(entry, int):
-            if not 0 <= entry < cluster.num_nodes:
-                hint = f"nodes are numbered 0 to {cluster.num_nodes - 1}"
-                raise InputError(f"{self.title} names node {entry}, but {cluster.name} has {cluster.num_nodes} nodes", hint=hint)
-            return [entry]
-        found = [n for n, name in enumerate(cluster.node_names) if entry in (name, name.rsplit("-", 2)[0])]
-        if not found:
-            groups = dict.fromkeys(name.rsplit("-", 2)[0] for name in cluster.node_names)
-            near = did_you_mean(entry, [*groups, *cluster.node_names])
-            raise InputError(
-                f"{self.title} names node {entry!r}, which {cluster.name} does not have",
-                hint=f"{near}node names are {cluster.node_names[0]}, …; groups: {', '.join(groups)}",
-            )
-        return found
+    def _matching(self, cluster: Cluster) -> set[int]:
+        """The nodes that may be reserved."""
+        chosen = (
+            {n for entry in self.nodes for n in find_nodes(cluster, entry, self.title)} if self.nodes else set(range(cluster.num_nodes))
+        )
+        if self.partition is not None:
+            names = [partition.name for partition in cluster.partitions]
+            if self.partition not in names:
+                raise unknown_name(f"partition in {self.title}:", self.partition, names)
+            inside = cluster.nodes_in([self.partition])
+            chosen = {n for n in chosen if inside[n]}
+        return chosen
 
     def has_member(self, user: str | None, accounts: Iterable[str]) -> bool:
         """Whether a job of this user and account belongs to a member. `accounts` are the account and those above it."""

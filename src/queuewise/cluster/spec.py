@@ -86,6 +86,10 @@ class Cluster:
     rack_penalty: float = 0.0  # the same for racks
     notes: str = ""
 
+    def __repr__(self) -> str:
+        cores = "unlimited" if self.num_cores == float("inf") else f"{self.num_cores:,.0f}"
+        return f"Cluster({self.name}: {self.num_nodes:,} nodes, {self.num_gpus:,} GPUs, {cores} cores)"
+
     @property
     def num_nodes(self) -> int:
         return len(self.node_gpus)
@@ -134,7 +138,7 @@ def build(
         raise InputError(f"cluster {name!r} has no nodes", hint="add at least one node group with count >= 1")
     for group in groups:
         check_group(name, group)
-    _check_count(name, sum(group.count for group in groups))
+    check_count(name, sum(group.count for group in groups))
     if not (0 <= node_penalty <= FACTORS[1] and 0 <= rack_penalty <= FACTORS[1]):
         raise InputError(
             f"cluster {name!r}: penalties must be between 0 and {FACTORS[1]:,.0f}",
@@ -177,7 +181,7 @@ def build(
     )
 
 
-def _check_count(name: str, nodes: int) -> None:
+def check_count(name: str, nodes: int) -> None:
     hint = "describe many small nodes as fewer large ones"
     check_memory(f"cluster {name!r}: {nodes:,} nodes", nodes * NODE_BYTES, hint=hint)
     if nodes > MOST_NODES:

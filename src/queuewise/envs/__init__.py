@@ -1,13 +1,15 @@
-"""Gymnasium environments on the engine: `gym.make("queuewise:Queuewise/Job-v0")`, and `Host-v0` and `Joint-v0`.
+"""Gymnasium environments on the engine: `gym.make("queuewise.envs:Queuewise/Job-v0")`, and `Host-v0` and `Joint-v0`.
 
-`gym.make_vec` uses the native vector env. Importing this package imports neither Gymnasium nor the engine: the names
-below are loaded on first use.
+`gym.make_vec` uses the native vector env. Importing this package imports Gymnasium and registers the environments, but
+does not load the engine: the names below are loaded on first use.
 """
 
 from __future__ import annotations
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from gymnasium.envs.registration import register, registry
 
 if TYPE_CHECKING:
     from queuewise.envs.presets import PRESETS
@@ -31,8 +33,6 @@ IDS = {"Queuewise/Job-v0": "job", "Queuewise/Host-v0": "host", "Queuewise/Joint-
 
 def register_envs() -> None:
     """Register the environments with Gymnasium. A second call has no effect."""
-    from gymnasium.envs.registration import register, registry
-
     for name, problem in IDS.items():
         if name not in registry:
             register(
@@ -41,6 +41,9 @@ def register_envs() -> None:
                 vector_entry_point="queuewise.envs.vector:QueuewiseVectorEnv",
                 kwargs={"problem": problem},
             )
+
+
+register_envs()
 
 
 def __getattr__(name: str) -> Any:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from queuewise.cluster.spec import Cluster
 from queuewise.envs import columns
 from queuewise.envs.actions import draw_for_all
-from queuewise.envs.columns import EpisodeState, Frame, Output
+from queuewise.envs.columns import EpisodeState, Frame
 from queuewise.envs.env_memory import (
     BLOCK_LISTS,
     EPISODE_STATE,
@@ -30,10 +30,11 @@ from queuewise.envs.env_memory import (
 )
 from queuewise.envs.episodes import Episode, num_actions
 from queuewise.envs.features import NUM_RUNNING, ObservationLayout
+from queuewise.envs.output_rows import OutputRows
 from queuewise.envs.playing import play, play_in_order
 from queuewise.envs.published import publish
-from queuewise.envs.step_entry import begin_or_step
-from queuewise.envs.step_threads import REFUSED, StepThreads
+from queuewise.envs.step_entry import begin_or_step, begin_or_step_plain
+from queuewise.envs.step_threads import REFUSED, STEP_SIGNATURE, StepThreads
 from queuewise.envs.task_settings import TaskSettings
 from queuewise.errors import InputError
 from queuewise.evaluation.measure import measure_from
@@ -47,20 +48,32 @@ from queuewise.sim.core.tables import F32, F64, I32, I64, addresses_of
 from queuewise.workload.estimates import default_estimates
 
 Bools = NDArray[np.bool_]
+TURNED = columns.ActionSpace.slots["turned"]
 
 
 class EnvBatch:
     """A batch of E envs.
 
-    `begin` and `step` write the arrays below. The caller may pass its own buffer instead of `observations`.
+    `begin` and `step` write the arrays below. The caller may pass its own buffer instead of `observations`. With `turns`,
+    steps write to two buffers in turn, so that the observations before a step and after it are there together;
+    `observations` is the one written last.
     """
 
-    def __init__(self, size: int, cluster: Cluster, settings: TaskSettings, layout: ObservationLayout, threads: int | None = None) -> None:
+    def __init__(
+        self,
+        size: int,
+        cluster: Cluster,
+        settings: TaskSettings,
+        layout: ObservationLayout,
+        threads: int | None = None,
+        *,
+        turns: bool = False,
+    ) -> None:
         self.size, self.cluster, self.settings, self.layout = size, cluster, settings, layout
         self.joint = settings.problem == "joint"
         self.num_actions = num_actions(settings, layout)
         width = self.num_actions + (layout.window * layout.hosts if self.joint else 0)
-        self.observations: F32 = zeroed_memory(size * layout.size * 4).view(np.float32).reshape(size, layout.size)
+        self.observations: F32 = self._zeroed_rows()
         self.mask: Bools = np.zeros((size, width), np.bool_)
         self.finals: F32 = np.zeros((size, layout.size), np.float32)  # last observations of envs that went on to their next episode
         self.rewards: F64 = np.zeros(size)
@@ -75,18 +88,26 @@ class EnvBatch:
         self._templates: list[Template | None] = [None] * size
         self._following: list[Template | None] = [None] * size  # the prepared next episodes
         self._all_envs = np.arange(size)
-        self._outputs: Any = [None] * size if JIT_DISABLED else np.zeros((size, 3), np.int64)
-        self._shown_at: F32 | None = None  # the buffer that observations were last written to
+        self._output: OutputRows | None = None  # where observations were last written to
+        self._rows = [OutputRows(self.observations, self._bytes, self.finals)]  # of the batch's own buffers, the one written last first
+        if turns:
+            other = self._zeroed_rows()
+            pair = (self.observations, other), (other, self.observations)
+            self._rows = [OutputRows(own, self._bytes, self.finals, before) for own, before in pair]
         self._frame = self._make_frame()
         self._call: Any = self._frame if JIT_DISABLED else addresses_of(self._frame)
         self._publish: Any = None if layout.view == "tokens" else publish
         self._threads = 1 if JIT_DISABLED else max(1, min(threads or os.cpu_count() or 1, size))
         self._step_threads: StepThreads | None = None
+        self._entry: Any = begin_or_step_plain
         drawn = self._frame.drawn.reshape(size, 2)
         self._random, self._chosen = (drawn, self._actions) if self.joint else (drawn[:, 0], self._actions[:, 0])
         # Random actions: whether the caller asked for some since the last step, whether those of the present state are
         # drawn, whether steps end with drawing, and whether the generators are seeded.
         self._asked, self._drawn, self._draws, self._seeded = False, False, False, False
+
+    def _zeroed_rows(self) -> F32:
+        return zeroed_memory(self.size * self.layout.size * 4).view(np.float32).reshape(self.size, self.layout.size)
 
     def _make_frame(self) -> Frame:
         lists: Any = [None] * (self.size * columns.LISTS) if JIT_DISABLED else np.zeros(self.size * columns.LISTS, np.int64)
@@ -123,7 +144,7 @@ class EnvBatch:
         for figures in (self.rewards, self.outcome, self.terminated, self.truncated, self.elapsed):
             figures[chosen] = 0
         self._frame.next.reshape(self.size, -1)[chosen] = 0
-        self._set_output(self.observations if out is None else out)
+        self._set_output(self._rows[0] if out is None else self._rows_of(out))
         self._let_steps_draw(self._drawn)
         self._begin_or_step(np.array(chosen, np.int64), True, True)
 
@@ -135,6 +156,7 @@ class EnvBatch:
         """
         if not JIT_DISABLED and self._publish is None and len(template.block.bytes) <= len(self._memory[e]):
             self._following[e] = template
+            self._choose_entry(template)
             self._frame.next[e * columns.NEXT_SIZE : (e + 1) * columns.NEXT_SIZE] = template.following
 
     def went_on(self, e: int) -> bool:
@@ -147,6 +169,7 @@ class EnvBatch:
 
     def _load(self, e: int, template: Template) -> None:
         block, frame = template.block, self._frame
+        self._choose_entry(template)
         if len(self._memory[e]) < len(block.bytes):
             if len(self._memory[e]) == 0:
                 self._allocate_blocks(round_to_cache_line(len(block.bytes) * 5 // 4))  # larger windows may follow
@@ -164,6 +187,12 @@ class EnvBatch:
             frame.lists[first + BLOCK_LISTS] = home + block.lists
             frame.lists[first + SHARED_LISTS] = template.following[SHARED]
         self._templates[e] = template
+
+    def _choose_entry(self, template: Template) -> None:
+        """Use the entry for all envs from now on, unless the one for plain envs can step this template as well."""
+        if self._entry is begin_or_step_plain and not template.plain:
+            self.close()  # its threads know the old entry
+            self._entry = begin_or_step
 
     def _allocate_blocks(self, size: int) -> None:
         """Allocate a block of `size` bytes for every env."""
@@ -184,13 +213,18 @@ class EnvBatch:
         self._chosen[...] = actions
         if self._draws != self._asked:
             self._let_steps_draw(self._asked)
-        fresh = self._set_output(self.observations if out is None else out)
+        fresh = self._set_output(self._rows[-1] if out is None else self._rows_of(out))
         if self._step_threads is None:
-            self._step_threads = StepThreads(self._threads, self._call, self._all_envs, begin_or_step, self._publish)
+            if not JIT_DISABLED and not self._entry.overloads:
+                self._entry.compile(STEP_SIGNATURE.args)
+            self._step_threads = StepThreads(self._threads, self._call, self._all_envs, self._entry, self._publish)
         ended = self._step_threads.step(fresh)
         if ended <= REFUSED:
-            self._shown_at = None  # nothing was written to the buffer
+            self._output = None  # nothing was written to the buffer
             raise self._refusal(REFUSED - ended)
+        if out is None:
+            self._rows.reverse()
+            self.observations = self._rows[0].observations
         self._drawn, self._asked = self._asked, False
         return ended
 
@@ -202,38 +236,38 @@ class EnvBatch:
         if self.size != 1:
             raise InputError(f"a network plays one env, not {self.size}", hint="make a batch of one env")
         orders = self.episode(0).circumstances.ordering is not None
-        return (play_in_order if orders else play)(network, self._call, self._publish, most)
+        if orders:
+            return play_in_order(network, self._call, self._publish, most)
+        return play(network, self._call, self._entry, self._publish, most)
 
     def _let_steps_draw(self, draws: bool) -> None:
         self._draws = draws
         self._frame.space.draws = draws
 
     def _begin_or_step(self, envs: I64, begins: bool, fresh: bool) -> int:
-        ended: int = begin_or_step(self._call, envs, begins, fresh, self.size)
+        ended: int = self._entry(self._call, envs, begins, fresh, self.size)
         if self._publish is not None:
             self._publish(self._call, envs)
         return ended
 
-    def _set_output(self, observations: F32) -> bool:
-        """Write observations to this buffer [E, F] from now on. Returns False if it already holds the last ones."""
-        if observations is self._shown_at:
+    def _rows_of(self, buffer: F32) -> OutputRows:
+        """The rows of a buffer that the caller gives."""
+        if self._output is not None and self._output.observations is buffer:
+            return self._output
+        return OutputRows(buffer, self._bytes, self.finals)
+
+    def _set_output(self, rows: OutputRows) -> bool:
+        """Write observations to these rows from now on. Returns whether they must be written in full."""
+        last = self._output
+        if rows is last:
+            if self._frame.space[TURNED]:
+                self._frame.space[TURNED] = 0
             return False
-        if observations.shape != (self.size, self.layout.size) or observations.dtype != np.float32 or observations.strides[1] != 4:
-            raise InputError(
-                f"the buffer for observations is {observations.dtype} {observations.shape}",
-                hint=f"give a float32 array of shape ({self.size}, {self.layout.size}) with contiguous rows",
-            )
-        mask = self._bytes
-        if JIT_DISABLED:
-            lists: Any = self._frame.lists
-            lists[columns.LISTS - 1 :: columns.LISTS] = [Output(*rows) for rows in zip(observations, mask, self.finals, strict=True)]
-        else:
-            self._outputs[:, 0] = observations.ctypes.data + self._all_envs * observations.strides[0]
-            self._outputs[:, 1] = mask.ctypes.data + self._all_envs * mask.strides[0]
-            self._outputs[:, 2] = self.finals.ctypes.data + self._all_envs * self.finals.strides[0]
-            self._frame.lists[columns.LISTS - 1 :: columns.LISTS] = self._outputs.ctypes.data + self._all_envs * self._outputs.strides[0]
-        self._shown_at = observations
-        return True
+        self._frame.lists[columns.LISTS - 1 :: columns.LISTS] = rows.lists
+        turned = last is not None and rows.before is last.observations
+        self._frame.space[TURNED] = turned
+        self._output = rows
+        return not turned
 
     def _refusal(self, e: int) -> InputError:
         """The error for the refused action of env e, which is outside the action space or illegal."""
@@ -325,7 +359,15 @@ class EnvBatch:
 
     def bytes_per_env(self) -> int:
         """Bytes of memory that one env needs: its block of arrays and its rows of the buffers."""
-        rows = (self.observations, self.finals, self.mask, self.rewards, self.elapsed, self.tallies, self._actions)
+        rows = (
+            *(rows.observations for rows in self._rows),
+            self.finals,
+            self.mask,
+            self.rewards,
+            self.elapsed,
+            self.tallies,
+            self._actions,
+        )
         return max(len(memory) for memory in self._memory) + sum(row.nbytes for row in rows) // self.size
 
     def close(self) -> None:

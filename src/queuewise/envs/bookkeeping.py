@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from queuewise.cluster.conditions import HOURS_OF_DAY
 from queuewise.envs import columns, rewards
 from queuewise.envs.columns import EpisodeState, Task
 from queuewise.envs.node_occupancy import hold_piece, release_piece, touch, update_load
@@ -20,6 +21,7 @@ from queuewise.sim.core.state import Machine, State, World
 from queuewise.sim.preemption.restart import run_started
 
 BOUND_S = 10.0  # of the bounded slowdown, as in evaluation.measure
+HOUR_S = 3600.0
 USAGE_HALF_LIFE_S = 86_400.0
 MOST_HALF_LIVES = 900.0  # later starts of an episode have equal weights, because 2^1024 overflows float64
 
@@ -52,6 +54,21 @@ def _load_deviation(k: Task, p: EpisodeState) -> float:
 
 
 @kernel
+def _price_seconds(k: Task, begin: float, end: float) -> float:
+    """∫ price of a kWh, which changes on the hour."""
+    total = 0.0
+    now = begin
+    while now < end:
+        hour = np.floor((now + k.scale.epoch) / HOUR_S)
+        until = min((hour + 1.0) * HOUR_S - k.scale.epoch, end)
+        if until <= now:  # rounding: the rest is less than a time can show
+            until = end
+        total += k.price[np.int64(hour) % HOURS_OF_DAY] * (until - now)
+        now = until
+    return total
+
+
+@kernel
 def pass_time(k: Task, p: EpisodeState, begin: float, end: float) -> None:
     """Add to the terms that grow with time. Nothing happened from `begin` to `end`."""
     lasted = end - begin
@@ -74,6 +91,8 @@ def pass_time(k: Task, p: EpisodeState, begin: float, end: float) -> None:
     p.term[rewards.IDLE_FEASIBLE] -= x.idling * (1.0 - busy) * seconds
     p.term[rewards.LOAD_BALANCE] -= _load_deviation(k, p) * seconds
     p.term[rewards.ENERGY] -= (k.scale.idle_watts + x.watts) * seconds
+    if k.config.has_prices:
+        p.term[rewards.ENERGY_COST] -= (k.scale.idle_watts + x.watts) * _price_seconds(k, begin, end) * seconds / lasted
     p.term[rewards.REMAINING_WORK] -= (x.queued_work + x.running_work - x.running_rate * lasted / 2.0) * seconds
     p.term[rewards.AGE] -= (queued * (begin + end) / 2.0 - x.submit_sum) * seconds
     p.term[rewards.ELAPSED_TIME] -= seconds

@@ -13,8 +13,11 @@ from __future__ import annotations
 import numpy as np
 
 from queuewise.envs.features import positions
+from queuewise.sim.backfill import NO_BACKFILL
+from queuewise.sim.core.state import PLAIN, World
+from queuewise.sim.core.table_types import KnownValues
 from queuewise.sim.core.tables import F32, F64, I8, I32, I64, Scalars, Table, column, table_reader
-from queuewise.sim.queue import FACTS, Records
+from queuewise.sim.queue import FACTS, REORDER, Records
 
 # TaskConfig.problem
 JOB, HOST, JOINT = range(3)
@@ -58,6 +61,8 @@ class TaskConfig(Scalars, dtype=np.int64):
     most_stops: int
     jobs_per_limit: int  # most_stops holds for so many jobs that have arrived; 0: for the whole episode
     one_instant: int  # 1: the episode consists of the decisions at its first instant
+    has_prices: int  # 1: energy has a price
+    one_event: int  # 1: each step lets one event pass, a placement as well
 
 
 class Scale(Scalars, dtype=np.float64):
@@ -100,6 +105,8 @@ class EpisodeCounts(Scalars, dtype=np.int64):
     free_units: int  # entries of unit_sorted that are FREE
     instants: int  # times at which something happened, if what fits changes with time
     stuck: int  # 1: no further event, although jobs wait
+    declined: int  # 1: the step was a wait although something fitted
+    pending_events: int  # one_event: events of this instant that further steps let pass
     turn: int  # dispatch head: the queue whose head is named; those before it have had their turn at this instant
 
 
@@ -136,6 +143,7 @@ class ActionSpace(Scalars, dtype=np.int64):
     pairs: int  # 1: an action names a job and a host (joint problem)
     lenient: int  # 1: illegal actions count as waits
     draws: int  # 1: each step ends by drawing a random action for the next step
+    turned: int  # 1: the last observations are in Output.before
 
 
 class Task(Table):
@@ -162,6 +170,7 @@ class Task(Table):
     score_kind: I64 = column(meaning="-1: the scores are in `score`; otherwise the code of a live order")  # [K]
     facts: Records = column(dtype=FACTS, meaning="facts about jobs that live orders score by")  # [K*J or 1]
     published: F32 = column(meaning="rows of a published view, see published.py")
+    price: F64 = column("hours", initial=0.0, meaning="of a kWh, by hour of day")
     class_group: I64 = column(meaning="equal numbers for classes that may use the same nodes (view `rltune`)")  # [C or 1]
 
 
@@ -203,6 +212,8 @@ class Output(Table):
     observation: F32 = column()  # [F]
     mask: I8 = column(meaning="1: legal")  # [A]
     final: F32 = column(meaning="the last observation of an episode, if the env went on to its next episode in the same step")  # [F]
+    before: F32 = column(meaning="the row of the other buffer, if two are written in turn")  # [F]
+    job_rows: I64 = column("one", meaning="rows of the job part of `observation` that are not zero")
 
 
 class Frame(Table):
@@ -236,3 +247,22 @@ as_task = table_reader(Task)
 as_episode_state = table_reader(EpisodeState)
 as_output = table_reader(Output)
 as_frame = table_reader(Frame)
+
+# What the job problem with dispatch mask has in common, unless jobs may be stopped or there are conditions: most training.
+PLAIN_WORLD: KnownValues = {
+    **PLAIN,
+    ("policy", "backfill"): frozenset({NO_BACKFILL}),
+    ("policy", "dispatch"): frozenset({REORDER}),
+    ("policy", "external_queue"): frozenset({1}),
+    ("policy", "scans_queue"): frozenset({0}),
+    ("policy", "bounds_waits"): frozenset({0}),
+    ("policy", "tracks_free_times"): frozenset({0}),
+}
+PLAIN_TASK: KnownValues = {
+    ("config", "problem"): frozenset({JOB}),
+    ("config", "dispatch"): frozenset({MASK}),
+    ("config", "observation_view"): frozenset({TOKENS}),
+    ("config", "lookahead"): frozenset({SORTED}),
+} | {("config", name): frozenset({0}) for name in ("stop_slots", "move_slots", "one_instant", "blocking", "has_deadlines")}
+as_plain_world = table_reader(World, "InPlainEnv", PLAIN_WORLD)
+as_plain_task = table_reader(Task, "Plain", PLAIN_TASK)

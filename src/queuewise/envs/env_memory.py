@@ -20,7 +20,7 @@ from queuewise.envs.columns import Task
 from queuewise.envs.episodes import Episode
 from queuewise.sim.core.compilation import JIT_DISABLED
 from queuewise.sim.core.state import World
-from queuewise.sim.core.tables import I64, addresses_of, check_types
+from queuewise.sim.core.tables import I64, addresses_of, check_types, has_known
 
 ALIGNMENT = 16  # bytes, of arrays
 CACHE_LINE = 64  # bytes
@@ -39,12 +39,15 @@ class Block:
 
     def __init__(self, *tables: Any, seldom: tuple[int, ...] = ()) -> None:
         self._tables = tables
-        owners: dict[int, tuple[bool, NDArray[Any]]] = {}
-        for number, array in ((number, array) for number, arrays in enumerate(tables) for array in arrays):
-            owner = _owner(array)
-            owners.setdefault(id(owner), (number in seldom, owner))
+        owners: dict[int, tuple[bool, NDArray[Any]]] = {}  # memory that several arrays may lie in
+        lies_in = []  # the owner of each array's memory, and its offset in it
+        for number, arrays in enumerate(tables):
+            for array in arrays:
+                owner = array if array.base is None else _owner(array)
+                owners.setdefault(id(owner), (number in seldom, owner))
+                lies_in.append((id(owner), 0 if owner is array else _address(array) - _address(owner)))
         ordered = sorted(owners.values(), key=lambda owner: (owner[0], owner[1].nbytes))
-        size = round_to_cache_line(8 * sum(len(arrays) for arrays in tables))
+        size = round_to_cache_line(8 * len(lies_in))
         places: dict[int, int] = {}
         for _, owner in ordered:
             places[id(owner)] = size
@@ -54,7 +57,8 @@ class Block:
             at = places[id(owner)]
             content[at : at + owner.nbytes] = owner.tobytes()
         self.bytes = np.frombuffer(content, np.uint8)
-        self.offsets = [np.array([places[id(_owner(array))] + _offset_in_owner(array) for array in arrays], np.int64) for arrays in tables]
+        offsets = np.array([places[owner_id] + offset for owner_id, offset in lies_in], np.int64)
+        self.offsets = np.split(offsets, np.cumsum([len(arrays) for arrays in tables])[:-1])
         relative = np.concatenate(self.offsets)
         self.num_addresses = len(relative)
         self.bytes[: relative.nbytes] = relative.view(np.uint8)
@@ -88,8 +92,8 @@ def _owner(array: NDArray[Any]) -> NDArray[Any]:
     return array
 
 
-def _offset_in_owner(array: NDArray[Any]) -> int:
-    return 0 if array.base is None else int(array.ctypes.data - _owner(array).ctypes.data)
+def _address(array: NDArray[Any]) -> int:
+    return int(array.__array_interface__["data"][0])
 
 
 class Template(NamedTuple):
@@ -98,6 +102,7 @@ class Template(NamedTuple):
     world: Any
     task: Any
     following: I64  # [NEXT_SIZE] entries of Frame.next for this template
+    plain: bool  # whether the entry for plain envs can step it
 
 
 MACHINE, SPARE, STATE, EPISODE_STATE = range(4)  # tables of an env's block
@@ -131,7 +136,8 @@ def make_template(episode: Episode) -> Template:
     following = np.zeros(columns.NEXT_SIZE, np.int64)
     if not JIT_DISABLED:
         following[:] = block.bytes.ctypes.data, len(block.bytes), world.ctypes.data, task.ctypes.data
-    return Template(episode, block, world, task, following)
+    plain = has_known(episode.world, columns.PLAIN_WORLD) and has_known(episode.task, columns.PLAIN_TASK)
+    return Template(episode, block, world, task, following, plain)
 
 
 def zeroed_memory(size: int) -> NDArray[np.uint8]:

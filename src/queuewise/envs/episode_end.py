@@ -7,7 +7,7 @@ import numpy as np
 from queuewise.envs import columns, rewards
 from queuewise.envs.bookkeeping import BOUND_S, discounted, inverse, is_own, time_waited
 from queuewise.envs.columns import EpisodeState, Task
-from queuewise.sim.core.compilation import kernel
+from queuewise.sim.core.compilation import inline, kernel
 from queuewise.sim.core.state import State, World
 
 
@@ -65,6 +65,16 @@ def _own_value(w: World, s: State, k: Task, p: EpisodeState) -> float:
     return total / max(number, 1)
 
 
+@inline
+def _work_to_come(w: World, s: State, k: Task) -> float:
+    """Work of the jobs that have not arrived, without those that can never run."""
+    work = 0.0
+    for j in range(s.count.arrived, w.sizes.num_jobs):
+        if w.job_class[j] >= 0:
+            work += k.job_work[j]
+    return work
+
+
 @kernel
 def add_final_terms(w: World, s: State, k: Task, p: EpisodeState, unfinished: bool) -> None:
     """Add the terms that are known only at the end. `unfinished`: it came before all jobs had ended."""
@@ -72,6 +82,7 @@ def add_final_terms(w: World, s: State, k: Task, p: EpisodeState, unfinished: bo
     if unfinished:
         x = p.value
         p.term[rewards.UNFINISHED] -= (x.queued_work + x.running_work) * worth
+        p.term[rewards.UNDONE] -= (x.queued_work + x.running_work + _work_to_come(w, s, k)) * worth
         for i in range(p.count.on_machine):
             if s.clock.now > k.deadline[p.running[i]]:
                 p.term[rewards.DEADLINE] -= worth

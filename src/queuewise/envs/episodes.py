@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from queuewise.cluster.conditions import PERFECT, Preemption
+from queuewise.cluster.conditions import HOURS_OF_DAY, PERFECT, Preemption
 from queuewise.cluster.spec import UNLIMITED, Cluster
 from queuewise.envs import columns, published, rewards
 from queuewise.envs.circumstances import AS_TRAINED, Circumstances, check_log_size, most_failures
@@ -194,6 +194,7 @@ def _task(
     base = _base_value(workload, cluster, settings, estimate, circumstances)
     divisors = {
         "jobs": float(own.sum()), "work": float(work[own].sum()), "span": horizon - first,
+        "horizon": horizon - (0.0 if workload.generated else first),
         "priority": float(workload.priority[own].sum()), "time_scale": settings.time_scale_s, "baseline": max(base),
     }  # fmt: skip
     flops = utilisation.node_tflops(cluster)
@@ -206,9 +207,11 @@ def _task(
     config.num_weighted = int(np.count_nonzero(weight))
     config.observation_view = VIEWS.index(settings.view)
     config.one_instant = int(circumstances.one_instant)
+    prices = energy.prices_per_kwh(circumstances.conditions.power)
+    config.has_prices = int(prices is not None)
     lengths = {
         "resources": columns.RESOURCES, "terms": len(weight), "some_jobs": max(len(workload), 1), "nodes": cluster.num_nodes,
-        "node_bounds": cluster.num_nodes + 1,
+        "node_bounds": cluster.num_nodes + 1, "hours": HOURS_OF_DAY,
     }  # fmt: skip
     return Task.allocate(
         lengths,
@@ -229,6 +232,7 @@ def _task(
         facts=facts,
         published=published.lay_out_view(settings.view, workload, cluster, estimate, settings.time_scale_s),
         class_group=published.pool_groups(world, settings.view),
+        **({} if prices is None else {"price": prices}),
     )
 
 
@@ -307,6 +311,7 @@ def _config(settings: TaskSettings, layout: ObservationLayout, resource: int, ci
     config.move_slots = layout.stops if layout.moves else 0
     config.most_stops = circumstances.most_stops(settings)
     config.jobs_per_limit = settings.jobs_per_limit
+    config.one_event = int(settings.one_event)
     config.wait_action = num_actions(settings, layout) - 1
     return config
 
@@ -342,7 +347,7 @@ def _base_value(
     if not len(workload):
         return 0.0, least
     schedule = simulate(
-        workload, cluster, settings.baseline.policy, dispatch="commit" if settings.dispatch == "commit" else "reorder",
+        workload, cluster, settings.complete(settings.baseline.policy), dispatch="commit" if settings.dispatch == "commit" else "reorder",
         estimates=Estimates(estimate, guessed=circumstances.guessed), kill_at_limit=circumstances.kill_at_limit,
         conditions=circumstances.conditions, start=circumstances.start,
     )  # fmt: skip

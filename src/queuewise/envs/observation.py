@@ -274,6 +274,26 @@ def _observe_calendar(time: float, out: F32, at: int) -> None:
 
 
 @kernel
+def take_over(k: Task, p: EpisodeState, out: F32, before: F32, job_rows: int, length: int) -> None:
+    """Make `out`, which holds the observation before the last, equal to the last one, which is in `before`.
+
+    Rows of jobs that are zero in both are left alone, and so is the lookahead, which is always written in full.
+    """
+    width = NUM_JOB_FIXED + NUM_JOB_LIVE + k.config.num_scores
+    jobs_at = NUM_GLOBAL + k.config.units
+    hosts_at = jobs_at + k.config.window * width
+    for f in range(NUM_GLOBAL):
+        out[f] = before[f]
+    shown_until = jobs_at + p.count.shown * width
+    for f in range(jobs_at, shown_until):
+        out[f] = before[f]
+    for f in range(shown_until, jobs_at + job_rows * width):
+        out[f] = np.float32(0.0)
+    for f in range(hosts_at, length):
+        out[f] = before[f]
+
+
+@kernel
 def observe(w: World, m: Machine, s: State, k: Task, p: EpisodeState, out: F32, fresh: bool) -> None:
     """Write the observation into `out`. Features that have not changed are skipped, unless `out` is `fresh`.
 

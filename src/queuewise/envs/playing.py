@@ -16,7 +16,6 @@ from queuewise.envs.bookkeeping import note_starts
 from queuewise.envs.columns import EpisodeState, Frame, Task, as_episode_state, as_frame, as_output, as_task
 from queuewise.envs.masks import lies_ahead
 from queuewise.envs.observation import note_window, observe, shown_jobs
-from queuewise.envs.step_entry import begin_or_step
 from queuewise.envs.step_threads import ADDRESSES, STEP_SIGNATURE
 from queuewise.envs.stepping import RUNS_ON, TERMINATED, advance
 from queuewise.envs.stopping import observe_running
@@ -69,10 +68,13 @@ def play_steps(functions, frame, envs, network, most) -> int:  # type: ignore[no
     return steps
 
 
-def play(network: TrainedNetwork, frame: Any, publish: Any, most: int) -> int:
-    """The same for a network and the frame of a batch of one, whose episode has begun. `publish` writes a published view, if any."""
+def play(network: TrainedNetwork, frame: Any, step: Any, publish: Any, most: int) -> int:
+    """The same for a network and the frame of a batch of one, whose episode has begun.
+
+    `step` is the entry that has begun it, and `publish` writes a published view, if any.
+    """
     _compile_decisions(network)
-    functions = np.array([address_of(decide), address_of(begin_or_step), address_of(publish) if publish is not None else 0])
+    functions = np.array([address_of(decide), address_of(step), address_of(publish) if publish is not None else 0])
     steps: int = play_steps(functions, frame, np.zeros(1, np.int64), network.call, most)
     return steps
 
@@ -169,7 +171,7 @@ def play_instants(functions, frame, envs, network, most) -> int:  # type: ignore
 
 
 def play_in_order(network: TrainedNetwork, frame: Any, publish: Any, most: int) -> int:
-    """The same for a network and the frame of a batch of one, as in `play`."""
+    """The same for a network and the frame of a batch of one. `publish` is that of `play`."""
     _compile_decisions(network)
     functions = np.array([address_of(decide), address_of(publish) if publish is not None else 0])
     instants: int = play_instants(functions, frame, np.zeros(1, np.int64), network.call, most)

@@ -6,12 +6,13 @@ divides a weight by sizes of the episode.
 
 from __future__ import annotations
 
+import re
 from typing import Literal
 
 import numpy as np
 
 from queuewise.config import Config
-from queuewise.errors import unknown_name
+from queuewise.errors import InputError, unknown_name
 from queuewise.sim.core.tables import F64
 
 TERMS: dict[str, str] = {  # name -> unit
@@ -40,22 +41,32 @@ TERMS: dict[str, str] = {  # name -> unit
     "illegal": "actions",
     "relative": "1",
     "log_ratio": "1",
+    "work_behind": "size·s²",
+    "noop_work": "size·s",
+    "undone": "size·s",
+    "energy_cost": "J × price of a kWh",
 }
 NUM_TERMS = len(TERMS)
 (COMPLETED_WORK, WAIT, JCT, SLOWDOWN, BOUNDED_SLOWDOWN, UTILISATION, FLOPS_UTILISATION, IDLE_FEASIBLE, NOOP_FEASIBLE, LOAD_BALANCE,
  FAIRNESS, ENERGY, DEADLINE, PRIORITY_COMPLETION, REMAINING_WORK, AGE, ELAPSED_TIME, TIME_LEFT, UNFINISHED, STARTED, HOST_USE,
- HOST_USE_SQUARED, ILLEGAL_ACTIONS, RELATIVE, LOG_RATIO) = range(NUM_TERMS)  # fmt: skip
+ HOST_USE_SQUARED, ILLEGAL_ACTIONS, RELATIVE, LOG_RATIO, WORK_BEHIND, NOOP_WORK, UNDONE,
+ ENERGY_COST) = range(NUM_TERMS)  # fmt: skip
 
 AGAINST_BASELINE = ("relative", "log_ratio")  # terms that compare with Baseline.policy
-Divisor = Literal["jobs", "work", "span", "priority", "time_scale", "baseline"]
+Divisor = Literal["jobs", "work", "span", "horizon", "priority", "time_scale", "baseline"]
 DIVISORS: dict[str, str] = {
     "jobs": "jobs of the episode that can run",
     "work": "Σ size × runtime of those jobs",
     "span": "seconds from the first submission to the horizon",
+    "horizon": "seconds from the beginning of a generated workload's clock to the horizon; of a log the same as span",
     "priority": "Σ priority of those jobs",
     "time_scale": "the task's time_scale_s",
     "baseline": "the baseline's metric on the same window, at least 1 (times: 60 s)",
 }
+
+
+REWARD_EXAMPLE = "for example 'bounded_slowdown/jobs' or 'wait/jobs + 0.1*utilisation/span'"
+_SUMMAND = re.compile(r"([+-])((?:[^+-]|(?<=[eE])[+-](?=\d))+)")  # the sign in 1e-3 is part of the number
 
 
 class Term(Config):
@@ -68,6 +79,27 @@ class Term(Config):
     def model_post_init(self, context: object) -> None:
         if self.name not in TERMS:
             raise unknown_name("reward term", self.name, TERMS)
+
+
+def parse_reward(text: str) -> tuple[Term, ...]:
+    """A reward as text: `bounded_slowdown/jobs + 0.1*utilisation/span`, a sum of [weight*]term[/divisor]…"""
+    terms = []
+    for sign, part in _SUMMAND.findall(text if text.lstrip()[:1] in "+-" else f"+{text}"):
+        weight, times, name = part.strip().rpartition("*")
+        name, *per = (piece.strip() for piece in name.split("/"))
+        if name not in TERMS:
+            raise unknown_name("reward term", name, TERMS)
+        for divisor in per:
+            if divisor not in DIVISORS:
+                raise unknown_name("divisor in a reward", divisor, DIVISORS)
+        try:
+            number = float(weight) if times else 1.0
+        except ValueError:
+            raise InputError(f"reward {text!r}: {weight!r} is no number", hint=REWARD_EXAMPLE) from None
+        terms.append(Term(name=name, weight=number if sign == "+" else -number, per=tuple(per)))
+    if not terms:
+        raise InputError(f"reward {text!r} has no terms", hint=REWARD_EXAMPLE)
+    return tuple(terms)
 
 
 def weights(terms: tuple[Term, ...], divisors: dict[str, float]) -> F64:

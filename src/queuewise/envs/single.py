@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import gymnasium
@@ -9,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from queuewise.envs.batch import Bools
-from queuewise.envs.env_setup import build_setup
+from queuewise.envs.env_setup import build_setup, check_reset_options
 from queuewise.envs.rewards import TERMS
 from queuewise.envs.spaces import LegalDiscrete, LegalPairs
 from queuewise.errors import InputError
@@ -20,9 +21,9 @@ RENDER_MODES = ("human", "rgb_array")
 
 
 class QueuewiseEnv(gymnasium.Env[Any, Any]):
-    """An environment such as `QueuewiseEnv("job", workload="bench", cluster="16x8:V100-16", jobs=256)`.
+    """An environment such as `QueuewiseEnv("job", workload="bench", cluster="16x8:V100-16", episode_jobs=256)`.
 
-    It takes the arguments of `build_setup`.
+    It takes the arguments of `build_setup`. `reward` may also be a function: of the terms of a step, by name (docs/mdp.md).
     """
 
     metadata = {"render_modes": list(RENDER_MODES), "render_fps": 4}  # noqa: RUF012
@@ -31,8 +32,12 @@ class QueuewiseEnv(gymnasium.Env[Any, Any]):
         if render_mode is not None and render_mode not in RENDER_MODES:
             raise InputError(f"unknown render mode {render_mode!r}", hint=f"known: {', '.join(RENDER_MODES)}")
         self.render_mode = render_mode
+        self._reward: Callable[[dict[str, float]], float] | None = None
+        if callable(arguments.get("reward")):
+            self._reward = arguments.pop("reward")
         self.setup = build_setup(problem, **arguments)
         self.batch = self.setup.batch(1, threads=1)
+        self._episodes = 0  # drawn since the seed was given
         layout = self.setup.layout
         self.observation_space = layout.space(self.setup.settings.observation)
         self.action_space = (
@@ -49,12 +54,16 @@ class QueuewiseEnv(gymnasium.Env[Any, Any]):
         """
         super().reset(seed=seed)
         options = options or {}
+        check_reset_options(options, ("window", "workload"))
         if "workload" in options:
             template = self.setup.given(options["workload"])
         elif "window" in options:
             template = self.setup.window(int(options["window"]))
         else:
-            template = self.setup.draw(self.np_random)
+            if seed is not None:
+                self._episodes = 0
+            template = self.setup.draw(self.np_random, self._episodes)
+            self._episodes += 1
         self.batch.begin([0], [template])
         if self.render_mode == "human":
             self.render()
@@ -62,14 +71,20 @@ class QueuewiseEnv(gymnasium.Env[Any, Any]):
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         self.batch.episode(0)  # raises if there was no reset
-        ended = self.batch.step(np.asarray(action, np.int64).reshape(1, -1) if self.batch.joint else np.array([action], np.int64))
+        chosen = np.asarray(action)
+        if chosen.dtype.kind not in "iu":
+            raise InputError(
+                f"action {action!r} is {chosen.dtype}, not an integer", hint="give the number of an action, such as int(action)"
+            )
+        ended = self.batch.step(chosen.astype(np.int64).reshape((1, -1) if self.batch.joint else -1))
         info = self._info()
         if ended:
             info["episode_tally"] = self.batch.tally(0)
             info["metrics"] = self.metrics()
         if self.render_mode == "human":
             self.render()
-        return self._observation(), float(self.batch.rewards[0]), bool(self.batch.terminated[0]), bool(self.batch.truncated[0]), info
+        reward = float(self.batch.rewards[0] if self._reward is None else self._reward(self.reward_terms()))
+        return self._observation(), reward, bool(self.batch.terminated[0]), bool(self.batch.truncated[0]), info
 
     def action_masks(self) -> Bools:
         """The mask of legal actions, as sb3-contrib expects it.

@@ -7,10 +7,22 @@ import numpy as np
 from queuewise.envs import columns, rewards
 from queuewise.envs.actions import draw_legal, is_legal, legal_instead
 from queuewise.envs.bookkeeping import is_own
-from queuewise.envs.columns import TALLY_AT, EpisodeState, Frame, Output, Task, as_episode_state, as_frame, as_output, as_task
+from queuewise.envs.columns import (
+    TALLY_AT,
+    EpisodeState,
+    Frame,
+    Output,
+    Task,
+    as_episode_state,
+    as_frame,
+    as_output,
+    as_plain_task,
+    as_plain_world,
+    as_task,
+)
 from queuewise.envs.env_memory import CACHE_LINE
 from queuewise.envs.masks import mark_legal
-from queuewise.envs.observation import note_window, observe
+from queuewise.envs.observation import note_window, observe, take_over
 from queuewise.envs.stepping import RUNS_ON, TERMINATED, TRUNCATED, begin, reward_of_step, step
 from queuewise.envs.stopping import observe_running
 from queuewise.sim.core.compilation import entry, inline, kernel
@@ -18,6 +30,7 @@ from queuewise.sim.core.events import first_job
 from queuewise.sim.core.prefetch import fetch_job, fetch_pieces
 from queuewise.sim.core.state import Machine, State, World, as_machine, as_state, as_world
 from queuewise.sim.core.table_types import fetch, words_at
+from queuewise.sim.core.tables import I64
 
 FETCHED = 2048  # bytes of an env: addresses, counters, and the smallest arrays
 NUM_ADDRESSES = 2 * len(Machine.columns) + len(State.columns) + len(EpisodeState.columns)  # at the beginning of an env's block
@@ -114,6 +127,49 @@ def _step_one(f: Frame, w: World, m: Machine, z: Machine, s: State, k: Task, p: 
     return outcome
 
 
+@inline
+def _fetch_ahead(f: Frame, envs: I64, i: int, begins: bool) -> None:
+    if i + 2 < len(envs):
+        _fetch_counters(f, envs[i + 2])
+    if i + 1 < len(envs) and not begins:
+        _fetch_jobs(f, envs[i + 1])
+
+
+@inline
+def _visit(
+    f: Frame, w: World, m: Machine, z: Machine, s: State, k: Task, p: EpisodeState, o: Output, e: int, num_envs: int,
+    begins: bool, fresh: bool,
+) -> int:  # fmt: skip
+    """Begin or step env e and write what its agent sees. Returns the outcome."""
+    outcome = RUNS_ON
+    if begins:
+        begin(w, m, z, s, k, p)
+    else:
+        outcome = _step_one(f, w, m, z, s, k, p, o, e, num_envs)
+    if k.config.observation_view == columns.TOKENS:
+        if f.space.turned and not (fresh or begins):
+            take_over(k, p, o.observation, o.before, o.job_rows[0], f.length[0])
+        observe(w, m, s, k, p, o.observation, fresh or begins)
+        o.job_rows[0] = p.count.shown
+        if k.config.stop_slots > 0:
+            observe_running(w, m, s, k, p, o.observation, f.running_at[0])
+    else:
+        note_window(w, m, s, k, p)
+    mark_legal(w, m, z, s, k, p, o.mask)
+    if f.space.draws and (begins or outcome == RUNS_ON):
+        draw_legal(f, p, e)
+    return outcome
+
+
+@inline
+def _goes_on(f: Frame, o: Output, e: int, outcome: int) -> bool:
+    """Whether env e, after a step with this outcome, begins its next episode at once: it is copied over the old one."""
+    if outcome == RUNS_ON or f.next[e * columns.NEXT_SIZE + columns.NEXT_BLOCK] == 0:
+        return False
+    _load_next_episode(f, o, e)
+    return True
+
+
 @entry
 def begin_or_step(frame, envs, begins, fresh, num_envs) -> int:  # type: ignore[no-untyped-def]
     """Begin or step every env in `envs` and return how many of their episodes ended.
@@ -128,32 +184,34 @@ def begin_or_step(frame, envs, begins, fresh, num_envs) -> int:  # type: ignore[
     at_beginning = begins
     while i < len(envs):
         e = envs[i]
-        if i + 2 < len(envs):
-            _fetch_counters(f, envs[i + 2])
-        if i + 1 < len(envs) and not begins:
-            _fetch_jobs(f, envs[i + 1])
+        _fetch_ahead(f, envs, i, begins)
         at = e * columns.LISTS
         w, m, z, s = as_world(f.lists[at]), as_machine(f.lists[at + 1]), as_machine(f.lists[at + 2]), as_state(f.lists[at + 3])
         k, p, o = as_task(f.lists[at + 4]), as_episode_state(f.lists[at + 5]), as_output(f.lists[at + 6])
-        outcome = RUNS_ON
-        if at_beginning:
-            begin(w, m, z, s, k, p)
-        else:
-            outcome = _step_one(f, w, m, z, s, k, p, o, e, num_envs)
-            over += outcome != RUNS_ON
-        if k.config.observation_view == columns.TOKENS:
-            observe(w, m, s, k, p, o.observation, fresh or at_beginning)
-            if k.config.stop_slots > 0:
-                observe_running(w, m, s, k, p, o.observation, f.running_at[0])
-        else:
-            note_window(w, m, s, k, p)
-        mark_legal(w, m, z, s, k, p, o.mask)
-        goes_on = outcome != RUNS_ON and f.next[e * columns.NEXT_SIZE + columns.NEXT_BLOCK] != 0
-        if f.space.draws and (at_beginning or outcome == RUNS_ON):
-            draw_legal(f, p, e)
-        if goes_on:
-            _load_next_episode(f, o, e)
-        else:
-            i += 1
+        outcome = _visit(f, w, m, z, s, k, p, o, e, num_envs, at_beginning, fresh)
+        over += outcome != RUNS_ON
+        goes_on = _goes_on(f, o, e, outcome)
+        i += not goes_on
+        at_beginning = begins or goes_on
+    return over
+
+
+@entry
+def begin_or_step_plain(frame, envs, begins, fresh, num_envs) -> int:  # type: ignore[no-untyped-def]
+    """The same for envs whose tables have the known values PLAIN_WORLD and PLAIN_TASK."""
+    f = as_frame(frame)
+    over = 0
+    i = 0
+    at_beginning = begins
+    while i < len(envs):
+        e = envs[i]
+        _fetch_ahead(f, envs, i, begins)
+        at = e * columns.LISTS
+        w, m, z, s = as_plain_world(f.lists[at]), as_machine(f.lists[at + 1]), as_machine(f.lists[at + 2]), as_state(f.lists[at + 3])
+        k, p, o = as_plain_task(f.lists[at + 4]), as_episode_state(f.lists[at + 5]), as_output(f.lists[at + 6])
+        outcome = _visit(f, w, m, z, s, k, p, o, e, num_envs, at_beginning, fresh)
+        over += outcome != RUNS_ON
+        goes_on = _goes_on(f, o, e, outcome)
+        i += not goes_on
         at_beginning = begins or goes_on
     return over

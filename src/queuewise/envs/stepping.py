@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from queuewise.envs import columns, rewards
 from queuewise.envs.bookkeeping import (
+    discounted,
     leave_running,
     note_arrival,
     note_end,
@@ -237,9 +238,10 @@ def _wait(w: World, m: Machine, s: State, k: Task, p: EpisodeState) -> None:
         idle = 1.0 - p.value.busy / k.scale.capacity
         p.term[rewards.NOOP_FEASIBLE] -= idle
         p.value.idling = 1.0
+        p.count.declined = 1
     if k.config.dispatch == columns.HEAD:
         p.count.turn += 1
-    else:
+    elif not k.config.one_event:
         p.count.stuck = not advance(w, m, s, k, p)
 
 
@@ -296,6 +298,24 @@ def _advance_to_decision(w: World, m: Machine, z: Machine, s: State, k: Task, p:
 
 
 @kernel
+def _let_one_event_pass(w: World, m: Machine, s: State, k: Task, p: EpisodeState) -> int:
+    """After an action of a task with one event per step: go on by one arrival or end. Several at one instant take a step each.
+
+    Returns the outcome. The episode ends with the last job, not with the last decision.
+    """
+    if p.count.pending_events > 0:
+        p.count.pending_events -= 1
+    else:
+        arrived, ended = s.count.arrived, p.count.ended
+        if advance(w, m, s, k, p):
+            p.count.pending_events = s.count.arrived - arrived + p.count.ended - ended - 1
+    if p.count.waiting == 0 and p.count.on_machine == 0 and s.count.arrived == w.sizes.num_jobs:
+        return TERMINATED
+    over = s.clock.now >= k.scale.horizon or (k.config.max_steps != columns.NO_CAP and p.count.steps >= k.config.max_steps)
+    return TRUNCATED if over else RUNS_ON
+
+
+@kernel
 def _act(w: World, m: Machine, z: Machine, s: State, k: Task, p: EpisodeState, action: int, host: int) -> None:
     """Execute a legal action."""
     problem = k.config.problem
@@ -305,7 +325,7 @@ def _act(w: World, m: Machine, z: Machine, s: State, k: Task, p: EpisodeState, a
         _put_on_host(w, m, s, k, p, p.count.gang, action)
     elif problem == columns.JOINT:
         _put_on_host(w, m, s, k, p, p.waiting[action], host)
-    elif action >= k.config.window:
+    elif k.config.stop_slots and action >= k.config.window:
         stop_or_move(w, m, s, k, p, action - k.config.window)
     elif k.config.dispatch == columns.COMMIT:
         _commit(w, m, z, s, k, p, p.waiting[action])
@@ -341,6 +361,7 @@ def begin(w: World, m: Machine, z: Machine, s: State, k: Task, p: EpisodeState) 
         going = not asked and advance(w, m, s, k, p)
     p.value.step_began = s.clock.now
     p.value.elapsed = 0.0
+    p.count.pending_events = 0
     p.count.over = not asked
     if k.config.problem == columns.HOST:
         _choose_next_job(w, m, z, s, k, p)
@@ -352,9 +373,16 @@ def step(w: World, m: Machine, z: Machine, s: State, k: Task, p: EpisodeState, a
     p.value.step_began = s.clock.now
     p.value.elapsed = 0.0
     p.count.steps += 1
+    p.count.declined = 0
     if not p.count.over:
         _act(w, m, z, s, k, p, action, host)
-    outcome = _advance_to_decision(w, m, z, s, k, p)
+    if k.config.one_event and not p.count.over:
+        outcome = _let_one_event_pass(w, m, s, k, p)
+    else:
+        outcome = _advance_to_decision(w, m, z, s, k, p)
+    left = (p.value.queued_work + p.value.running_work) * discounted(s, k, p)
+    p.term[rewards.WORK_BEHIND] -= p.value.elapsed * left
+    p.term[rewards.NOOP_WORK] -= p.count.declined * left
     if outcome != RUNS_ON:
         add_final_terms(w, s, k, p, outcome == TRUNCATED or p.count.waiting > 0)
         p.count.over = 1

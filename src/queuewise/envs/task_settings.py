@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from queuewise.cluster.conditions import Preemption
 from queuewise.config import Config
-from queuewise.envs.rewards import Term
-from queuewise.policies.names import Policy, parse_bound, parse_policy, split_estimates
+from queuewise.envs.rewards import Term, parse_reward
+from queuewise.policies.names import BOUND, Policy, parse_bound, parse_policy, split_estimates
+from queuewise.policies.preemptive import PREEMPTIVE
 
 Problem = Literal["job", "host", "joint"]
 Metric = Literal["wait", "jct", "slowdown", "bounded_slowdown", "utilisation"]
@@ -35,6 +36,7 @@ class TaskSettings(Config):
     placement: str = "pack"  # job problem
     illegal: Literal["error", "wait"] = "error"
     skip_forced: bool = False
+    one_event: bool = False  # each step lets one event pass, a placement as well; job problem, dispatch mask
     stops: int = Field(0, ge=0)  # slots for running jobs that may be preempted; job problem, dispatch mask
     moves: bool = False  # whether these jobs may also be migrated
     most_stops: int = Field(256, ge=1)  # per episode, including migrations
@@ -59,10 +61,32 @@ class TaskSettings(Config):
     max_steps: int | None = Field(None, ge=1)
     never_cut: bool = False  # play until every job has ended, whatever the horizon and max_steps
 
+    @field_validator("reward", mode="before")
+    @classmethod
+    def _read_reward(cls, value: Any) -> Any:
+        return parse_reward(value) if isinstance(value, str) else value
+
     @property
     def filling(self) -> Policy:
         """The order of the window and the backfill. Dispatch commit, head: behind the job that is awaited; host problem: none, greedy."""
         return parse_policy(f"{self.window_order}+{self.backfill or ('easy' if self.dispatch == 'head' else 'none')}")
+
+    def complete(self, policy: str) -> str:
+        """The policy as it plays in this task: with the task's backfill and placement, where its name has none.
+
+        Under dispatch mask, what starts is the agent's choice, so there is no backfill to share.
+        """
+        known = parse_policy(policy)
+        if known.model or known.decides_in_python:
+            return policy
+        name, at, placement = policy.partition("@")
+        if self.problem == "job" and not at and self.placement != "pack":
+            placement = self.placement
+        rule = self.filling.backfill if self.dispatch != "mask" or self.problem == "host" else "none"
+        if rule != "none" and known.backfill == "none" and "+" not in name and known.order not in PREEMPTIVE:
+            order, *bound = BOUND.split(name)
+            name = "~".join([f"{order}+{self.backfill or rule}", *bound])
+        return f"{name}@{placement}" if placement else name
 
     @property
     def own_estimates(self) -> set[str]:

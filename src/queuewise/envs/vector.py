@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 
 from queuewise.envs import columns
 from queuewise.envs.env_memory import Template
-from queuewise.envs.env_setup import build_setup
+from queuewise.envs.env_setup import build_setup, check_reset_options
+from queuewise.envs.rewards import REWARD_EXAMPLE
 from queuewise.errors import InputError
 from queuewise.sim.core.tables import F32
 
@@ -28,7 +29,8 @@ class QueuewiseVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
     """E envs. In addition to the arguments of `build_setup`, it takes:
 
     - threads: how many threads step the envs (default: one per core).
-    - copy: whether to return copies. Without copies, the next step overwrites what the last one returned.
+    - copy: whether to return copies of observations. Otherwise there are two buffers, which steps write to in turn: what a
+      step returns is overwritten by the next step but one.
     - metrics: whether the final info contains all figures of docs/metrics.md (a few milliseconds per episode).
     """
 
@@ -40,7 +42,7 @@ class QueuewiseVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
         problem: str | None = None,
         *,
         threads: int | None = None,
-        copy: bool = True,
+        copy: bool = False,
         metrics: bool = False,
         render_mode: str | None = None,
         **arguments: Any,
@@ -48,10 +50,12 @@ class QueuewiseVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
         for name, number in (("num_envs", num_envs), ("threads", threads)):
             if number is not None and (not isinstance(number, int) or number < 1):
                 raise InputError(f"{name} is {number!r}", hint=f"give an integer {name} of 1 or more")
+        if callable(arguments.get("reward")):
+            raise InputError("a batch is paid by compiled code, which cannot call a function", hint=REWARD_EXAMPLE)
         self.num_envs, self.render_mode = num_envs, render_mode
         self._copy, self._metrics = copy, metrics
         self.setup = build_setup(problem, **arguments)
-        self.batch = self.setup.batch(num_envs, threads)
+        self.batch = self.setup.batch(num_envs, threads, turns=not copy)
         layout = self.setup.layout
         self._flat = self.setup.settings.observation == "flat"
         self.single_observation_space = layout.space(self.setup.settings.observation)
@@ -63,15 +67,17 @@ class QueuewiseVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
         self._generators = [np.random.default_rng() for _ in range(num_envs)]
+        self._episodes = [0] * num_envs  # drawn since the seed was given
         self._next: list[Template | None] = [None] * num_envs  # windows already drawn
 
     def reset(self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Begin an episode in every env. Option `windows` (one number per env) replaces the randomly drawn windows."""
+        check_reset_options(options or {}, ("windows",))
         seeds = [None if seed is None else seed + e for e in range(self.num_envs)] if isinstance(seed, int | None) else list(seed)
         for e, own in enumerate(seeds):
             if own is not None:
                 self._generators[e] = seeding.np_random(own)[0]
-                self._next[e] = None
+                self._next[e], self._episodes[e] = None, 0
         chosen = (options or {}).get("windows")
         all_envs = range(self.num_envs)
         templates = [self._draw(e) for e in all_envs] if chosen is None else [self.setup.window(int(n)) for n in chosen]
@@ -80,7 +86,11 @@ class QueuewiseVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
         return self._observation(self.batch.observations), self._info()
 
     def _draw(self, e: int) -> Template:
-        template, self._next[e] = self._next[e] or self.setup.draw(self._generators[e]), None
+        template = self._next[e]
+        if template is None:
+            template = self.setup.draw(self._generators[e], self._episodes[e])
+            self._episodes[e] += 1
+        self._next[e] = None
         return template
 
     def _draw_next_windows(self, envs: Iterable[int]) -> None:
@@ -92,6 +102,7 @@ class QueuewiseVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
             for e in envs:
                 self._next[e] = template = self._draw(e)
                 self.batch.prepare(e, template)
+                self.setup.foresee(self._episodes[e])
 
     def step(self, actions: NDArray[Any], out: F32 | None = None) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         """Step every env.
@@ -101,8 +112,7 @@ class QueuewiseVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
         batch = self.batch
         ended = batch.step(actions, out)
         rewards, elapsed, terminated, truncated = batch.rewards, batch.elapsed, batch.terminated, batch.truncated
-        if self._copy or ended:  # beginning the next episodes overwrites them
-            rewards, elapsed, terminated, truncated = rewards.copy(), elapsed.copy(), terminated.copy(), truncated.copy()
+        rewards, elapsed, terminated, truncated = rewards.copy(), elapsed.copy(), terminated.copy(), truncated.copy()
         final = self._begin_next_episodes(terminated | truncated, out) if ended else {}
         info = self._info()  # of the state after the next episodes have begun
         info["elapsed_s"] = elapsed
@@ -146,9 +156,9 @@ class QueuewiseVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
 
     def _info(self) -> dict[str, Any]:
         batch = self.batch
+        mask = batch.mask.copy()
         if not batch.joint:
-            return {"action_mask": batch.mask.copy() if self._copy else batch.mask}
-        mask = batch.mask.copy() if self._copy else batch.mask
+            return {"action_mask": mask}
         layout = self.setup.layout
         pairs = mask[:, batch.num_actions :].reshape(self.num_envs, layout.window, layout.hosts)
         return {"action_mask": mask[:, : batch.num_actions], "host_mask": pairs}
@@ -166,3 +176,4 @@ class QueuewiseVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
 
     def close_extras(self, **kwargs: Any) -> None:
         self.batch.close()
+        self.setup.close()

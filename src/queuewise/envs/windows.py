@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
+from math import gcd
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,10 +22,13 @@ from queuewise.policies.estimating import declare_part, estimate_on
 from queuewise.policies.replaying import simulate
 from queuewise.policies.schedule_snapshots import ScheduleSnapshots
 from queuewise.policies.snapshot import Snapshot
+from queuewise.reading import args_on_cluster
 from queuewise.workload.estimates import Estimates, default_estimates
 from queuewise.workload.jobs import Workload
-from queuewise.workload.models import generate, is_model, model_parameters
+from queuewise.workload.models import generate, is_model
 from queuewise.workload.transform import distinct_ids
+
+POOL = 256  # windows
 
 
 def known_runtimes(workload: Workload, cluster: Cluster, estimates: str | None, seed: int = 0) -> Estimates:
@@ -41,15 +45,41 @@ class WindowJobs(NamedTuple):
 
 
 class WindowSource:
-    """A source of windows. `size` is their number, and `draw` picks one of them."""
+    """A source of windows. `size` is their number, and `draw` picks one of them.
+
+    Laying a window out takes far longer than playing it. So envs draw from a pool of POOL windows, unless the user chose
+    its size, and the pool slides: with every episode of an env, one window leaves it and another comes in.
+    """
 
     size: int
+    slides = False
     warm = False  # whether windows begin with the jobs that wait and run then
 
     def draw(self, rng: np.random.Generator) -> int:
+        """One of all windows."""
         return int(rng.integers(self.size))
 
-    def window(self, number: int) -> WindowJobs:
+    def draw_for(self, episode: int, rng: np.random.Generator) -> int:
+        """A window of the pool, for an env that has begun `episode` episodes."""
+        return self._in_pool(episode + int(rng.integers(POOL))) if self.slides else self.draw(rng)
+
+    def newest(self, episode: int) -> int:
+        """The window that comes into the pool with this episode."""
+        return self._in_pool(episode + POOL - 1)
+
+    def _in_pool(self, place: int) -> int:
+        return place * self._spread % self.size
+
+    @cached_property
+    def _spread(self) -> int:
+        """Windows that follow each other in the pool are far apart in a log, and all are played in the end."""
+        spread = max(int(self.size * 0.618), 1)
+        while gcd(spread, self.size) > 1:
+            spread += 1
+        return spread
+
+    def window(self, number: int, cluster: Cluster | None = None) -> WindowJobs:
+        """The jobs of a window, on the source's cluster or on another one."""
         raise NotImplementedError
 
 
@@ -60,21 +90,20 @@ class ModelSource(WindowSource):
         self, name: str, cluster: Cluster, jobs: int | None, block: str, estimates: str | None, pool: int | None, args: dict[str, Any]
     ):
         self._name, self._cluster, self._jobs, self._estimates, self._seeds = name, cluster, jobs, estimates, BLOCK_SEEDS[block]
-        sizes = {"gpus": cluster.num_gpus, "cores": cluster.num_cores}
-        known = model_parameters(name)
-        fitting = {key: int(value) for key, value in sizes.items() if key in known and 0 < value < np.inf}
-        self._args = fitting | args
+        self._args = args
         self.size = min(pool or len(self._seeds), len(self._seeds))
+        self.slides = pool is None and self.size > POOL
 
-    def window(self, number: int) -> WindowJobs:
-        workload = generate(self._name, self._jobs, self._seeds[number], **self._args)
+    def window(self, number: int, cluster: Cluster | None = None) -> WindowJobs:
+        args = args_on_cluster(self._name, cluster or self._cluster) | self._args
+        workload = generate(self._name, self._jobs, self._seeds[number], **args)
         return WindowJobs(workload, known_runtimes(workload, self._cluster, self._estimates, self._seeds[number]))
 
 
 class LogSource(WindowSource):
     """Windows of consecutive jobs of one block of a log.
 
-    `jobs=None` means the whole block, `block=None` the whole log. If they start warm, the jobs that a window begins with
+    Without `jobs`, a window is the whole block, `block=None` the whole log. If they start warm, the jobs that a window begins with
     come from one replay of the log, which is made when the first window is asked for.
     """
 
@@ -86,10 +115,11 @@ class LogSource(WindowSource):
         self._jobs = len(rows) if jobs is None else jobs
         if self._jobs > len(rows):
             raise InputError(
-                f"an episode has {self._jobs} jobs, but there are only {len(rows)}", hint="give a smaller number of jobs, or None"
+                f"an episode has {self._jobs} jobs, but there are only {len(rows)}", hint="give a smaller episode_jobs, or None"
             )
         windows = len(rows) - self._jobs + 1
         self.size = min(pool or windows, windows)
+        self.slides = pool is None and self.size > POOL
         self._step = max(windows // self.size, 1)
 
     @cached_property
@@ -97,7 +127,7 @@ class LogSource(WindowSource):
         until = slice(0, self._rows.stop)
         return ScheduleSnapshots(simulate(self._workload.take(until), self._cluster, WARM_POLICY, estimates=self._known.take(until)))
 
-    def window(self, number: int) -> WindowJobs:
+    def window(self, number: int, cluster: Cluster | None = None) -> WindowJobs:
         first = self._rows.start + number * self._step
         own = slice(first, first + self._jobs)
         if self.warm and self._jobs:
@@ -120,7 +150,7 @@ class ListSource(WindowSource):
         self._workloads, self._cluster, self._estimates, self._starts = workloads, cluster, estimates, starts
         self.size = len(workloads)
 
-    def window(self, number: int) -> WindowJobs:
+    def window(self, number: int, cluster: Cluster | None = None) -> WindowJobs:
         workload = self._workloads[number]
         start = None if self._starts is None else self._starts[number]
         return WindowJobs(workload, known_runtimes(workload, self._cluster, self._estimates), start)
@@ -132,7 +162,7 @@ def make_source(
     settings: TaskSettings,
     conditions: Conditions,
     *,
-    jobs: int | None,
+    episode_jobs: int | None,
     block: str | None,
     split: tuple[float, float, float],
     pool: int | None,
@@ -145,11 +175,11 @@ def make_source(
     """
     if isinstance(workload, str) and is_model(workload):
         _refuse_warm(settings, "windows of a workload model have no jobs before them")
-        return ModelSource(workload, cluster, jobs, block or "train", settings.estimates, pool, model_args or {})
+        return ModelSource(workload, cluster, episode_jobs, block or "train", settings.estimates, pool, model_args or {})
     if isinstance(workload, str | Workload):
         log = _log(workload)
         rows = range(len(log)) if block is None else block_jobs(log, split)[block]
-        return LogSource(log, cluster, jobs, rows, settings.estimates, pool, warm=_starts_warm(settings, conditions))
+        return LogSource(log, cluster, episode_jobs, rows, settings.estimates, pool, warm=_starts_warm(settings, conditions))
     if not len(workload):
         raise InputError("the list of windows is empty", hint="give at least one workload")
     _refuse_warm(settings, "the windows of a list have no log around them")

@@ -79,6 +79,33 @@ def breakdown(m: Measurement, key: str) -> list[GroupRow]:
     return [GroupRow(label(v), int(count[i]), *(float(c[i]) for c in columns)) for i, v in enumerate(values)]
 
 
+@dataclass(frozen=True)
+class PriorityRow:
+    """Completion times of the finished jobs with one priority."""
+
+    priority: float
+    jobs: int
+    jct_mean_s: float
+    jct_median_s: float
+    jct_std_s: float
+    jct_min_s: float
+    jct_max_s: float
+    wait_mean_s: float
+    bounded_slowdown_mean: float
+
+
+def by_priority(m: Measurement) -> list[PriorityRow]:
+    """One row per priority, ascending; empty if no job finished."""
+    priority, times, waits, slowdowns = m.schedule.workload.priority[m.rows], jct(m), wait(m), bounded_slowdown(m)
+    rows = []
+    for value in np.unique(priority):
+        mine = priority == value
+        spread = (np.mean, np.median, np.std, np.min, np.max)
+        figures = [float(of(times[mine])) for of in spread] + [float(waits[mine].mean()), float(slowdowns[mine].mean())]
+        rows.append(PriorityRow(float(value), int(mine.sum()), *figures))
+    return rows
+
+
 def _task_seconds(m: Measurement) -> Floats:
     """Tasks × seconds on the machine, for each finished job."""
     schedule = m.schedule
@@ -105,5 +132,5 @@ def _quantiles(x: Floats, code: Codes, count: Codes, points: tuple[float, ...]) 
     return result
 
 
-def as_dicts(rows: Sequence[GroupRow]) -> list[dict[str, Any]]:
+def as_dicts(rows: Sequence[GroupRow | PriorityRow]) -> list[dict[str, Any]]:
     return [asdict(row) for row in rows]

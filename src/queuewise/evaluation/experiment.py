@@ -10,9 +10,10 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
-from dataclasses import MISSING, dataclass, fields, replace
+from dataclasses import MISSING, asdict, dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ from queuewise.config import parse_toml, to_toml, validate
 from queuewise.errors import InputError
 from queuewise.evaluation.bounds import lower_bounds
 from queuewise.evaluation.identity import RULE, digest, digest_cluster, digest_policy, digest_workload
-from queuewise.evaluation.measure import bounded_slowdown, measure, measure_from
+from queuewise.evaluation.measure import Measurement, bounded_slowdown, measure, measure_from
 from queuewise.evaluation.metrics import all_metrics
 from queuewise.evaluation.packing import arrive_and_stay, packing_curve
 from queuewise.evaluation.protocol import DEFAULT_SPLIT, SHAKE_S, WARM_POLICY, Plan, Window
@@ -32,6 +33,7 @@ from queuewise.evaluation.replay_files import CONFIG_FILE, REPLAY_FILE, has_tabl
 from queuewise.evaluation.scores import score_values
 from queuewise.evaluation.stored_fields import CellFields
 from queuewise.evaluation.units import unit_sums
+from queuewise.policies.budgets import USUAL_BUDGETS, Budgets
 from queuewise.policies.estimating import declare_part
 from queuewise.policies.simulation import Simulation
 from queuewise.policies.snapshot import Snapshot
@@ -59,9 +61,10 @@ class ReplaySettings:
     split: tuple[float, float, float] = DEFAULT_SPLIT  # of a log by time: train, val, report
     start: str = "empty"  # of windows of a log: `warm`, as a replay under WARM_POLICY leaves the cluster, or `empty`
     conditions: Conditions = PERFECT  # outages, costs of preemption, …
+    budgets: Budgets = USUAL_BUDGETS  # of policies that solve or plan
 
 
-SETTINGS = [field.name for field in fields(ReplaySettings) if field.name not in ("conditions", "split")]
+SETTINGS = [field.name for field in fields(ReplaySettings) if field.name not in ("conditions", "split", "budgets")]
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,6 +74,7 @@ class Experiment:
     plan: Plan
     settings: ReplaySettings
     draw: Callable[[int, int], Workload] | None = None  # (jobs, seed) -> workload, if the windows come from a model
+    what_if: str = ""  # how it differs from what is, in words, for the run folder
 
     def jobs_of(self, window: Window) -> Workload:
         """The jobs of this window, the same for every policy."""
@@ -110,10 +114,6 @@ class Experiment:
             found[window] = simulation.snapshot(history=False)
         return found
 
-    def first_counted(self, window: Window, schedule: Schedule) -> int:
-        """The first job of a replay of the window that counts: not those that it began with."""
-        return window.counted if window.shake is not None else len(schedule.workload) - window.num_jobs
-
     def fingerprint(self) -> dict[str, Any]:
         """Everything except the policies that the results depend on. Runs with equal fingerprints are comparable.
 
@@ -128,6 +128,7 @@ class Experiment:
             "windows": [window.as_list() for window in self.plan.windows],
             **{name: getattr(self.settings, name) for name in SETTINGS},
             "split": list(self.settings.split),
+            **({} if self.settings.budgets == USUAL_BUDGETS else {"budgets": asdict(self.settings.budgets)}),
             WORLD: self.settings.conditions.model_dump_json(exclude_defaults=True),
         }
 
@@ -162,16 +163,19 @@ def run_experiment(
     on_cell: Callable[[Cell], None] = lambda cell: None,
     threads: int | None = None,
     seen: Sequence[str] = (),
+    full_names: Mapping[str, str] = MappingProxyType({}),
 ) -> list[Cell]:
     """All cells, policy by policy. Cells that are already in the folder are read. `on_cell` is called for each finished cell.
 
-    The cells of policies in `seen` are marked: these have seen days that count.
+    The cells of policies in `seen` are marked: these have seen days that count. `full_names` are those of policies that have another name
+    in results, and whose files could not be found by it.
     """
     if folder is None:
-        return _run_cells(experiment, policies, simulator, None, on_cell, threads, seen)
+        return _run_cells(experiment, policies, simulator, None, on_cell, threads, seen, {})
     create_folder(folder)
     with locked(folder):
-        return _run_cells(experiment, policies, simulator, folder, on_cell, threads, seen)
+        identity = {policy: digest_policy(full_names.get(policy, policy)) for policy in policies}
+        return _run_cells(experiment, policies, simulator, folder, on_cell, threads, seen, identity)
 
 
 def _run_cells(
@@ -182,9 +186,9 @@ def _run_cells(
     on_cell: Callable[[Cell], None],
     threads: int | None,
     seen: Sequence[str],
+    identity: Mapping[str, str],
 ) -> list[Cell]:
     experiment.starts  # noqa: B018 (made once, before there are threads)
-    identity = {policy: digest_policy(policy) for policy in policies} if folder is not None else {}
     todo = [(policy, index) for policy in dict.fromkeys(policies) for index in range(len(experiment.plan.windows))]
     if folder is not None:
         open_folder(folder, experiment)
@@ -232,7 +236,8 @@ def _check_unchanged(run: Path, plan: Plan, policy: str, identity: str) -> None:
 
 def _replay(experiment: Experiment, policy: str, index: int, simulator: Simulator) -> Schedule:
     settings, window = experiment.settings, experiment.plan.windows[index]
-    options: dict[str, Any] = {"max_wait": settings.max_wait, "start": experiment.starts.get(window)}
+    budgets = settings.budgets if settings.budgets != USUAL_BUDGETS else None
+    options: dict[str, Any] = {"max_wait": settings.max_wait, "start": experiment.starts.get(window), "budgets": budgets}
     return simulator(
         experiment.jobs_of(window),
         experiment.cluster,
@@ -246,13 +251,17 @@ def _replay(experiment: Experiment, policy: str, index: int, simulator: Simulato
     )
 
 
+def measure_window(schedule: Schedule, window: Window, start: str, *, warmup: float, cooldown: float) -> Measurement:
+    """What counts of a replay of the window, which began `warm` or `empty`."""
+    if window.shake is not None or start == "warm":
+        return measure_from(schedule, window.first_counted(len(schedule.workload)))
+    return measure(schedule, warmup=warmup, cooldown=cooldown)
+
+
 def measure_cell(experiment: Experiment, policy: str, index: int, schedule: Schedule) -> Cell:
     """Measure the schedule of a policy in one window."""
     window, settings = experiment.plan.windows[index], experiment.settings
-    if window.shake is not None or settings.start == "warm":
-        m = measure_from(schedule, experiment.first_counted(window, schedule))
-    else:
-        m = measure(schedule, warmup=settings.warmup, cooldown=settings.cooldown)
+    m = measure_window(schedule, window, settings.start, warmup=settings.warmup, cooldown=settings.cooldown)
     slowdowns = bounded_slowdown(m)
     span = float(schedule.workload.submit[m.rows].max(initial=m.begin)) - m.begin  # of the jobs that ran: others may come after all ends
     counted = np.zeros(len(schedule.workload), dtype=bool)
@@ -294,10 +303,12 @@ def open_folder(folder: Path, experiment: Experiment) -> None:
         stored = parse_toml(config).get("conditions")
         stored = stored if isinstance(stored, dict) else {}
         differing = ["conditions" if key == WORLD else key for key, value in fingerprint.items() if stored.get(key) != value]
+        differing += ["budgets"] if "budgets" in stored and "budgets" not in fingerprint else []
         if differing:
             raise InputError(
                 f"contains a run with other settings: {', '.join(differing)} differ", where=str(folder), hint="choose another --out folder"
             )
         return
     write_cluster(folder, experiment.cluster)
-    write_text(config, to_toml({"command": "evaluate", "conditions": fingerprint}))
+    changes = {"what_if": experiment.what_if} if experiment.what_if else {}
+    write_text(config, to_toml({"command": "evaluate", **changes, "conditions": fingerprint}))

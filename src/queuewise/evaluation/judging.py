@@ -5,9 +5,10 @@ A comparison of cells that did not finish the same jobs is refused.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,6 +17,9 @@ from queuewise.evaluation.experiment import Cell
 from queuewise.evaluation.scores import Score
 from queuewise.evaluation.statistics import SAME, ScoreSeries, Standing, TypicalDifference, compare, compare_geometric, ranking
 from queuewise.evaluation.units import LOG_BSLD, check_score, mean_series
+
+if TYPE_CHECKING:
+    import polars as pl
 
 UTILISATION = {"GPUs": "gpu_utilisation", "cores": "cpu_utilisation"}  # resource -> metric
 
@@ -85,6 +89,17 @@ class Result:
             )
         return found
 
+    def to_frame(self) -> pl.DataFrame:
+        """One row per policy, best first, with the keys of `as_json`; intervals are two columns."""
+        frame: pl.DataFrame = _shown().frame_of_result(self)
+        return frame
+
+    def __repr__(self) -> str:
+        return str(_shown().text_of_result(self))
+
+    def _repr_html_(self) -> str:
+        return str(_shown().html_of_result(self))
+
     def as_json(self) -> list[dict[str, Any]]:
         return [self._row(standing) for standing in self.standings]
 
@@ -131,13 +146,21 @@ def _typical_json(typical: TypicalDifference | None) -> dict[str, Any] | None:
     return {"diff_percent": 100 * typical.relative, "ci95_percent": list(interval), "clear": typical.clear}
 
 
-def judge(cells: Sequence[Cell], score: Score, *, same: float = SAME) -> Result:
-    """Scores, intervals and ranks. Raises an error unless all policies finished the same jobs of the same windows."""
+def _shown() -> Any:
+    """How results are shown: it needs the tables of reports, a layer below, so it is looked up by name."""
+    return import_module("queuewise.api.shown")
+
+
+def judge(cells: Sequence[Cell], score: Score, *, same: float = SAME, own: Collection[str] = ()) -> Result:
+    """Scores, intervals and ranks. Raises an error unless all policies finished the same jobs of the same windows.
+
+    Policies in `own` are the user's, whatever their names: no baselines.
+    """
     check_equal_jobs(cells)
     policies = list(dict.fromkeys(cell.policy for cell in cells))
     ordered = {policy: sorted((c for c in cells if c.policy == policy), key=lambda c: c.window) for policy in policies}
     series = {policy: _series(mine, score) for policy, mine in ordered.items()}
-    baselines = [policy for policy in policies if is_baseline(policy)]
+    baselines = [policy for policy in policies if is_baseline(policy) and policy not in own]
     standings = ranking(series, higher_is_better=score.higher_is_better, baselines=baselines, same=same)
     waits = {policy: _waits(mine) for policy, mine in ordered.items()}
     logarithms = {policy: _logarithms(mine) for policy, mine in ordered.items()}

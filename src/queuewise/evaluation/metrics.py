@@ -6,12 +6,13 @@ A figure that is undefined (no finished job, no GPU in the cluster, no watts sta
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 
+from queuewise.errors import InputError
 from queuewise.evaluation import energy, fairness, fragmentation, measure, timeline, utilisation
 from queuewise.evaluation.measure import Floats, Measurement
 from queuewise.sim.core.schedule import CANCELLED, FAILED, KILLED, REJECTED, Schedule
@@ -163,8 +164,33 @@ def all_metrics(m: Measurement) -> dict[str, Any]:
     return figures | {name: metric.of(m) for name, metric in METRICS.items()}
 
 
+def figure_names() -> tuple[str, ...]:
+    """Every figure of `all_metrics`, those of distributions as `wait_s.p95`."""
+    parts = [f"{name}.{part}" for name in DISTRIBUTIONS for part in ("mean", *QUANTILES, "max")]
+    return (*METRICS, *parts)
+
+
+def some_figures(m: Measurement, names: Sequence[str]) -> dict[str, float | None]:
+    """Figures by the names of `figure_names`."""
+    found: dict[str, float | None] = {}
+    for name in names:
+        whole, _, part = name.partition(".")
+        found[name] = distribution(DISTRIBUTIONS[whole][0](m))[part] if part else METRICS[name].of(m)
+    return found
+
+
+def thinking(schedule: Schedule) -> dict[str, Any]:
+    """Decisions and the time of one. Those of a policy that solves or plans are timed one by one, with what else is known of them."""
+    if schedule.thinking is not None:
+        return schedule.thinking
+    each = schedule.engine_s / schedule.decisions * 1e6 if schedule.decisions else None
+    return {"decisions": schedule.decisions, "decision_us": {"mean": each, "p99": None}}
+
+
 def summarise(schedule: Schedule, *, warmup: float = 0.0, cooldown: float = 0.0) -> dict[str, Any]:
     """The short summary that `queuewise simulate --json` prints for one policy."""
+    if not isinstance(schedule, Schedule):
+        raise InputError(f"schedule is {type(schedule).__name__}", hint="pass one Schedule; Schedules.to_frame() has a row per policy")
     m = measure.measure(schedule, warmup=warmup, cooldown=cooldown)
     return {
         "policy": schedule.policy,
@@ -180,7 +206,13 @@ def summarise(schedule: Schedule, *, warmup: float = 0.0, cooldown: float = 0.0)
         **{name: distribution(values(m)) for name, (values, _) in DISTRIBUTIONS.items()},
         "gpu_utilisation": utilisation.gpu_utilisation(m),
         "cpu_utilisation": utilisation.cpu_utilisation(m),
+        "flops_utilisation": utilisation.flops_utilisation(m),
+        "load_imbalance": utilisation.load_imbalance(m),
+        "completion_rate": completion_rate(m),
+        "jain_index": fairness.jain_index(m),
         "energy_kwh": energy.energy_kwh(m),
+        "energy_cost": energy.energy_cost(m),
+        **thinking(schedule),
         "engine_s": schedule.engine_s,
         "jobs_per_s": len(schedule.workload) / schedule.engine_s if schedule.engine_s > 0 else None,
     }

@@ -53,6 +53,18 @@ class Window:
     def label(self) -> str:
         return f"{self.start}" if self.seed is None else f"seed {self.seed}"
 
+    def first_counted(self, replayed: int) -> int:
+        """The first of `replayed` jobs that counts: not those that the window began with."""
+        return self.counted if self.shake is not None else replayed - self.num_jobs
+
+    @classmethod
+    def from_list(cls, numbers: Sequence[int]) -> Window:
+        """A window as `as_list` describes it. Only windows of a log are shaken, and only those of models have a seed."""
+        start, stop, *others = numbers
+        if len(others) == 2:
+            return cls(start, stop, counted=others[0], shake=others[1])
+        return cls(start, stop, *others)
+
     def as_list(self) -> list[int]:
         """What is different about it, for a fingerprint."""
         return [self.start, self.stop, *(number for number in (self.seed,) if number is not None), *(

@@ -12,6 +12,7 @@ from queuewise.cluster.spec import Cluster
 from queuewise.errors import InputError
 from queuewise.policies.found_rules import read_rule
 from queuewise.policies.names import found_rule, parse_policy
+from queuewise.sim.core.schedule import CANCELLED, PENDING, QUEUED, REJECTED, RUNNING, Schedule
 from queuewise.workload.estimates import is_constant
 from queuewise.workload.jobs import ANY_PARTITION, WHOLE_GPU, Floats, Workload, named_partitions
 from queuewise.workload.transform import offered_load
@@ -44,7 +45,7 @@ def after(workload: Workload, cluster: Cluster, waits_p95_s: Sequence[float | No
     known = [wait for wait in waits_p95_s if wait is not None]
     if known and max(known) < HARDLY_S:
         return [
-            f"hardly anybody waits, whatever the policy{_load(workload, cluster)}: "
+            f"hardly anybody waits, whatever the policy{_load(workload, cluster, below=1.0)}: "
             "use a smaller cluster, or --load-factor 2 to submit the same jobs in half the time"
         ]
     spread = max(scores) - min(scores) if len(scores) > 1 else np.inf
@@ -53,8 +54,8 @@ def after(workload: Workload, cluster: Cluster, waits_p95_s: Sequence[float | No
     return []
 
 
-def _load(workload: Workload, cluster: Cluster) -> str:
-    """The load of the resource of which the jobs ask for the larger share."""
+def _load(workload: Workload, cluster: Cluster, below: float = np.inf) -> str:
+    """The load of the resource of which the jobs ask for the larger share; empty if it reaches a limit, as in very short logs."""
     loads = {}
     for resource, amount in (("GPUs", {"gpus": cluster.num_gpus}), ("cores", {"cores": cluster.num_cores})):
         with suppress(InputError):  # there is none, or submissions have no span
@@ -62,6 +63,8 @@ def _load(workload: Workload, cluster: Cluster) -> str:
     if not loads:
         return ""
     busier = max(loads, key=lambda resource: loads[resource])
+    if loads[busier] >= below:
+        return ""
     return f" (the jobs ask for {loads[busier]:.0%} of the {busier})"
 
 
@@ -78,6 +81,18 @@ def rejections(workload: Workload, cluster: Cluster, rejected: NDArray[np.bool_]
     for reason, ids in sorted(by_reason.items(), key=lambda item: -len(item[1])):
         listed = ", ".join(ids[:LISTED]) + (", …" if len(ids) > LISTED else "")
         lines.append(f"{len(ids):,} job{'s' if len(ids) > 1 else ''} rejected: {reason} (id {listed})")
+    return lines
+
+
+def never_ran(schedule: Schedule) -> list[str]:
+    """Why jobs of a replay never ran or never ended, one line per reason."""
+    lines = rejections(schedule.workload, schedule.cluster, schedule.status == REJECTED)
+    cancelled = int((schedule.status == CANCELLED).sum())
+    if cancelled:
+        lines.append(f"{cancelled:,} jobs cancelled: they depend on jobs that cannot succeed")
+    unfinished = int(np.isin(schedule.status, (PENDING, QUEUED, RUNNING)).sum())
+    if unfinished:
+        lines.append(f"{unfinished:,} jobs unfinished: the nodes that could run them are down or drained for good")
     return lines
 
 

@@ -5,7 +5,7 @@ Further fields are allowed: later versions may add some.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, FiniteFloat, NonNegativeInt, field_validator
 
@@ -87,6 +87,7 @@ class ConditionFields(StoredFields):
 
     warmup: float = Field(0.0, ge=0, le=1)
     cooldown: float = Field(0.0, ge=0, le=1)
+    windows: list[Annotated[list[NonNegativeInt], Field(min_length=2, max_length=4)]] = Field(default_factory=list)
 
 
 class RunConfigFields(StoredFields):

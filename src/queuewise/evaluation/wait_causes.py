@@ -32,7 +32,7 @@ from queuewise.evaluation.cause_walk import (
     walk_causes,
 )
 from queuewise.evaluation.measure import Floats, Measurement, measure, wait
-from queuewise.sim import backfill, preemption, queue
+from queuewise.sim import backfill, placement, preemption, queue
 from queuewise.sim.core.compilation import JIT_DISABLED, address_of
 from queuewise.sim.core.rules import Order
 from queuewise.sim.core.schedule import QUEUED, Origin, Schedule
@@ -209,6 +209,7 @@ def _laid_out(schedule: Schedule, origin: Origin) -> Layout:
             keys=preemption.NOT_PREEMPTIVE,
             levels=None,
             stops=0,
+            rule=placement.PACK if origin.rules.rule == placement.BY_SOLVER else origin.rules.rule,  # both place whatever has room
         ),
         runtime=schedule.workload.runtime,
         estimate=schedule.estimate,

@@ -13,6 +13,7 @@ import numpy as np
 
 from queuewise.cluster.conditions import PERFECT, Conditions
 from queuewise.errors import InputError
+from queuewise.policies.estimating import declare_predictions
 from queuewise.policies.interface import Decider, PrefixedPolicies
 from queuewise.policies.names import check_text, parse_policy, plays_apart
 from queuewise.policies.preemptive import PREEMPTIVE
@@ -21,8 +22,10 @@ from queuewise.policies.snapshot import Snapshot
 from queuewise.policies.snapshot_decider import SnapshotDecider
 from queuewise.policies.snapshot_jobs import Index, jobs_of
 from queuewise.prefixes import policies_of
+from queuewise.workload.estimates import learns_by_waits as is_prediction
+from queuewise.workload.jobs import Workload
 
-REQUESTED = "requested"  # the only estimates beside those of the view that it shows
+REQUESTED = "requested"
 USAGE = ("fairshare", "fairtree", "multifactor")
 LEVELS = tuple(name for name, rule in PREEMPTIVE.items() if rule.option)  # rules by levels of service
 
@@ -57,8 +60,8 @@ def make_decider(
 class CompiledDecider(SnapshotDecider):
     """A policy of compiled rules that decides instant by instant.
 
-    Some policies need more than a view shows, and are refused: orders with estimates of their own (but for `requested`, if all jobs have
-    requests), orders that look at the history of the log (`predicted`) or at what accounts or users have used, rules that go by levels of
+    Some policies need more than a view shows, and are refused: orders with estimates of their own (but for `requested` and `predicted`, if
+    all jobs have them), orders that look at the history of the log or at what accounts or users have used, rules that go by levels of
     service, and what goes by the log as a whole or by single events.
     """
 
@@ -72,7 +75,8 @@ class CompiledDecider(SnapshotDecider):
         params: Sequence[float] | None = None,
     ) -> None:
         parsed = parse_policy(policy).bounded(max_wait)
-        if parsed.decides_in_python or parsed.history or set(parsed.own_estimates) - {REQUESTED}:
+        unseen = [name for name in parsed.own_estimates if name != REQUESTED and not is_prediction(name)]
+        if parsed.decides_in_python or parsed.history or unseen:
             raise InputError(
                 f"{policy} cannot decide from a view alone", hint="use an order without a class, predictions or estimates of its own"
             )
@@ -87,15 +91,24 @@ class CompiledDecider(SnapshotDecider):
 
     def _make_pass(self, start: Snapshot, index: Index) -> tuple[Snapshot, float]:
         workload, estimate = jobs_of(start, self._cluster, self._options["conditions"], index)
-        missing = np.flatnonzero(np.isnan(workload.requested))
-        if REQUESTED in self._policy.own_estimates and len(missing):
-            raise InputError(
-                f"{self.policy} goes by requested times, and job {workload.job_id[missing[0]]} has none",
-                hint="leave the estimates out of the name",
-            )
+        for name in self._policy.own_estimates:
+            self._declare(name, workload, start)
         numbers = np.array([index(job_id) for job_id in workload.job_id.tolist()], np.int64)
         simulation = Simulation(
             workload, self._cluster, self.policy, estimates=estimate, seed=self._seed, start=start, index=numbers, **self._options
         )
         simulation.decide()
         return simulation.snapshot(history=False), simulation.next_timer
+
+    def _declare(self, name: str, workload: Workload, start: Snapshot) -> None:
+        """Make estimates of the policy's own known for the jobs of the snapshot; raise an InputError if one has none."""
+        known = {one.job.job_id: one.job.predicted if is_prediction(name) else one.job.requested for one in start.jobs}
+        missing = [job_id for job_id, value in known.items() if value is None]
+        if missing:
+            what, hint = "requested times", "leave the estimates out of the name"
+            if is_prediction(name):
+                what, hint = "predictions", "give the jobs of the snapshot the field predicted, or leave the estimates out of the name"
+            raise InputError(f"{self.policy} goes by {what}, and job {missing[0]} has none", hint=hint)
+        if is_prediction(name):
+            values = np.array([known[job_id] for job_id in workload.job_id.tolist()], np.float64)
+            declare_predictions(workload, self._cluster, name, values, self._seed)

@@ -38,6 +38,11 @@ def declare_part(part: Workload, whole: Workload, rows: NDArray[np.int64]) -> Wo
     return part
 
 
+def declare_predictions(workload: Workload, cluster: Cluster, how: str, values: Floats, seed: int = 0) -> None:
+    """Note what is predicted for jobs of which nothing else is known, as on a live cluster."""
+    _learned.setdefault(workload, WeakKeyDictionary()).setdefault(cluster, {})[how, seed] = Estimates(values, guessed=True)
+
+
 def estimate_on(workload: Workload, cluster: Cluster, how: str, seed: int = 0) -> Estimates:
     """Estimates for every job of a workload that is replayed on this cluster. `how` is as in workload.estimates."""
     if workload in _parts:

@@ -15,6 +15,7 @@ from typing import NamedTuple, Protocol
 
 from queuewise.cluster.conditions import Conditions
 from queuewise.cluster.spec import Cluster
+from queuewise.policies.budgets import USUAL_BUDGETS, Budgets
 from queuewise.policies.records import Job, Node
 from queuewise.policies.snapshot import JobId, Place, Snapshot
 from queuewise.sim.core.schedule import Schedule
@@ -62,7 +63,17 @@ class Migrate:
 Decision = Start | Preempt | Migrate
 
 
-class View(Protocol):
+class ShownState(Protocol):
+    """As much of a View as deciders of snapshots ask for."""
+
+    def snapshot(self) -> Snapshot:
+        """All of it as plain values, which can be written as JSON (docs/snapshots.md)."""
+
+    def index(self, job_id: JobId) -> int:
+        """The index of the job with this id of the log."""
+
+
+class View(ShownState, Protocol):
     """What a policy may know when it decides. It is live: once a decision is yielded, the view shows its effect."""
 
     @property
@@ -88,12 +99,6 @@ class View(Protocol):
 
     def remaining(self, job: Job) -> float:
         """The estimated remaining work of the job, in seconds; for a running job, as of the start of its run."""
-
-    def snapshot(self) -> Snapshot:
-        """All of it as plain values, which can be written as JSON (docs/snapshots.md)."""
-
-    def index(self, job_id: JobId) -> int:
-        """The index of the job with this id of the log."""
 
 
 class Decider(Protocol):
@@ -127,6 +132,7 @@ class ReplayRequest(NamedTuple):
     conditions: Conditions
     max_wait: str | None  # for a name without a bound on waiting
     start: Snapshot | None  # None: an empty cluster
+    budgets: Budgets = USUAL_BUDGETS
 
 
 class PrefixedPolicies(Protocol):

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from queuewise.cluster.accounts import Fairness
 from queuewise.cluster.spec import Cluster
 from queuewise.errors import InputError
+from queuewise.policies.budgets import USUAL_BUDGETS, Budgets
 from queuewise.workload.history import NO_HISTORY, History
 from queuewise.workload.jobs import Floats, Ints, Workload
 
@@ -47,6 +48,7 @@ class Jobs:
     own_estimates: Mapping[str, Floats] = field(default_factory=dict)  # of orders that have estimates of their own, by name
     cluster: Cluster | None = None  # for fair orders
     fairness: Fairness = field(default_factory=Fairness)
+    budgets: Budgets = USUAL_BUDGETS
 
     @classmethod
     def of(cls, workload: Workload, estimate: Floats, **others: Any) -> Self:

@@ -34,7 +34,8 @@ def layers_of(card: Mapping[str, Any], arrays: Mapping[str, Any], problem: str, 
     last = max(values, key=_number_in, default="network.value.weight")
     if last not in arrays:
         raise lacks(last, where)
-    return list_layers(network["name"], problem, layout, SimpleNamespace(**network), outputs=len(arrays[last]))
+    sizes = SimpleNamespace(hidden=(network["width"],) * network["depth"], **network)
+    return list_layers(network["name"], problem, layout, sizes, outputs=len(arrays[last]))
 
 
 def _number_in(name: str) -> int:

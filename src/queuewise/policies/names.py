@@ -21,8 +21,10 @@ from queuewise.errors import InputError, unknown_name
 from queuewise.policies.backfill import BACKFILLS, SLURM
 from queuewise.policies.found_rules import read_rule, rule_file
 from queuewise.policies.known import Jobs, OracleJobs
+from queuewise.policies.milp import solver_of
 from queuewise.policies.ordering import ORDERS, order_rule
-from queuewise.policies.placing import PLACEMENTS, parse_placement
+from queuewise.policies.placing import PLACEMENTS, SOLVED_PLACEMENTS, parse_placement
+from queuewise.policies.planner_names import split_planner
 from queuewise.policies.preemptive import PREEMPTIVE, parse_option
 from queuewise.policies.slurm_config import slurm_loops
 from queuewise.policies.user_classes import check_class
@@ -33,14 +35,14 @@ from queuewise.runs import file_name
 from queuewise.sim import queue
 from queuewise.sim.core.rules import NO_LOOPS, Order, Rules
 from queuewise.sim.core.state import NO_LIMIT
-from queuewise.sim.placement import BY_SCORE
+from queuewise.sim.placement import BY_SCORE, BY_SOLVER
 from queuewise.workload.estimates import check_estimate
 from queuewise.workload.plain_numbers import decimal_number, whole_number
 
 DISPATCHES = {"reorder": queue.REORDER, "commit": queue.COMMIT}
 GRAMMAR = (
     "order[+backfill[/depth][:order]][~bound][@placement], e.g. sjf+easy~3d@pack; +slurm[:FILE] takes a file instead; FILE.py:NAME stands "
-    "for an order or placement of your own, model:RUN is a trained network"
+    "for an order or placement of your own, model:RUN is a trained network; plan:POLICY, portfolio:A,B,… and recent:A,B,… plan"
 )
 SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 BOUND = re.compile(r"~(?!/)")  # ~/ begins a path
@@ -50,6 +52,12 @@ NOT_FOR_MODELS = ("defrag", SLURM)  # backfills
 WISE = "wise"  # the policy to recommend: this order, with reservations by the estimates of the replay and a bound on waiting
 WISE_ORDER = ("aged", "predicted")
 WISE_POLICY = f"{WISE}+easy:sjf:predicted~3d"
+RLTUNE = "rltune"  # RLTune's numbers of orders are accepted in its name: rltune:4 is sjf
+RLTUNE_ORDERS = (
+    "fcfs", "lcfs", "smallest", "largest", "sjf", "ljf", "saf", "laf", "sexp", "lexp", "srf", "lrf", "rltune-multifactor", "f1", "wfp3",
+    "unicep",
+)  # fmt: skip
+FILLED = ("random", "power")  # orders that imply greedy backfill
 AS_TRAINED = ""  # backfill and placement of a model whose name has none
 RUN_NAMES = (
     "write model:RUN[+backfill[/depth]][~bound][@placement] with the folder of a run or a model file; its path has no +, ~ or @, "
@@ -72,6 +80,8 @@ class Policy:
     max_wait_s: float = np.inf
     slurm_config: str = ""  # file with the parameters of the backfill slurm; empty: Slurm's defaults
     params: tuple[float, ...] | None = None  # for its own functions; None: the PARAMS of their file
+    planner: str = ""  # plan, portfolio or recent: it acts by its members, whose names follow
+    members: tuple[str, ...] = ()
 
     @property
     def model(self) -> str:
@@ -81,7 +91,7 @@ class Policy:
     @property
     def decides_in_python(self) -> bool:
         """Whether it is a class of the user's own."""
-        return is_reference(self.order) and find_user_code(self.order).is_class
+        return not self.planner and is_reference(self.order) and find_user_code(self.order).is_class
 
     def bounded(self, max_wait: str | None) -> Policy:
         """The policy with this bound on waiting, unless it has one."""
@@ -92,6 +102,8 @@ class Policy:
     @property
     def own_estimates(self) -> tuple[str, ...]:
         """The names of estimates that its orders use instead of those of the replay."""
+        if self.planner:
+            return tuple(dict.fromkeys(name for one in self.members for name in parse_policy(one).own_estimates))
         return tuple(dict.fromkeys(name for name in (self.estimates, self.backfill_estimates) if name))
 
     def rules(self, jobs: Jobs, dispatch: str, params: Sequence[float] | None = None) -> Rules:
@@ -99,9 +111,13 @@ class Policy:
         params = self.params if params is None else params
         if self.model:
             raise InputError(f"{self.order} is a trained network, which only whole replays know", hint="use queuewise.simulate")
+        if self.planner:
+            raise InputError(f"{self.order} is a planner, which only whole replays know", hint="use queuewise.simulate")
         if params is not None and not any(own.takes_params for own in self.own):
             raise InputError("none of the policy's functions takes params", hint="add a parameter params, and PARAMS to the file")
         rule, option, node_scorer = placement_rule(self.placement)
+        node_params = node_score(self.placement).params_of(params) if is_reference(self.placement) else np.zeros(1)
+        solver = solver_of(self.placement, jobs) if rule == BY_SOLVER else None
         limit = min((own.time_limit_s for own in self.own), default=np.inf)
         if self.backfill_order not in ("", self.order) and is_reference(self.backfill_order) and job_score(self.backfill_order).hold:
             raise InputError(f"{self.backfill_order} holds jobs, but it is only the backfill order", hint="let the first order hold them")
@@ -110,7 +126,8 @@ class Policy:
                 raise InputError(f"{self.order} cannot commit to a job: each start changes its order", hint="use --dispatch reorder")
             made = PREEMPTIVE[self.order].make(jobs, self.level)
             return dataclasses.replace(
-                made, rule=rule, rule_option=option, node_scorer=node_scorer, seed=jobs.seed, guessed=jobs.guessed,
+                made, rule=rule, rule_option=option, node_scorer=node_scorer, node_params=node_params, solver=solver, seed=jobs.seed,
+                guessed=jobs.guessed,
                 time_limit_s=limit, max_wait_s=self.max_wait_s,
             )  # fmt: skip
         first = self.order, self.estimates
@@ -124,6 +141,8 @@ class Policy:
             rule=rule,
             rule_option=option,
             node_scorer=node_scorer,
+            node_params=node_params,
+            solver=solver,
             dispatch=parse_dispatch(dispatch),
             max_wait_s=self.max_wait_s,
             seed=jobs.seed,
@@ -138,7 +157,9 @@ class Policy:
 
     @property
     def history(self) -> set[str]:
-        """The columns of the history of jobs that its orders look at."""
+        """The columns of the history of jobs that its orders, or its forecasts, look at."""
+        if self.planner:
+            return {"predicted", "predicted_low", "predicted_high"}.union(*(parse_policy(one).history for one in self.members))
         named = (ORDERS[name] for name in (self.order, self.backfill_order) if name in ORDERS)
         predicts = {"predicted"} if any(rule.uses_predictions for rule in named) else set()
         return predicts.union(*(own.history for own in self.own))
@@ -146,11 +167,15 @@ class Policy:
     @property
     def own(self) -> list[UserCode]:
         """The user's own functions in it, with those that hold jobs back."""
+        if self.planner:
+            return [own for one in self.members for own in parse_policy(one).own]
         named = [find_user_code(part) for part in (self.order, self.backfill_order, self.placement) if is_reference(part)]
         return named + [own.hold for own in named if not own.is_class and own.hold is not None]
 
     def compile(self) -> list[UserScore]:
         """Compile the user's own functions in it, as the first replay would."""
+        if self.planner:
+            return [score for one in self.members for score in parse_policy(one).compile()]
         named = () if self.decides_in_python else (self.order, self.backfill_order)
         orders = [job_score(part) for part in named if is_reference(part)]
         return orders + ([node_score(self.placement)] if is_reference(self.placement) else [])
@@ -208,7 +233,19 @@ def split_estimates(text: str) -> tuple[str, str]:
         function, _, estimates = rest.partition(":")
         return f"{file}{SUFFIX}:{function}" if rest else text, estimates
     order, _, estimates = text.partition(":")
+    if order == RLTUNE:
+        number, _, estimates = estimates.partition(":")
+        return _rltune_order(number), estimates
     return (WISE_ORDER[0], estimates or WISE_ORDER[1]) if order == WISE else (order, estimates)
+
+
+def _rltune_order(number: str) -> str:
+    """The order that RLTune's program has under this number."""
+    at = whole_number(number)
+    if at is None or at >= len(RLTUNE_ORDERS):
+        known = ", ".join(f"{index} {order}" for index, order in enumerate(RLTUNE_ORDERS))
+        raise InputError(f"{RLTUNE}:{number} is no order of RLTune", hint=f"its numbers are {known}")
+    return RLTUNE_ORDERS[at]
 
 
 def check_text(name: object) -> None:
@@ -231,6 +268,8 @@ def parse_policy(name: str) -> Policy:
 
 
 def _parse(name: str) -> Policy:
+    if planned := split_planner(name):
+        return _parse_planned(name, *planned)
     scheduling, at, placement = name.partition("@")
     if at and not placement:
         raise InputError(f"policy {name!r} has nothing after @", hint=f"placements: {', '.join(PLACEMENTS)}")
@@ -249,8 +288,19 @@ def _parse(name: str) -> Policy:
     policy = _parse_model(name, scheduling) if scheduling.startswith(MODEL) else _parse_scheduling(name, scheduling)
     if placement:
         _check_placement(placement)
+        if policy.model and placement.partition(":")[0] in SOLVED_PLACEMENTS:
+            raise InputError(f"policy {name!r}: a network places by the engine's rules", hint=f"placements: {', '.join(PLACEMENTS)}")
         policy = dataclasses.replace(policy, placement=placement)
     return dataclasses.replace(policy, max_wait_s=parse_bound(bounds[0], f"policy {name!r}")) if bounds else policy
+
+
+def _parse_planned(name: str, planner: str, members: tuple[str, ...], depth: int) -> Policy:
+    """A planner with its members, whose bounds and placements are their own."""
+    for one in members:
+        check_text(one)
+        if (member := _parse(one)).planner or member.model or member.decides_in_python:
+            raise InputError(f"policy {name!r}: {one} cannot be planned with", hint="take orders, with none, greedy or easy")
+    return dataclasses.replace(_parse(members[0]), order=name, depth=depth, planner=planner, members=members, backfill_order="")
 
 
 def _parse_model(name: str, scheduling: str) -> Policy:
@@ -323,7 +373,7 @@ def _parse_scheduling(name: str, scheduling: str) -> Policy:
         raise unknown_name("order", order, (*policy_names(), "defrag"))
     _check_order(order, estimates)
     if not plus:
-        return Policy(order, "greedy" if order == "random" else "none", estimates=estimates)
+        return Policy(order, "greedy" if order in FILLED else "none", estimates=estimates)
     return _parse_backfill(name, filling, Policy(order, estimates=estimates))
 
 

@@ -21,8 +21,9 @@ from queuewise.sim.core.rules import Order, scoring_function
 from queuewise.sim.placement.placement_rules import mix
 from queuewise.workload.jobs import Floats
 
-SEXP, LEXP, HRRN, WFP3, UNICEP, POWER, AGED = range(7)  # first number of `params` of live orders
+SEXP, LEXP, HRRN, WFP3, UNICEP, POWER, AGED, RLTUNE_MULTIFACTOR = range(8)  # first number of `params` of live orders
 HALF_AREA_S = 3_600.0  # after this wait, `aged` counts half the area
+LONGEST_AGE_S, FULL_SIZE = 43_200.0, 160.0  # of `rltune-multifactor`
 PATIENCE_S = 86_400.0  # after this wait `power` serves by age
 ALMOST_ONE = np.log2(1.0 + 1e-15)  # stands for log2 of one processor, so that dividing by it is defined
 
@@ -81,8 +82,9 @@ ORDERS: dict[str, OrderRule] = {
     "priority": OrderRule("−priority", "the log's own priorities", lambda jobs: -jobs.priority),
     "edf": OrderRule("deadline", "earliest deadline first; Liu & Layland 1973", lambda jobs: np.nan_to_num(jobs.deadline, nan=np.inf)),
     "qssf": OrderRule("predicted·n", "Hu et al. (Helios), SC 2021", lambda jobs: jobs.predicted * jobs.size, uses_predictions=True),
-    "power": OrderRule("r·n·watts; oldest first once w ≥ 1 day", "cheapest energy first, with a limit to waiting", live=POWER),
+    "power": OrderRule("r·n·watts; oldest first once w ≥ 1 day", "cheapest energy first: implies greedy backfill", live=POWER),
     "aged": OrderRule("r·n / (1 + w / 3600)", "smallest area first, less by age: the order of `wise`", live=AGED),
+    "rltune-multifactor": OrderRule("−1000·(w / 12 h + 1 − n / 160)", "RLTune's order 12", live=RLTUNE_MULTIFACTOR),
     "fairshare": OrderRule("effective usage / share, by user and account", "Slurm's classic fair share", fair=queue.FAIRSHARE),
     "fairtree": OrderRule("−rank of the user in the tree of accounts", "Slurm's Fair Tree; Cox & Morrison 2014", fair=queue.FAIRTREE),
     "multifactor": OrderRule("−Σ weight·factor: age, fair share, size, …", "Slurm's priority/multifactor", fair=queue.MULTIFACTOR),
@@ -118,5 +120,7 @@ def score_live(facts: Any, pending: Any, number: int, now: float, outlook: Any, 
             out[i] = -wait / (max(np.log2(job.width), ALMOST_ONE) * r1) if wait > 0.0 else 0.0
         elif which == AGED:
             out[i] = r1 * job.width / (1.0 + wait / HALF_AREA_S)
+        elif which == RLTUNE_MULTIFACTOR:
+            out[i] = -1000.0 * (wait / LONGEST_AGE_S + (1.0 - job.width / FULL_SIZE))
         elif which == POWER:
             out[i] = job.submit - 1e18 if wait >= PATIENCE_S else job.estimate * job.width * job.watts

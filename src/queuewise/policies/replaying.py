@@ -12,6 +12,7 @@ from queuewise.cluster.conditions import PERFECT, Conditions
 from queuewise.cluster.spec import Cluster
 from queuewise.errors import InputError
 from queuewise.policies.account_shares import account_names
+from queuewise.policies.budgets import USUAL_BUDGETS, Budgets
 from queuewise.policies.deciding import Deciding, driver, listed_order
 from queuewise.policies.estimating import estimate_on, history_on
 from queuewise.policies.interface import Decider, PrefixedPolicies, ReplayRequest
@@ -43,6 +44,7 @@ def simulate(
     max_wait: str | None = None,
     params: Sequence[float] | None = None,
     start: Snapshot | None = None,
+    budgets: Budgets = USUAL_BUDGETS,
 ) -> Schedule:
     """Replay a workload under a policy, which is a name or an object that decides, and return the schedule.
 
@@ -51,14 +53,14 @@ def simulate(
     `predicted` if it has none, and `oracle` for a workload model without.
     `max_wait`, for example "3d", bounds the waits under a policy whose name has no bound. `params` are numbers for the
     policy's own functions, instead of the PARAMS of their file. With a snapshot as `start`, the replay begins with its
-    jobs and nodes instead of an empty cluster.
+    jobs and nodes instead of an empty cluster. `budgets` limit the work of policies that solve or plan.
     """
     name, known = known_estimates(workload, cluster, estimates, seed)
     if isinstance(policy, str) and plays_apart(policy):
         parse_dispatch(dispatch)
         if params is not None:
             raise InputError(f"{policy} takes no params", hint="leave params out")
-        options = dispatch, known.values, name, known.guessed, seed, kill_at_limit, conditions, max_wait, start
+        options = dispatch, known.values, name, known.guessed, seed, kill_at_limit, conditions, max_wait, start, budgets
         policies: PrefixedPolicies = policies_of(policy)
         return policies.replay(ReplayRequest(workload, cluster, policy, *options))
     if isinstance(policy, type) or not (isinstance(policy, str) or callable(getattr(policy, "decide", None))):
@@ -72,7 +74,7 @@ def simulate(
         raise InputError(
             f"{deciding.name} decides by itself which jobs move, so jobs cannot be resized", hint="remove resize, or use a score function"
         )
-    jobs = known_jobs(parsed, workload, cluster, known, seed, conditions)
+    jobs = known_jobs(parsed, workload, cluster, known, seed, conditions, budgets)
     with explained(parsed.own):
         rules = rules_after(start, parsed.rules(jobs, dispatch, params))
         if deciding is not None:
@@ -101,13 +103,21 @@ def _deciding(policy: str | Decider, parsed: Policy) -> Deciding | None:
     return Deciding.of_class(parsed.own[0]) if parsed.decides_in_python else None
 
 
-def known_jobs(policy: Policy, workload: Workload, cluster: Cluster, known: Estimates, seed: int, conditions: Conditions) -> Jobs:
+def known_jobs(
+    policy: Policy,
+    workload: Workload,
+    cluster: Cluster,
+    known: Estimates,
+    seed: int,
+    conditions: Conditions,
+    budgets: Budgets = USUAL_BUDGETS,
+) -> Jobs:
     """What the policy may know about the jobs."""
     history = history_on(workload, cluster, policy.history, seed)
     own = {name: estimate_on(workload, cluster, name, seed).values for name in policy.own_estimates}
     return policy.sees.of(
         workload, known.values, guessed=known.guessed, seed=seed, history=history, own_estimates=own, cluster=cluster,
-        fairness=conditions.fairness,
+        fairness=conditions.fairness, budgets=budgets,
     )  # fmt: skip
 
 

@@ -22,7 +22,7 @@ from queuewise.sim import backfill, queue
 from queuewise.sim.core.blocks import PIECE_COLUMNS
 from queuewise.sim.core.resume import resume
 from queuewise.sim.core.rules import Rules
-from queuewise.sim.core.schedule import DONE, KILLED, NEVER, QUEUED, RUNNING, STATUS_NAMES
+from queuewise.sim.core.schedule import DONE, KILLED, NEVER, QUEUED, REJECTED, RUNNING, STATUS_NAMES
 from queuewise.sim.core.state import Machine, State, World
 from queuewise.sim.core.tables import addresses_of
 from queuewise.workload.jobs import Workload
@@ -50,13 +50,14 @@ class _Resumption:
         self.snapshot, self.world, self.machine, self.state = snapshot, world, machine, state
         self.rows = _rows_by_id(workload)
         self._check(workload)
+        self._reject_impossible()
         self._set_counts()
         self._set_nodes()
         self._set_ended()
         self._make_room()
         for one in sorted(snapshot.jobs, key=lambda one: one.runs[0].start if one.runs else np.inf):
             self._log_earlier(one)
-        for waiting in snapshot.queue:
+        for waiting in self.waiting:
             self._set_waiting(waiting)
         for running in snapshot.running:
             self._set_running(running)
@@ -95,6 +96,12 @@ class _Resumption:
         rejected = [one.job.job_id for one in snapshot.running if self.world.job_class[self._row(one.job.job_id)] < 0]
         if rejected:
             raise InputError(f"job {rejected[0]} runs in the snapshot, but fits on no empty cluster", hint="use the same cluster")
+
+    def _reject_impossible(self) -> None:
+        """Jobs that fit on no empty cluster are rejected, as at their arrival in a replay; the others wait."""
+        possible = {one.job.job_id: self.world.job_class[self._row(one.job.job_id)] >= 0 for one in self.snapshot.queue}
+        self.waiting = [one for one in self.snapshot.queue if possible[one.job.job_id]]
+        self.state.status[[self._row(job_id) for job_id, fits in possible.items() if not fits]] = REJECTED
 
     def _set_counts(self) -> None:
         count, now, history = self.state.count, self.snapshot.now, self.snapshot.history
@@ -216,7 +223,7 @@ class _Resumption:
                 state.outlook[order * row + queue.OUTLOOK_SIZE : (order + 1) * row] = numbers
 
     def _resume(self) -> None:
-        waiting, running = self.snapshot.queue, self.snapshot.running
+        waiting, running = self.waiting, self.snapshot.running
         queued = [one for one in waiting if not one.awaits_others and one.released_at is None]
         promoted = [one for one in queued if one.promoted_at is not None and self.world.policy.promotes]
         released = [one for one in waiting if one.released_at is not None]

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from queuewise.cluster.spec import UNLIMITED
 from queuewise.policies.following import first_pieces
 from queuewise.policies.snapshot import History, NodeRecord, RunningJob, Snapshot, WaitingJob
-from queuewise.policies.snapshot_taking import bits_of, job_records, places_of
+from queuewise.policies.snapshot_taking import bits_of, job_records, node_shapes, places_of
 from queuewise.sim.core.schedule import KILLED, REJECTED, Schedule
 from queuewise.workload.jobs import WHOLE_GPU
 
@@ -93,6 +93,7 @@ class ScheduleSnapshots:
                 shared_gpus={gpu: WHOLE_GPU - part for gpu, part in sorted(used[n].items()) if part < WHOLE_GPU},
                 free_cpu_milli=free_cpu[n],
                 free_mem_mib=free_mem[n],
+                shape=shape,
             )
-            for n, gpus in enumerate(cluster.node_gpus.tolist())
+            for n, (gpus, shape) in enumerate(zip(cluster.node_gpus.tolist(), node_shapes(cluster), strict=True))
         )

@@ -93,7 +93,7 @@ class Simulation:
         self._world = world
         self._taker = SnapshotTaker(workload, cluster, rules, accounts, world, self._machine)
         self._own = [ast.dump(own.tree) for own in parsed.own]
-        self._drive = partial(run_kernel, compiled_replay(), rules, world, self._machine)
+        self._drive = partial(run_kernel, compiled_replay(world), rules, world, self._machine)
         self._schedule = partial(
             schedule_of, workload, cluster, rules, estimate=known.values, policy=policy, estimates=name, engine_s=0.0, conditions=conditions
         )
@@ -193,7 +193,7 @@ class Simulation:
         """A hash of the jobs, the cluster and the policy."""
         digest = hashlib.sha256("".join(self._own).encode())
         policy = self._world.policy.copy()
-        policy.node_scorer = policy.node_scorer != 0  # the address of the function differs between processes
+        policy.node_scorer, policy.solver, policy.solver_number = policy.node_scorer != 0, policy.solver != 0, 0  # of this process
         for name, column in zip(self._world.columns, self._world.replace(policy=policy), strict=True):
             if name != "sizes":  # it holds the length of the log
                 digest.update(np.ascontiguousarray(column).tobytes())

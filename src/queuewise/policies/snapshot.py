@@ -79,6 +79,7 @@ class JobRecord:
     user: str | None = None
     account: str | None = None
     qos: str | None = None
+    predicted: float | None = None  # seconds; for orders that go by predictions, where nobody but the sender can make them
 
     __pydantic_config__ = STRICT
 
@@ -130,6 +131,22 @@ class RunningJob:
 
 
 @dataclass(frozen=True)
+class NodeShape:
+    """What a node has, whether it is in use or not."""
+
+    name: str
+    gpus: int = 0
+    kind: str = ""  # of its GPUs
+    cpu_milli: int | None = None  # None: unlimited
+    mem_mib: int | None = None  # None: unlimited
+    partitions: tuple[str, ...] = ("default",)
+    rack: int = 0
+    speed: float = 1.0  # of its GPUs, relative to the reference kind
+
+    __pydantic_config__ = STRICT
+
+
+@dataclass(frozen=True)
 class NodeRecord:
     index: int
     state: str  # "up", "down" or "drained"
@@ -140,6 +157,7 @@ class NodeRecord:
     asleep: bool = False
     idle_since: float | None = None  # nodes that sleep: None while a job is placed there
     awake_at: float | None = None  # nodes that sleep: when it woke, or will wake, from its last sleep
+    shape: NodeShape | None = None  # what it has; None: the reader knows the cluster
 
     __pydantic_config__ = STRICT
 
@@ -238,7 +256,11 @@ class Snapshot:
     @classmethod
     def from_json(cls, text: str | bytes, *, where: str = "snapshot") -> Snapshot:
         """Read what `to_json` wrote, and check that it does not contradict itself. `where` names the source in errors."""
-        content = _parsed(text, where)
+        return cls.from_plain(_parsed(text, where), where=where)
+
+    @classmethod
+    def from_plain(cls, content: dict[str, Any], *, where: str = "snapshot") -> Snapshot:
+        """The same from what a JSON object holds."""
         if content.get("version") != VERSION:
             raise InputError(
                 f"has version {content.get('version')!r}, not {VERSION}", where=where, hint="take the snapshot again with this version"

@@ -194,11 +194,16 @@ def _problem_of_use(node: NodeRecord, job_id: JobId | None, now: float) -> str:
 
 def _check_ids(snapshot: Snapshot, refuse: Callable[[str, str], None]) -> None:
     ended = snapshot.history.ended
-    for job_id, number in Counter((*snapshot.unfinished, *(one.job_id for one in ended))).items():
+    ids = (*snapshot.unfinished, *(one.job_id for one in ended))
+    if len({isinstance(job_id, str) for job_id in ids}) > 1:
+        refuse("the snapshot", "has jobs whose ids are numbers and jobs whose ids are texts: all must be alike")
+    for job_id, number in Counter(ids).items():
         if number > 1:
             refuse(f"job {job_id}", f"is in the snapshot {number} times: each job waits, runs or has ended")
         if isinstance(job_id, int) and not -(2**63) <= job_id < 2**63:
             refuse(f"job {job_id}", "has an id of more than 64 bits")
+        if isinstance(job_id, str) and "\0" in job_id:
+            refuse(f"job {job_id!r}", "has an id with a character of code 0")
 
 
 def _problem_of_ended(one: EndedJob, now: float) -> str:
@@ -228,6 +233,8 @@ def _problem_of_record(job: JobRecord, now: float) -> str:
         return "asks for no GPU, CPU or memory"
     if not (0 <= job.estimate < np.inf and (job.requested is None or job.requested >= 0)):
         return f"has estimate {job.estimate} and requested {job.requested}"
+    if job.predicted is not None and job.predicted < 0:
+        return f"has predicted {job.predicted}"
     return "" if job.submit <= now else f"is submitted at {job.submit:g} s, after the snapshot of {now:g} s"
 
 

@@ -9,7 +9,8 @@ from dataclasses import replace
 
 from queuewise.cluster.spec import Cluster
 from queuewise.errors import InputError
-from queuewise.policies.interface import Decision, Migrate, Preempt, Start, View
+from queuewise.policies.interface import Decision, Migrate, Preempt, ShownState, Start
+from queuewise.policies.milp.terms import parse_objective
 from queuewise.policies.names import Policy
 from queuewise.policies.snapshot import Snapshot, WaitingJob
 from queuewise.policies.snapshot_jobs import Index
@@ -33,7 +34,11 @@ class SnapshotDecider(ABC):
     def reset(self, cluster: Cluster, seed: int) -> None:
         self._cluster, self._seed, self._last = cluster, seed, None
 
-    def decide(self, view: View) -> Iterable[Decision]:
+    def forget(self) -> None:
+        """Forget earlier decisions: the next one goes by its snapshot alone."""
+        self._last = None
+
+    def decide(self, view: ShownState) -> Iterable[Decision]:
         before = view.snapshot()
         self.wake_at = math.inf
         if not before.queue:
@@ -57,8 +62,11 @@ class SnapshotDecider(ABC):
 
 def refuse_unseen(*parts: str) -> None:
     """Refuse backfill rules and placements that go by more than a view shows."""
-    for part in set(parts) & set(NOT_SHOWN):
-        raise InputError(f"{part} goes by {NOT_SHOWN[part]}, which a view does not show", hint="use another rule, or replay it as a whole")
+    for part in parts:
+        unseen = "fgd" if part.startswith("milp") and "fgd" in parse_objective(part.removeprefix("milp")).terms else part
+        if unseen in NOT_SHOWN:
+            what = NOT_SHOWN[unseen]
+            raise InputError(f"{part} goes by {what}, which a view does not show", hint="use another rule, or replay it as a whole")
 
 
 def _remembering(snapshot: Snapshot, last: Snapshot) -> Snapshot:
@@ -77,7 +85,7 @@ def _remembering(snapshot: Snapshot, last: Snapshot) -> Snapshot:
     return replace(snapshot, queue=tuple(recall(one) for one in snapshot.queue), history=history)
 
 
-def _decisions(before: Snapshot, after: Snapshot, view: View, *, moves: bool) -> list[Decision]:
+def _decisions(before: Snapshot, after: Snapshot, view: ShownState, *, moves: bool) -> list[Decision]:
     """What turns one into the other: stops first, then starts and moves in the order in which they happened.
 
     A job whose work was not saved did not move: it was stopped, and started again.

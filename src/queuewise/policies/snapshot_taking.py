@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from queuewise.cluster.spec import UNLIMITED, Cluster
+from queuewise.cluster.spec import NO_GPU, UNLIMITED, Cluster
 from queuewise.policies.following import first_pieces
 from queuewise.policies.snapshot import (
     DependencyRecord,
@@ -19,6 +19,7 @@ from queuewise.policies.snapshot import (
     JobId,
     JobRecord,
     NodeRecord,
+    NodeShape,
     Place,
     Progress,
     RunningJob,
@@ -168,6 +169,7 @@ class SnapshotTaker:
             asleep=bool(idle_since is not None and self._now > idle_since + self._world.costs.sleep_after),
             idle_since=idle_since,
             awake_at=_or_none(state.awake_at[n]) if sleeps else None,
+            shape=node_shapes(cluster)[n],
         )
 
     def _condition_of(self, n: int) -> str:
@@ -230,6 +232,27 @@ class SnapshotTaker:
     def _usage(self) -> tuple[Usage, ...]:
         state = self._state
         return tuple(Usage(*name, float(state.usage[a]), float(state.usage_time[a])) for a, name in enumerate(self._accounts))
+
+
+@lru_cache(maxsize=8)
+def node_shapes(cluster: Cluster) -> tuple[NodeShape, ...]:
+    """What the nodes of a cluster have."""
+    return tuple(_shape(cluster, n) for n in range(cluster.num_nodes))
+
+
+def _shape(cluster: Cluster, n: int) -> NodeShape:
+    kind = int(cluster.node_kind[n])
+    cpu, mem = int(cluster.node_cpu_milli[n]), int(cluster.node_mem_mib[n])
+    return NodeShape(
+        name=cluster.node_names[n],
+        gpus=int(cluster.node_gpus[n]),
+        kind=cluster.kinds[kind].name if kind != NO_GPU else "",
+        cpu_milli=None if cpu == UNLIMITED else cpu,
+        mem_mib=None if mem == UNLIMITED else mem,
+        partitions=tuple(one.name for one, inside in zip(cluster.partitions, cluster.node_partitions[n], strict=True) if inside),
+        rack=int(cluster.node_rack[n]),
+        speed=float(cluster.speed[kind]) if kind != NO_GPU else 1.0,
+    )
 
 
 def job_fields(jobs: Workload, rows: NDArray[np.int64]) -> dict[str, list[Any]]:

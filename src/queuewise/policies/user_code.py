@@ -45,7 +45,7 @@ KEPT_FILES = 64  # loaded at once
 _LOADED: dict[tuple[str, str], tuple[ModuleType, ast.Module]] = {}  # by path and content, the last used at the end
 HOLD = "_hold"  # end of the name of the function that holds jobs back
 HOLD_ANSWERS = "return 0 if the job may start, otherwise seconds, or inf until the next event"
-NODE_PARAMETERS: Mapping[str, type | None] = {"node": Node, "job": Demand}
+NODE_PARAMETERS: Mapping[str, type | None] = {"node": Node, "job": Demand, "params": None}
 
 
 class NotANumber(ArithmeticError):

@@ -60,8 +60,9 @@ def score(facts, pending, number, now, outlook, users, params, out):
         out[i] = value
 """
 SCORE_NODES = """
-def score(facts, nodes, number, demand, out):
+def score(facts, nodes, number, demand, params, out):
     job = Demand({demand})
+    params = params[:{num_params}]
     for i in range(number):
         row = facts[nodes[i]]
         node = Node({node})
@@ -84,7 +85,7 @@ class UserScore:
 
     def make(self, given: Sequence[float] | None) -> Order:
         """The order that it defines, with these parameters or those of its file."""
-        params = self._params(given)
+        params = self.params_of(given)
         used = self.own.used_parameters | (self.hold.own.used_parameters if self.hold else set())
         if self.own.used_parameters <= {"job", "params"}:
             order = Order(once=partial(self._score_once, params), params=params)
@@ -98,7 +99,7 @@ class UserScore:
             memory=self.own.state_size,
         )
 
-    def _params(self, given: Sequence[float] | None) -> F64:
+    def params_of(self, given: Sequence[float] | None) -> F64:
         """The numbers for this function, as many as its file has."""
         stated = self.own.params
         if given is None or not self.own.takes_params:
@@ -155,7 +156,7 @@ def job_score(reference: str) -> UserScore:
 
 
 def node_score(reference: str) -> UserScore:
-    """A function of node and job, compiled."""
+    """A function of node, job and params, compiled."""
     own = check_score(reference, NODE_PARAMETERS)
     return _compiled(own.reference, own.module, SCORE_NODES)
 

@@ -26,7 +26,7 @@ from queuewise.policies.replaying import known_estimates, known_jobs, named_acco
 from queuewise.policies.resuming import NodeNames, rules_after, start_from
 from queuewise.policies.snapshot import Snapshot
 from queuewise.policies.user_code import explained, is_reference
-from queuewise.policies.user_scores import job_score
+from queuewise.policies.user_scores import job_score, node_score
 from queuewise.sim.core.compilation import JIT_DISABLED
 from queuewise.sim.core.engine import compiled_replay, limited_runtime, run_kernel, schedule_of
 from queuewise.sim.core.replay_batch import ReplayBatch
@@ -167,7 +167,7 @@ class _WindowReplays:
             world, machine = layout.world.clone().replace(**World.checked(**order)), layout.machine.clone()
             state = start_from(start, self._workload, accounts, world, machine, layout.state.clone())
             self._watch.count = state.count
-            yield run_kernel(compiled_replay(), rules, world, machine, state), time.perf_counter() - began
+            yield run_kernel(compiled_replay(world), rules, world, machine, state), time.perf_counter() - began
 
     def _batch(self, rules: Rules, jobs: Jobs) -> ReplayBatch:
         key = rules.shape, frozenset(jobs.history)
@@ -184,7 +184,7 @@ def _params_setter(policy: Policy, rules: Rules, jobs: Jobs, dispatch: str) -> C
     """A function that returns the rules with other parameters of the policy's own functions."""
     first = job_score(policy.order) if is_reference(policy.order) else None
     second = job_score(policy.backfill_order) if rules.backfill_order is not None and is_reference(policy.backfill_order) else None
-
+    third = node_score(policy.placement) if is_reference(policy.placement) else None
     takes_params = any(own.takes_params for own in policy.own)
 
     def with_params(params: Sequence[float] | None) -> Rules:
@@ -196,6 +196,7 @@ def _params_setter(policy: Policy, rules: Rules, jobs: Jobs, dispatch: str) -> C
             order = replace(first.make(params), estimate=order.estimate)
         if second is not None and other is not None:
             other = replace(second.make(params), estimate=other.estimate)
-        return replace(rules, order=order, backfill_order=other)
+        of_nodes = rules.node_params if third is None else third.params_of(params)
+        return replace(rules, order=order, backfill_order=other, node_params=of_nodes)
 
     return with_params

@@ -30,6 +30,7 @@ class Series:
     y: Sequence[float]
     low: Sequence[float] | None = None  # interval around y
     high: Sequence[float] | None = None
+    marked: bool = False  # a line with a mark at each point, in figures
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,7 @@ class Chart:
     y_label: str
     series: tuple[Series, ...] = ()
     log_x: bool = False
+    whole_x: bool = False  # x are whole numbers, and so are the ticks of figures
     log_y: bool = False
     z: Sequence[Sequence[float | None]] = ()  # heat map: one row per y
     z_label: str = ""
@@ -76,7 +78,7 @@ def intervals(result: Result) -> ChartOrReason:
     bound = f" Lower bound for any policy: {result.lower_bound:,.2f}." if result.lower_bound is not None else ""
     return Chart(
         "scores",
-        "Scores",
+        f"Mean {result.score.name} with intervals",
         f"Mean {result.score.name} over the windows with 95 % bootstrap intervals; {better} is better.{bound}",
         "intervals",
         result.score.name,

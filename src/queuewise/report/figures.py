@@ -81,20 +81,21 @@ def draw(chart: Chart) -> Figure:
 
 
 def draw_panels(charts: Sequence[Chart], title: str, path: str | os.PathLike[str]) -> None:
-    """Write several charts to `path` as one figure with two columns. The suffix determines the format."""
+    """Write several charts to `path` as one figure with two columns, a single chart with one. The suffix determines the format."""
     target, extension = figure_target(path)
     with optional_imports():
         import matplotlib as mpl
         from matplotlib.figure import Figure
-    rows = -(-len(charts) // 2)
+    columns = min(2, len(charts))
+    rows = -(-len(charts) // columns)
     with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(1.6 * WIDTH, 0.8 * HEIGHT * rows), layout="constrained")
-        panels = figure.subplots(rows, 2, squeeze=False).ravel()
+        figure = Figure(figsize=(0.8 * WIDTH * columns, 0.8 * HEIGHT * rows), layout="constrained")
+        panels = figure.subplots(rows, columns, squeeze=False).ravel()
         for axes, chart in zip(panels, charts, strict=False):
             draw_on(axes, chart)
         for axes in panels[len(charts) :]:
             axes.set_visible(False)
-        panels[0].legend(frameon=False, fontsize=8, loc="lower right")
+        panels[0].legend(frameon=False, fontsize=8, loc="lower right" if columns > 1 else "best")
         figure.suptitle(figure_text(title), x=0.01, ha="left", fontweight="bold")
         with replacing(target) as temporary:
             figure.savefig(temporary, format=extension, dpi=110, metadata=WITHOUT_DATE.get(extension))
@@ -107,11 +108,22 @@ def draw_on(axes: Axes, chart: Chart) -> None:
     axes.set_xlabel(figure_text(chart.x_label))
     axes.set_ylabel(figure_text(chart.y_label))
     if chart.log_x:
-        axes.set_xscale("log")
+        axes.set_xscale("log", base=2 if chart.whole_x else 10)
+    if chart.whole_x:
+        _count_on_x(axes, chart.log_x)
     if chart.log_y:
         axes.set_yscale("log")
     if chart.log_y and chart.kind == "bars":
         axes.set_ylim(bottom=1)  # slowdowns start at 1: bars from any other value would mislead
+
+
+def _count_on_x(axes: Axes, logarithmic: bool) -> None:
+    """Plain whole numbers as ticks."""
+    from matplotlib.ticker import MaxNLocator, StrMethodFormatter
+
+    if not logarithmic:
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
 
 
 def _look(index: int) -> dict[str, Any]:
@@ -120,7 +132,9 @@ def _look(index: int) -> dict[str, Any]:
 
 def _lines(axes: Axes, chart: Chart) -> None:
     for index, series in enumerate(chart.series):
-        axes.plot(np.asarray(series.x, dtype=np.float64), series.y, label=figure_label(series.name), linewidth=1.3, **_look(index))
+        marks: dict[str, Any] = {"marker": "o", "markersize": 4} if series.marked else {}
+        x = np.asarray(series.x, dtype=np.float64)
+        axes.plot(x, series.y, label=figure_label(series.name), linewidth=1.3, **_look(index), **marks)
     if not chart.log_y:
         axes.set_ylim(bottom=0)
 

@@ -6,17 +6,17 @@
 from __future__ import annotations
 
 import html
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
 
 from queuewise.errors import InputError
-from queuewise.evaluation.experiment import Cell
+from queuewise.evaluation.experiment import Cell, measure_window
 from queuewise.evaluation.judging import Result, judge
 from queuewise.evaluation.measure import Measurement, measure
 from queuewise.evaluation.metrics import all_metrics
+from queuewise.evaluation.protocol import Window
 from queuewise.evaluation.replay_files import (
     check_run,
     conditions_of,
@@ -30,21 +30,27 @@ from queuewise.evaluation.replay_files import (
 from queuewise.evaluation.results import flatten, mean_metrics, read_cells
 from queuewise.evaluation.scores import parse_score
 from queuewise.evaluation.wait_causes import WaitCauses
+from queuewise.report.answer import answer_of, drawn_part, name_coinciding, read_answer
 from queuewise.report.batsim import write_batsim_jobs
 from queuewise.report.charts import Chart, make_charts, packing_charts
 from queuewise.report.chrome_trace import write_trace
-from queuewise.report.figures import COLOURS, write_figures
+from queuewise.report.figures import write_figures
 from queuewise.report.gantt import gantt_data
 from queuewise.report.lanes import count_bars
-from queuewise.report.page import fill_page, plotly_text
+from queuewise.report.page import fill_page
+from queuewise.report.plotly_charts import plotly_figure
 from queuewise.report.text_tables import TextTable, metric_table, score_table, to_latex, to_markdown
 from queuewise.report.validation_charts import validation_charts, validation_table, verdict_sentences
 from queuewise.report.waiting_tables import waiting_sentences, waiting_tables
 from queuewise.runs import create_folder, file_name, locked, write_text
+from queuewise.sim.core.schedule import Schedule
 
 MAX_BARS = 400_000  # in all Gantt charts of a page: about 20 MB
 MAX_FIRST_BARS = 1_500_000  # the best policy may use more than that
-DASHES = ("solid", "dash", "dot")  # as in `figures`, once all colours are used
+
+SCROLLS = '<p class="scrolls" hidden>The table is wider than the page: it scrolls sideways.</p>'
+
+__all__ = ["read_answer", "render", "write_report"]
 
 Exports = Literal["best", "all", "none"]  # policies for which to write a trace and Batsim's jobs.csv
 
@@ -74,7 +80,13 @@ def _write_report(run: Path, window: int, figures: bool, exports: Exports) -> Pa
     if figures:
         write_figures(charts, run / "figures")
     _write_exports(run, replays, exports)
-    page = render(replays, charts, reasons, tables, sentences)
+    windows = 1 + max(read_facts(replay).get("window", 0) for replay in find_replays(run))
+    tables["metrics"] = metric_table(rows, marks, readable=True)  # in files, seconds
+    changes = check_run(run).get("what_if", "")  # in folders of earlier versions, a table
+    part = drawn_part(replays[0], window, windows)
+    if changes and isinstance(changes, str):
+        part = f"{changes[0].upper()}{changes[1:]}. {part}"
+    page = render(replays, charts, reasons, tables, sentences, answer_of(replays, causes, result), part)
     write_text(run / "report.html", page)
     return run / "report.html"
 
@@ -102,10 +114,18 @@ def _load(run: Path, window: int, result: Result | None) -> tuple[list[Measureme
     if result is not None:
         order = [s.policy for s in result.standings]
         chosen.sort(key=lambda pair: order.index(pair[1]["policy"]))
-    trimming = {key: float(config.get(key, 0.0)) for key in ("warmup", "cooldown")}
-    replays = [measure(read_schedule(run, replay), **trimming) for replay, _ in chosen]
+    replays = [_measure(read_schedule(run, replay), config, window) for replay, _ in chosen]
     causes = {m.schedule.policy: read_causes(replay, m.schedule) for m, (replay, _) in zip(replays, chosen, strict=True)}
     return replays, {policy: its for policy, its in causes.items() if its is not None}
+
+
+def _measure(schedule: Schedule, config: Mapping[str, Any], index: int) -> Measurement:
+    """The jobs that count in the tables. `config` is what an evaluation was measured under, empty for runs of other commands."""
+    trimming = {key: float(config.get(key, 0.0)) for key in ("warmup", "cooldown")}
+    windows = config.get("windows", ())
+    if index >= len(windows):
+        return measure(schedule, **trimming)
+    return measure_window(schedule, Window.from_list(windows[index]), str(config.get("start", "empty")), **trimming)
 
 
 def _write_tables(run: Path, tables: dict[str, TextTable], sentences: Mapping[str, Sequence[str]]) -> None:
@@ -131,8 +151,10 @@ def render(
     reasons: Sequence[str],
     tables: dict[str, TextTable],
     sentences: Mapping[str, Sequence[str]] = MappingProxyType({}),
+    answer: str = "",
+    part: str = "",
 ) -> str:
-    """The page as text. `sentences` are listed below the table of that name."""
+    """The page as text. `sentences` are listed below the table of that name; `answer` comes first, `part` says what is drawn."""
     first = replays[0].schedule
     gantts, left_out = _gantts(replays)
     data = {"charts": [plotly_figure(chart) for chart in charts], "gantts": gantts}
@@ -143,11 +165,13 @@ def render(
     )
     texts = {
         "title": html.escape(f"{first.workload.name} on {first.cluster.name}"),
+        "answer": html.escape(answer or answer_of(replays, {}, None)),
         "facts": html.escape(facts),
+        "part": html.escape(part or drawn_part(replays[0], 0, 1)),
         "tables": "".join(_table_html(name, cells, sentences.get(name, ())) for name, cells in tables.items()),
         "charts": "".join(
             f'<figure id="{html.escape(chart.key)}"><h2>{html.escape(chart.title)}</h2><div class="plot"></div>'
-            f"<figcaption>{html.escape(chart.caption)}</figcaption></figure>"
+            f"<figcaption>{html.escape(chart.caption + name_coinciding(chart))}</figcaption></figure>"
             for chart in charts
         ),
         "notes": "".join(f"<li>{html.escape(reason)}</li>" for reason in [*reasons, *left_out]),
@@ -171,57 +195,6 @@ def _gantts(replays: Sequence[Measurement]) -> tuple[list[dict[str, Any]], list[
     return made, [f"Gantt charts of {', '.join(left_out)} are omitted: {hint}."] if left_out else []
 
 
-def plotly_figure(chart: Chart) -> dict[str, Any]:
-    """A chart as data and layout for plotly."""
-    axis = {"automargin": True, "gridcolor": "#e4e7eb", "zeroline": False}
-    layout: dict[str, Any] = {
-        "xaxis": {**axis, "title": {"text": plotly_text(chart.x_label)}, "type": "log" if chart.log_x else "-"},
-        "yaxis": {**axis, "title": {"text": plotly_text(chart.y_label)}, "type": "log" if chart.log_y else "-"},
-        "showlegend": len(chart.series) > 1,
-    }
-    if chart.kind == "heatmap":
-        layout["xaxis"] |= {"type": "category", "dtick": 3}
-        layout["yaxis"] |= {"type": "category", "autorange": "reversed"}
-        colorbar = {"title": {"text": plotly_text(chart.z_label), "side": "right"}}
-        z = [list(row) for row in chart.z]
-        x, y = _labels(chart.columns), _labels(chart.rows)
-        data = [{"type": "heatmap", "z": z, "x": x, "y": y, "colorscale": "Viridis", "colorbar": colorbar}]
-        return {"key": chart.key, "data": data, "layout": layout}
-    if chart.kind == "bars":
-        layout |= {"barmode": "group", "xaxis": layout["xaxis"] | {"type": "category", "categoryarray": _labels(chart.columns)}}
-        if chart.log_y:  # slowdowns start at 1 = 10⁰: bars from any other value would mislead
-            layout["yaxis"]["range"] = [0, math.log10(max(max(series.y) for series in chart.series)) * 1.05]
-    elif chart.kind == "intervals":
-        layout["yaxis"] |= {"type": "category", "autorange": "reversed"}
-    elif chart.kind == "line" and not chart.log_y:
-        layout["yaxis"]["rangemode"] = "tozero"
-    return {"key": chart.key, "data": [_trace(chart, index) for index in range(len(chart.series))], "layout": layout}
-
-
-def _trace(chart: Chart, index: int) -> dict[str, Any]:
-    series = chart.series[index]
-    colour, dash = COLOURS[index % len(COLOURS)], DASHES[index // len(COLOURS) % len(DASHES)]
-    trace: dict[str, Any] = {"name": plotly_text(series.name), "x": _labels(series.x), "y": list(series.y)}
-    if chart.kind == "bars":
-        pattern = {"shape": "" if dash == "solid" else "/"}
-        return {**trace, "type": "bar", "marker": {"color": colour, "pattern": pattern}}
-    if chart.kind == "intervals":
-        error = {
-            "type": "data",
-            "array": [high - y for high, y in zip(series.high or (), series.y, strict=True)],
-            "arrayminus": [y - low for low, y in zip(series.low or (), series.y, strict=True)],
-        }
-        places = {"x": trace["y"], "y": trace["x"], "error_x": error}
-        return {**trace, **places, "type": "scatter", "mode": "markers", "marker": {"color": colour, "size": 9}}
-    if chart.kind == "points":
-        return {**trace, "type": "scatter", "mode": "markers", "marker": {"color": colour, "size": 6, "opacity": 0.6}}
-    return {**trace, "type": "scatter", "mode": "lines", "line": {"color": colour, "dash": dash, "width": 1.8}}
-
-
-def _labels(values: Sequence[float | str]) -> list[float | str]:
-    return [plotly_text(value) if isinstance(value, str) else value for value in values]
-
-
 def _table_html(name: str, cells: TextTable, sentences: Sequence[str]) -> str:
     headings, rows = cells
     head = "".join(f"<th>{html.escape(heading)}</th>" for heading in headings)
@@ -230,4 +203,5 @@ def _table_html(name: str, cells: TextTable, sentences: Sequence[str]) -> str:
     listed = "".join(f"<li>{html.escape(sentence)}</li>" for sentence in sentences)
     below = f"<ul>{listed}</ul>" if listed else ""
     key, title = html.escape(f"table-{name}".replace(" ", "-")), html.escape(name.capitalize())
-    return f'<section id="{key}"><h2>{title}</h2><div class="wide">{table}</div>{below}</section>'
+    wide = f'<div class="wide" tabindex="0" role="region" aria-label="{title}">{table}</div>'
+    return f'<section id="{key}"><h2>{title}</h2>{wide}{SCROLLS}{below}</section>'

@@ -2,15 +2,34 @@
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
   const config = { displaylogo: false, responsive: true, typesetMath: false, modeBarButtonsToRemove: ["lasso2d", "select2d"] };
-  const font = { family: 'system-ui, "Segoe UI", "DejaVu Sans", sans-serif', size: 12, color: "#1f2933" };
+  const dark = window.matchMedia("screen and (prefers-color-scheme: dark)");
+  const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
-  for (const chart of data.charts) {
-    const legend = { orientation: "h", x: 0, y: -0.22, yanchor: "top" };
-    const layout = { ...chart.layout, font, legend, margin: { l: 60, r: 16, t: 12, b: 48 }, hovermode: "closest", paper_bgcolor: "#fff", plot_bgcolor: "#fff" };
-    const figure = document.getElementById(chart.key);
-    const plot = figure.querySelector(".plot");
-    if (chart.data.length > 6) plot.style.height = "460px"; // space for a legend with several lines
-    Plotly.newPlot(plot, chart.data, layout, config);
+  // What depends on the theme and on the width. Black lines would vanish on a dark page.
+  function themed(layout) {
+    const font = { family: 'system-ui, "Segoe UI", "DejaVu Sans", sans-serif', size: 12, color: colour("--ink") };
+    const axis = { gridcolor: colour("--line"), linecolor: colour("--line") };
+    return { ...layout, font, paper_bgcolor: colour("--card"), plot_bgcolor: colour("--card"), xaxis: { ...layout.xaxis, ...axis }, yaxis: { ...layout.yaxis, ...axis } };
+  }
+
+  function visibleOn(traces) {
+    if (!dark.matches) return traces;
+    const swap = (part) => part && part.color === "#000000" ? { ...part, color: "#ffffff" } : part;
+    return traces.map((trace) => ({ ...trace, ...(trace.line && { line: swap(trace.line) }), ...(trace.marker && { marker: swap(trace.marker) }) }));
+  }
+
+  function drawCharts() {
+    for (const chart of data.charts) {
+      const legend = { orientation: "h", x: 0, y: window.innerWidth < 600 ? -0.3 : -0.22, yanchor: "top" };
+      const layout = themed({ ...chart.layout, legend, margin: { l: 60, r: 16, t: 12, b: 48 }, hovermode: "closest" });
+      const plot = document.getElementById(chart.key).querySelector(".plot");
+      if (chart.data.length > 6) plot.style.height = "460px"; // space for a legend with several lines
+      Plotly.react(plot, visibleOn(chart.data), layout, config);
+    }
+  }
+
+  function markWideTables() {
+    for (const wide of document.querySelectorAll(".wide")) wide.nextElementSibling.hidden = wide.scrollWidth <= wide.clientWidth;
   }
 
   // Gantt: the overview when zoomed out, a recomputed grid in between, single bars when zoomed in.
@@ -48,17 +67,31 @@
     return { name: "seconds", seconds: 1 };
   }
 
+  // A grid of shares, painted on a canvas and laid under the axes as one image.
   function grid(rows, columns, view, unit, value) {
-    const z = [];
+    const parse = (text) => [1, 3, 5].map((i) => parseInt(text.slice(i, i + 2), 16));
+    const [idle, busy] = [parse(colour("--card")), parse(colour("--busy"))];
+    const small = new OffscreenCanvas(columns, rows);
+    const pixels = new ImageData(columns, rows);
     for (let r = 0; r < rows; r++) {
-      const row = new Array(columns);
-      for (let c = 0; c < columns; c++) row[c] = value(r, c);
-      z.push(row);
+      for (let c = 0; c < columns; c++) {
+        const share = value(r, c);
+        for (let k = 0; k < 3; k++) pixels.data[4 * (r * columns + c) + k] = idle[k] + share * (busy[k] - idle[k]);
+        pixels.data[4 * (r * columns + c) + 3] = 255;
+      }
     }
-    const dx = (view.t1 - view.t0) / columns / unit.seconds;
-    const dy = (view.l1 - view.l0) / rows;
-    return [{ type: "heatmap", z, x0: view.t0 / unit.seconds + dx / 2, dx, y0: view.l0 - 0.5 + dy / 2, dy, zmin: 0, zmax: 1, colorscale: "Blues", reversescale: true,
-      hovertemplate: "%{z:.0%} busy<extra></extra>", colorbar: { title: { text: "busy", side: "right" }, tickformat: ".0%" } }];
+    small.getContext("2d").putImageData(pixels, 0, 0);
+    const large = document.createElement("canvas"); // enlarged without smoothing: browsers blur an image that is stretched
+    large.width = columns * Math.max(1, Math.floor(1280 / columns));
+    large.height = rows * Math.max(1, Math.floor(640 / rows));
+    const paint = large.getContext("2d");
+    paint.imageSmoothingEnabled = false;
+    paint.drawImage(small, 0, 0, large.width, large.height);
+    const image = { source: large.toDataURL(), xref: "x", yref: "y", x: view.t0 / unit.seconds, y: view.l0 - 0.5, sizex: (view.t1 - view.t0) / unit.seconds,
+      sizey: view.l1 - view.l0, xanchor: "left", yanchor: "top", sizing: "stretch", layer: "above" };
+    const corners = { type: "scatter", mode: "markers", marker: { opacity: 0 }, hoverinfo: "skip", showlegend: false,
+      x: [view.t0 / unit.seconds, view.t1 / unit.seconds], y: [view.l0 - 0.5, view.l1 - 0.5] };
+    return { traces: [corners], images: [image] };
   }
 
   function rebinned(bars, view, unit) {
@@ -97,7 +130,7 @@
     return [{
       type: "bar", orientation: "h", width: found.map((i) => bars.lanes[i] - 0.14), opacity: 0.85, showlegend: false,
       base: found.map((i) => bars.start[i] / unit.seconds), x: found.map((i) => (bars.end[i] - bars.start[i]) / unit.seconds), y: found.map((i) => bars.lane[i] + (bars.lanes[i] - 1) / 2),
-      marker: { color: found.map((i) => PALETTE[bars.job[i] % PALETTE.length]), line: { width: 0.5, color: "#fff" } },
+      marker: { color: found.map((i) => PALETTE[bars.job[i] % PALETTE.length]), line: { width: 0.5, color: colour("--card") } },
       hovertext: found.map((i) => `job ${plain(packed.jobs.id[bars.job[i]])}<br>size ${bars.size[bars.job[i]]}<br>first started after ${Math.round(bars.firstWait[bars.job[i]])} s` +
         `<br>here ${Math.round(bars.end[i] - bars.start[i])} s<br>${plain(packed.lanes[bars.lane[i]])}`),
       hoverinfo: "text", textposition: "none",
@@ -116,6 +149,7 @@
   const select = document.getElementById("gantt-policy");
   const plot = figure.querySelector(".plot");
   let current = null;
+  let lastView = null;
   let timer = 0;
 
   function redraw(view) {
@@ -125,17 +159,18 @@
     view = view || { t0: 0, t1: current.span, l0: 0, l1: current.lanes.length };
     const found = visible(bars, view);
     const overview = current.overview;
-    const traces = found ? drawn(current, bars, found, unit)
+    const shown = found ? { traces: drawn(current, bars, found, unit), images: [] }
       : whole ? grid(overview.rows, overview.columns, view, unit, (r, c) => bars.busy[r * overview.columns + c] / 255)
       : rebinned(bars, view, unit);
     state.textContent = found ? `${found.length.toLocaleString("en")} bars` : `${bars.lane.length.toLocaleString("en")} bars in total: zoom in to see them`;
     figure.dataset.detail = found ? "bars" : "grid";
-    const layout = {
-      font, margin: { l: 60, r: 16, t: 36, b: 48 }, bargap: 0, hovermode: "closest", paper_bgcolor: "#fff", plot_bgcolor: "#fff",
-      xaxis: { title: { text: `${unit.name} since the first submission` }, range: [view.t0 / unit.seconds, view.t1 / unit.seconds], gridcolor: "#e4e7eb", zeroline: false },
-      yaxis: { range: [view.l1 - 0.5, view.l0 - 0.5], automargin: true, gridcolor: "#e4e7eb", zeroline: false, ...laneTicks(current, view) },
-    };
-    return Plotly.react(plot, traces, layout, { ...config, doubleClick: false });
+    lastView = whole ? null : view;
+    const layout = themed({
+      margin: { l: 60, r: 16, t: 36, b: 48 }, bargap: 0, hovermode: "closest", images: shown.images,
+      xaxis: { title: { text: `${unit.name} since the first submission` }, range: [view.t0 / unit.seconds, view.t1 / unit.seconds], zeroline: false },
+      yaxis: { range: [view.l1 - 0.5, view.l0 - 0.5], automargin: true, zeroline: false, ...laneTicks(current, view) },
+    });
+    return Plotly.react(plot, shown.traces, layout, { ...config, doubleClick: false });
   }
 
   function zoomed() {
@@ -158,5 +193,9 @@
     plot.on("plotly_doubleclick", () => redraw(null));
     select.addEventListener("change", () => { current = data.gantts[Number(select.value)]; redraw(null); });
   }
+  drawCharts();
+  markWideTables();
+  window.addEventListener("resize", markWideTables);
+  dark.addEventListener("change", () => { drawCharts(); if (current) redraw(lastView); });
   document.body.dataset.ready = "yes";
 })();

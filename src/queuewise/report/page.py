@@ -9,16 +9,12 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import html
 import json
 import re
 from collections.abc import Mapping, Sequence
 from importlib import resources
 from typing import Any
 
-from queuewise.errors import optional_imports
-
-MAP_STYLE = re.compile(r'getElementById\("([0-9a-f]{64})"\)')  # plotly adds the style of maps unless an element has this id
 EMPTY_STYLE = ""  # plotly adds an empty <style> and fills it by calls, which a policy does not see
 
 
@@ -29,17 +25,11 @@ def fill_page(texts: Mapping[str, str], data: Any) -> str:
         **texts,
         "policy": _security_policy([plotly, code], [style, EMPTY_STYLE]),
         "data": json.dumps(data, allow_nan=False).replace("<", "\\u003c"),
-        "mapstyle": "".join(MAP_STYLE.findall(plotly)[:1]),
         "style": style,
         "code": code,
         "plotly": plotly,
     }
     return re.sub("@@([a-z]+)@@", lambda place: parts[place[1]], _asset("page.html"))
-
-
-def plotly_text(text: str) -> str:
-    """Text for plotly, which reads labels as HTML with links."""
-    return html.escape(text, quote=False)
 
 
 def _security_policy(scripts: Sequence[str], styles: Sequence[str]) -> str:
@@ -65,6 +55,5 @@ def _asset(name: str) -> str:
 
 
 def _plotly_js() -> str:
-    with optional_imports():
-        from plotly.offline import get_plotlyjs
-    return str(get_plotlyjs()).replace("</script", "<\\/script")
+    """The basic bundle, as scripts/vendor-plotly fetched it."""
+    return _asset("vendor/plotly-basic.min.js").replace("</script", "<\\/script")

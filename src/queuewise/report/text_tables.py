@@ -40,17 +40,23 @@ TEX = {
 TextTable = tuple[list[str], list[list[str]]]  # headings, rows
 
 
-def metric_table(rows: Sequence[Mapping[str, Any]], marks: Mapping[str, str] = MappingProxyType({})) -> TextTable:
-    """One row per policy, from flattened metrics. Columns without any value are omitted. `marks` follow the names of policies."""
+def metric_table(
+    rows: Sequence[Mapping[str, Any]], marks: Mapping[str, str] = MappingProxyType({}), *, readable: bool = False
+) -> TextTable:
+    """One row per policy, from flattened metrics. Columns without any value are omitted. `marks` follow the names of policies.
+
+    Times are in one unit, for papers, or `readable`: 12.3 s beside 4.5 h.
+    """
     shown = [column for column in COLUMNS if any(row.get(column[1]) is not None for row in rows)]
-    body = [
-        [
-            str(row["policy"]) + marks.get(row["policy"], ""),
-            *(_number(row.get(key), digits, UNIT.get(key, 1.0)) for _, key, digits in shown),
-        ]
-        for row in rows
-    ]
-    return ["policy", *(heading for heading, _, _ in shown)], body
+
+    def cell(row: Mapping[str, Any], heading: str, key: str, digits: int) -> str:
+        if readable and heading.endswith("]") and key.partition(".")[0].endswith("_s"):
+            return duration(row.get(key))
+        return _number(row.get(key), digits, UNIT.get(key, 1.0))
+
+    body = [[str(row["policy"]) + marks.get(row["policy"], ""), *(cell(row, *column) for column in shown)] for row in rows]
+    headings = [heading.rpartition(" [")[0] if readable and heading.endswith(("[s]", "[h]")) else heading for heading, _, _ in shown]
+    return ["policy", *headings], body
 
 
 def score_digits(result: Result) -> int:
@@ -70,7 +76,7 @@ def score_table(result: Result) -> TextTable:
         beside = result.beside[s.policy]
         waits = [duration(wait) for wait in (beside.wait_s, beside.wait_p99_s, beside.max_wait_s)]
         use = "–" if beside.utilisation is None else f"{beside.utilisation:.1%}"
-        score = [figure(s.mean, digits), _interval(s.ci95, digits)]
+        score = [figure(s.mean, digits), interval(s.ci95, digits, result.score.least)]
         rows.append([s.policy + result.mark(s.policy), str(s.rank), *score, *difference, *waits, figure(beside.makespan_by_span, 3), use])
     against = f"against {result.standings[0].best_baseline}"
     columns = ["policy", "rank", result.score.name, "95 % interval", against, "95 % interval", "wins"]
@@ -122,8 +128,9 @@ def _number(value: float | None, digits: int, unit: float = 1.0) -> str:
     return "–" if value is None else f"{value / unit:,.{digits}f}"
 
 
-def _interval(ci95: tuple[float, float] | None, digits: int) -> str:
-    return "–" if ci95 is None else f"{ci95[0]:,.{digits}f} … {ci95[1]:,.{digits}f}"
+def interval(ci95: tuple[float, float] | None, digits: int, least: float) -> str:
+    """An interval of a score that is never below `least`."""
+    return "–" if ci95 is None else f"{max(ci95[0], least):,.{digits}f} … {ci95[1]:,.{digits}f}"
 
 
 def markdown_text(text: str) -> str:

@@ -13,7 +13,14 @@ FIRST = (WISE, "fcfs+easy", "fcfs+easy:sjf", "sjf+easy", "saf+easy~3d", "wfp3+ea
 BACKFILLS = ("easy", "greedy", "conservative")  # from the cheapest to replay to the dearest
 BOUNDS = ("", "~3d")
 PREDICTED = "predicted"
-LEFT_OUT = ("random", "multifactor", "fairshare", "fairtree")  # no rule of size or time; or of settings that a log does not have
+# no rule of size or time; or of settings that a log does not have
+LEFT_OUT = (
+    "random",
+    "multifactor",
+    "fairshare",
+    "fairtree",
+    "rltune-multifactor",
+)
 
 
 def heuristics(estimates: str) -> list[str]:

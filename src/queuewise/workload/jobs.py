@@ -7,8 +7,9 @@ A `Workload` is immutable, sorted by submission time (ties keep the order of the
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,9 @@ from queuewise.errors import InputError
 from queuewise.memory import check_memory
 from queuewise.workload.dependencies import NO_DEPENDENCIES, Dependencies
 from queuewise.workload.speedup import LINEAR, parse_curve
+
+if TYPE_CHECKING:
+    import polars as pl
 
 ANY_PARTITION = -1  # in `partition`: the job may run in any partition
 SEPARATOR = ","  # in a name of `partitions`: the job may run in any of the partitions around it
@@ -153,6 +157,34 @@ class Workload:
             if "dependencies" in columns:
                 columns["dependencies"] = columns["dependencies"].renumbered(np.argsort(order))
         return cls(**columns)
+
+    @staticmethod
+    def from_frame(frame: Any, *, name: str = "frame", columns: Mapping[str, str] | None = None) -> Workload:
+        """The jobs of a data frame of Polars or pandas, with the fields of generic files (docs/formats.md).
+
+        `columns` maps other columns to fields, for example {"walltime": "runtime"}. A row that is no job is an error.
+        """
+        from queuewise.workload.frames import workload_of_frame
+
+        return workload_of_frame(frame, name, columns or {})
+
+    def to_frame(self) -> pl.DataFrame:
+        """One row per job, with the fields of generic files (docs/formats.md). `from_frame` reads it."""
+        from queuewise.workload.frames import frame_of_workload
+
+        return frame_of_workload(self)
+
+    def __repr__(self) -> str:
+        if not len(self):
+            return f"Workload({self.name}: no jobs)"
+        days = (float(self.submit[-1]) - float(self.submit[0])) / 86_400
+        unit = "GPUs" if self.gpu_milli.any() else "cores"
+        return f"Workload({self.name}: {len(self):,} jobs in {days:,.1f} days, up to {self.size.max():,.0f} {unit})"
+
+    def _repr_html_(self) -> str:
+        from queuewise.workload.frames import html_of_workload
+
+        return html_of_workload(self)
 
     def take(self, rows: NDArray[Any] | slice) -> Self:
         """The jobs at `rows` (ascending indices, a mask or a slice). Times are unchanged. Dependencies on other jobs are dropped."""

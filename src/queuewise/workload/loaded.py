@@ -116,6 +116,10 @@ class Loaded:
     format: str
     recorded: Recorded | None = None  # only if the reader was asked for it
 
+    def __repr__(self) -> str:
+        skipped = sum(self.tally.skipped.values())
+        return f"Loaded({self.format}: {self.workload!r}, {skipped:,} rows skipped)"
+
     def take(self, rows: slice | NDArray[np.bool_]) -> Loaded:
         """The jobs at `rows`, a slice or a mask."""
         recorded = self.recorded.take(rows) if self.recorded is not None else None

@@ -29,6 +29,11 @@ def window(workload: Workload, start: float, *, stop: float | None = None, num_j
     return chosen
 
 
+def without_kinds(workload: Workload) -> Workload:
+    """The same jobs, which may run on any GPU kind."""
+    return workload.replace(kind_set=np.zeros(len(workload), np.int32), kind_sets=((),))
+
+
 def offered_load(workload: Workload, *, gpus: float | None = None, cores: float | None = None) -> float:
     """Submitted work ÷ capacity of the cluster between the first and the last submission.
 

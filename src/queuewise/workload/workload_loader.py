@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from queuewise.errors import InputError, did_you_mean
 from queuewise.workload.loaded import ClusterFacts, Loaded, NodeFacts, ReadOptions, ReadRequest, Tally
@@ -25,11 +26,12 @@ def load_workload(
     seed: int = 0,
     tables: Sequence[str | os.PathLike[str]] = (),
     options: ReadOptions | None = None,
+    args: Mapping[str, Any] | None = None,
 ) -> Loaded:
     """Read the log at `source`, or generate jobs from the model of that name.
 
     `format` overrides detection by content. `jobs` limits a log to its first jobs, or sets the number of jobs of a model. `seed` is only
-    for models. `tables` are additional files of the same log, such as machine lists and task tables.
+    for models, as are `args`, their parameters. `tables` are additional files of the same log, such as machine lists and task tables.
     """
     if jobs is not None and jobs < 1:
         raise InputError(f"jobs must be at least 1, not {jobs}", hint="omit it to use all jobs")
@@ -39,7 +41,9 @@ def load_workload(
         unused = [flag for flag, given in {"--tables": tables, "--map": request.options.columns}.items() if given]
         if unused := [*unused, *_swf_flags(request)]:
             raise InputError(f"{source} is a model, not a log; {' and '.join(unused)} cannot be used", hint="omit them")
-        return _generate(str(source), jobs, seed)
+        return _generate(str(source), jobs, seed, args or {})
+    if args:
+        raise InputError(f"{source} is a log, which has no parameters such as {next(iter(args))}", hint="they are for workload models")
     name = format or _detect(request)
     _check_unused(name, request)
     loaded = reader(name).read(request)
@@ -89,8 +93,8 @@ def _is_model(path: Path) -> bool:
     return str(path) in models.MODELS
 
 
-def _generate(name: str, jobs: int | None, seed: int) -> Loaded:
+def _generate(name: str, jobs: int | None, seed: int, args: Mapping[str, Any]) -> Loaded:
     from queuewise.workload import models
 
-    workload = models.generate(name, jobs, seed)
+    workload = models.generate(name, jobs, seed, **args)
     return Loaded(workload, None, Tally(rows_read=len(workload), kept=len(workload)), f"model:{name}")

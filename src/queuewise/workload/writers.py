@@ -19,14 +19,15 @@ from numpy.typing import NDArray
 
 from queuewise.errors import InputError, unknown_name
 from queuewise.runs import replacing
-from queuewise.workload.dependencies import to_texts
+from queuewise.workload.frames import frame_of_workload
 from queuewise.workload.jobs import ANY_PARTITION, UNKNOWN, Workload
 from queuewise.workload.loaded import ClusterFacts
 
 if TYPE_CHECKING:
-    import polars as pl
+    pass
 
 MISSING = -1  # unknown value in SWF
+MOST_DIGITS = 18  # of numbers in SWF
 _KIB_PER_MIB = 1024
 
 
@@ -57,47 +58,6 @@ def _save(target: Path, content: bytes) -> None:
         temporary.write_bytes(gzip.compress(content, compresslevel=6) if target.suffix == ".gz" else content)
 
 
-def to_frame(workload: Workload) -> pl.DataFrame:
-    """One row per job with the column names of the generic formats. Unknown values are null, labels are text."""
-    import polars as pl
-
-    columns: dict[str, Any] = {
-        name: getattr(workload, name) for name in ("submit", "runtime", "num_tasks", "gpu_milli", "cpu_milli", "mem_mib")
-    }
-    columns |= {name: _or_none(getattr(workload, name)) for name in ("requested", "recorded_wait", "deadline")}
-    columns["priority"] = np.ascontiguousarray(workload.priority)
-    columns["kinds"] = _labels(workload.kind_set - 1, ["|".join(kinds) for kinds in workload.kind_sets[1:]])
-    columns["partition"] = _labels(workload.partition, workload.partitions)
-    columns["user"] = _labels(workload.user, workload.users)
-    columns["group"] = _labels(workload.group, workload.groups)
-    columns["qos"] = _labels(workload.qos, workload.qos_names)
-    columns["job_name"] = pl.Series(np.ascontiguousarray(workload.job_name)).replace(UNKNOWN, None)
-    columns["job_id"] = pl.Series(np.ascontiguousarray(workload.job_id))
-    if workload.is_elastic.any():
-        columns |= {"min_tasks": workload.min_tasks, "max_tasks": workload.max_tasks}
-        columns["scaling"] = _labels(workload.scaling, workload.scalings)
-    if len(workload.dependencies):
-        columns["depends_on"] = pl.Series(to_texts(workload.dependencies, workload.job_id), dtype=pl.String)
-    return pl.DataFrame({name: np.ascontiguousarray(v) if isinstance(v, np.ndarray) else v for name, v in columns.items()})
-
-
-def _or_none(values: NDArray[np.float64]) -> pl.Series:
-    import polars as pl
-
-    return pl.Series(np.ascontiguousarray(values), nan_to_null=True)
-
-
-def _labels(codes: NDArray[Any], labels: Sequence[str]) -> pl.Series:
-    import polars as pl
-
-    names = pl.Series(labels, dtype=pl.String)
-    return (
-        names.gather(pl.Series(np.ascontiguousarray(codes)).replace(UNKNOWN, None))
-        if len(names)
-        else pl.Series([None] * len(codes), dtype=pl.String)
-    )
-
-
 def _stored(workload: Workload) -> str:
     return json.dumps({"name": workload.name, "epoch": workload.epoch})
 
@@ -106,12 +66,12 @@ def _parquet(workload: Workload, cluster: ClusterFacts | None) -> tuple[bytes, l
     import io
 
     buffer = io.BytesIO()
-    to_frame(workload).write_parquet(buffer, metadata={"queuewise": _stored(workload)})
+    frame_of_workload(workload).write_parquet(buffer, metadata={"queuewise": _stored(workload)})
     return buffer.getvalue(), []
 
 
 def _csv(workload: Workload, cluster: ClusterFacts | None) -> tuple[bytes, list[str]]:
-    table = to_frame(workload)
+    table = frame_of_workload(workload)
     return f"# queuewise {_stored(workload)}\n{table.write_csv()}".encode(), []
 
 
@@ -144,7 +104,7 @@ def _or_missing(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def _numbers(codes: NDArray[np.int32], labels: Sequence[str]) -> NDArray[np.int64]:
     """The labels if all are numbers, so that a log read from SWF keeps them; otherwise codes from 1."""
-    numbers = [int(label) if label.isdecimal() and str(int(label)) == label else None for label in labels]
+    numbers = [int(label) if label.isdecimal() and len(label) <= MOST_DIGITS and str(int(label)) == label else None for label in labels]
     values = np.array([*range(1, len(labels) + 1), MISSING] if None in numbers else [*numbers, MISSING], dtype=np.int64)
     return values[codes]  # UNKNOWN is -1: the last entry
 

@@ -44,7 +44,7 @@ def requested_log(num_jobs: int = 300) -> Workload:
 def scenario_of(teacher: str | None = None, **changes: Any) -> Scenario:
     changes["task"] = TASK | changes.get("task", {})
     ppo = {} if teacher is None else {"imitate": teacher}
-    return scenario_for(small_settings(**{"workload": "log.swf", "jobs": 40, "ppo": ppo} | changes), requested_log(), FLAT)
+    return scenario_for(small_settings(**{"workload": "log.swf", "episode_jobs": 40, "ppo": ppo} | changes), requested_log(), FLAT)
 
 
 def test_a_teacher_brings_its_backfill_bound_and_estimates() -> None:
@@ -112,13 +112,13 @@ def test_a_trained_model_plays_as_in_its_task(tmp_path: Path) -> None:
     """In `simulate`, from a warm start, with the bound, backfill and estimates of its training."""
     write_swf(requested_log(), tmp_path / "log.swf")
     settings = small_settings(
-        workload=str(tmp_path / "log.swf"), cluster="flat:16", jobs=40, frames=128, baselines=("wise", "fcfs"),
+        workload=str(tmp_path / "log.swf"), cluster="flat:16", episode_jobs=40, frames=128, baselines=("wise", "fcfs"),
         ppo={"imitate": "wise", "imitate_frames": 3000, "imitate_epochs": 12},
         task=TASK | {"baseline": "wise", "reward": "bounded_slowdown/jobs/baseline"},
     )  # fmt: skip
     notes = Notes()
     outcome = train(settings, (0,), tmp_path / "run", notes)
-    assert set(outcome.val) == {"agent", "wise", "fcfs"}
+    assert set(outcome.val) == {"agent", "wise", "fcfs+easy:sjf:predicted"}  # with the backfill of the task
     assert all({"policy/kl", "policy/clip_fraction"} <= set(row) for row in notes.rows)
     assert notes.rows[0]["imitation/same"] > 0.6
     log = load_workload(tmp_path / "log.swf").workload

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from agents_setup import small_setup
+from queuewise.agents.algorithm_settings import PpoSettings
 from queuewise.agents.ppo import LOSSES, Ppo, draw
-from queuewise.agents.train_settings import PpoSettings
 from queuewise.agents.training_envs import Step, TrainingEnvs
 from queuewise.agents.values import ReturnScale, advantages
 from queuewise.agents.workers import Rollout, WorkerPool, shared_zeros

@@ -124,10 +124,10 @@ def test_models_without_requests_show_their_runtimes_and_logs_never_do(tmp_path:
     log = tmp_path / "log.swf"
     rows = [f"{j} {j * 60} -1 {100 + j} 2 -1 -1 2 -1 -1 1 1 1 1 1 1 -1 -1" for j in range(1, 200)]
     log.write_text("; MaxProcs: 8\n" + "\n".join(rows) + "\n", encoding="utf-8")
-    scenario = load_scenario(layered(workload=str(log), jobs=20))
+    scenario = load_scenario(layered(workload=str(log), episode_jobs=20))
     assert scenario.setup.settings.estimates == "predicted"
     with pytest.raises(InputError, match="has 150 jobs, but there are only 90"):
-        _ = load_scenario(layered(workload=str(log), jobs=150)).setup
+        _ = load_scenario(layered(workload=str(log), episode_jobs=150)).setup
 
 
 def test_logs_are_read_as_every_command_reads_them(tmp_path: Path) -> None:
@@ -135,7 +135,7 @@ def test_logs_are_read_as_every_command_reads_them(tmp_path: Path) -> None:
     log = tmp_path / "mine.csv"
     rows = [f"{60 * j},{100 + j},{1 + j % 4}" for j in range(200)] + ["never,1,1"]
     log.write_text("queued,took,cards\n" + "\n".join(rows) + "\n", encoding="utf-8")
-    flags = ["--workload", str(log), "--cluster", "1x8:V100-16", "--jobs", "20"]
+    flags = ["--workload", str(log), "--cluster", "1x8:V100-16", "--episode-jobs", "20"]
     named = ["--format", "csv", "--map", "queued=submit", "took=runtime", "cards=gpus"]
     settings = Train.parse([*flags, *named], "queuewise train").settings
     assert (settings.reading.format, settings.reading.map) == ("csv", ("queued=submit", "took=runtime", "cards=gpus"))

@@ -67,7 +67,9 @@ def test_a_run_leaves_its_folder(tmp_path: Path) -> None:
     outcome = run_small(tmp_path / "a", (0, 3), logs=("tensorboard",))
     assert outcome.frames == 2 * 6 * 64
     told = outcome.as_json()
-    assert set(told) == {"run", "algo", "frames", "frames_per_s", "val", "report"}
+    assert set(told) == {"run", "algo", "frames", "frames_per_s", "steady_frames_per_s", "imitation_s", "val_s", "val", "report"}
+    assert told["imitation_s"] == 0.0 < told["val_s"]
+    assert told["steady_frames_per_s"] > told["frames_per_s"]
     assert set(told["val"]) == {"agent", "fcfs", "sjf+greedy"}
     assert set(told["report"]) == {f"model:{tmp_path / 'a'}", "fcfs", "sjf+greedy"}
     assert all(entry["ci95"][0] <= entry["mean"] <= entry["ci95"][1] for entry in told["report"].values())
@@ -107,7 +109,7 @@ def test_a_model_read_back_scores_as_it_did(tmp_path: Path) -> None:
 
 def command(run: Path) -> list[str]:
     flags = (
-        "--cluster 2x4:V100-16 --jobs 30 --task.window 8 --frames 2560 --eval-every 4 --checkpoint-every 1 --val-windows 2"
+        "--cluster 2x4:V100-16 --episode-jobs 30 --task.window 8 --frames 2560 --eval-every 4 --checkpoint-every 1 --val-windows 2"
         " --report-windows 2 --network.width 16 --ppo.num-envs 4 --ppo.steps 16 --ppo.minibatch 32 --baselines fcfs --logs --json"
     )
     return [sys.executable, "-m", "queuewise", "train", *flags.split(), "--out", str(run)]
@@ -283,10 +285,10 @@ def test_divergence_keeps_the_last_good_checkpoint(tmp_path: Path, monkeypatch: 
 
 def test_early_stopping(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """VAL improves twice, then only by less than the threshold; two evaluations later it is over, and the best of all is kept."""
-    from queuewise.agents.validation import Validator
+    from queuewise.agents.validation import ValFigures, Validator
 
     scores = iter([10.0, 8.0, 7.9, 9.0, 1.0])
-    monkeypatch.setattr(Validator, "val", lambda self, learner: {"agent": next(scores)})
+    monkeypatch.setattr(Validator, "val", lambda self, learner: ValFigures({"agent": next(scores)}, {}))
     outcome = run_small(tmp_path / "a", eval_every=1, stop={"patience": 2, "threshold": 0.1})
     assert outcome.frames == 4 * 64
     assert outcome.val == {"agent": 7.9}

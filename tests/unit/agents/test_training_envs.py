@@ -41,7 +41,7 @@ def play_on(envs: TrainingEnvs, steps: int, seed: int) -> list[torch.Tensor]:
 @pytest.mark.parametrize("problem", ["job", "host", "joint"])
 def test_a_state_is_told_and_taken_back(problem: str) -> None:
     """After episodes of all ages, two stages in the same state go on alike, over the ends of episodes."""
-    setup = small_setup(problem, jobs=12)
+    setup = small_setup(problem, episode_jobs=12)
     envs = TrainingEnvs(setup, 5, seed=4)
     ended = sum(int(part.sum()) for part in play_on(envs, 130, seed=1)[5::4])
     assert ended > 2

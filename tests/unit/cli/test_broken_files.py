@@ -71,8 +71,8 @@ REFUSED: dict[str, tuple[str | bytes, str, str]] = {  # what -> content, error, 
     ),
     "sacct fields missing": (
         "JobID|User|Submit|State\n1|u|2024-01-01T00:00:00|COMPLETED\n",
-        "log:1: this looks like slurm, but columns are missing: start, end; found: JobID, User, Submit, State",
-        "map the columns: --map ",
+        "log:1: this looks like the output of sacct without Start and End; found: JobID, User, Submit, State",
+        "run sacct --allusers --parsable2 --format JobID,User,",
     ),
     "other delimiter": (
         (HELIOS + helios(1)).replace(",", ";"),

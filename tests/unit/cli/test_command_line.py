@@ -17,7 +17,7 @@ from queuewise.cli.console import print_table
 from queuewise.errors import QueuewiseError
 from queuewise.report.readable import duration, figure
 
-HEAVY = ("numba", "polars", "torch", "matplotlib", "plotly", "sklearn", "scipy", "numpy", "pydantic")
+HEAVY = ("numba", "polars", "torch", "matplotlib", "sklearn", "scipy", "numpy", "pydantic")
 
 
 def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -109,7 +109,7 @@ USAGE = {  # what is typed -> error and hint
     "workload info a --formt swf": (
         "queuewise workload info has no option --formt", "did you mean --format? see queuewise workload info --help"
     ),
-    "simulate a": ("unexpected argument 'a'", "options start with --; see queuewise simulate --help"),
+    "simulate a": ("unexpected argument 'a'", "write --workload a; see queuewise simulate --help"),
     "simulate --policy fcfs": ("--workload FILE|MODEL is missing", "see queuewise simulate --help"),
     "workload info": ("FILE|MODEL is missing", "see queuewise workload info --help"),
     "workload inf a": (
@@ -120,8 +120,12 @@ USAGE = {  # what is typed -> error and hint
     ),
     "simulate --workload a --policy fcfs --jobs": ("--jobs needs a value", "see queuewise simulate --help"),
     "simulate --workload a --policy fcfs --jobs ten": ("--jobs 'ten' is not a whole number", "see queuewise simulate --help"),
-    "train --frames -1": ("frames = -1: input should be greater than or equal to 1", "see queuewise train --help"),
-    "train --ppo.gamma 7": ("gamma = 7.0: input should be less than or equal to 1", "see queuewise train --help"),
+    "simulate --workload bursty --policy fcfs --cluster 2x2:V100-16 --kinds ignore": (
+        "bursty is a model, whose jobs name no GPU kinds: --kinds ignore cannot be used",
+        "omit it",
+    ),
+    "train --frames -1": ("frames = -1: must be at least 1", "see queuewise train --help"),
+    "train --ppo.gamma 7": ("gamma = 7.0: must be at most 1", "see queuewise train --help"),
     "train --frames many": ("--frames 'many' is not a whole number", "see queuewise train --help"),
     "simulate --workload a --policy fcfs --seed 1.5": ("--seed '1.5' is not a whole number", "see queuewise simulate --help"),
     "evaluate --workload a --policy fcfs --warmup lots": ("--warmup 'lots' is not a number", "see queuewise evaluate --help"),
@@ -225,12 +229,12 @@ def test_console_script_is_the_same_program() -> None:
 def test_policies_lists_all_registries(capsys: pytest.CaptureFixture[str]) -> None:
     from queuewise.policies import policy_names
     from queuewise.policies.backfill import BACKFILLS
-    from queuewise.policies.placing import PLACEMENTS
+    from queuewise.policies.placing import PLACEMENTS, SOLVED_PLACEMENTS
 
     assert main(["policies", "--json"]) == 0
     listed = {part: [row["name"] for row in rows] for part, rows in json.loads(capsys.readouterr().out).items()}
     assert [*listed.pop("orders"), *listed.pop("preemptive")] == list(policy_names())
-    assert listed == {"backfills": list(BACKFILLS), "placements": list(PLACEMENTS)}
+    assert listed == {"backfills": list(BACKFILLS), "placements": [*PLACEMENTS, *SOLVED_PLACEMENTS]}
     assert main(["policies"]) == 0
     out = capsys.readouterr().out
-    assert all(name in out for name in (*policy_names(), *BACKFILLS, *PLACEMENTS))
+    assert all(name in out for name in (*policy_names(), *BACKFILLS, *PLACEMENTS, *SOLVED_PLACEMENTS))

@@ -48,8 +48,8 @@ def log(tmp_path: Path) -> Path:
 
 
 TRAIN = (
-    "--workload", "bursty", "--cluster", "2x2:V100-16", "--jobs", "20", "--frames", "512", "--task.window", "8", "--network.width", "8",
-    "--ppo.num-envs", "4", "--ppo.steps", "32", "--ppo.minibatch", "64", "--ppo.workers", "1", "--val-windows", "2",
+    "--workload", "bursty", "--cluster", "2x2:V100-16", "--episode-jobs", "20", "--frames", "512", "--task.window", "8",
+    "--network.width", "8", "--ppo.num-envs", "4", "--ppo.steps", "32", "--ppo.minibatch", "64", "--ppo.workers", "1", "--val-windows", "2",
     "--report-windows", "2", "--eval-every", "2", "--checkpoint-every", "1",
 )  # fmt: skip
 LEARN = (

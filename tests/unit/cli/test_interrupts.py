@@ -26,9 +26,11 @@ with ending_soon({grace}):
 """
 
 
-def interrupted(grace: str, signals: int) -> tuple[float, int, str]:
+def interrupted(grace: str, signals: int, program: str = DEAF) -> tuple[float, int, str]:
     """Seconds until a process ends that is deep in compiled code, its exit code, and what it said."""
-    process = subprocess.Popen([sys.executable, "-c", DEAF.format(grace=grace)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [sys.executable, "-c", program.format(grace=grace)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
     assert process.stdout is not None
     process.stdout.readline()
     time.sleep(0.3)
@@ -38,6 +40,21 @@ def interrupted(grace: str, signals: int) -> tuple[float, int, str]:
         time.sleep(0.2)
     errors = process.communicate(timeout=30)[1]
     return time.monotonic() - began, process.returncode, errors
+
+
+CALLED_BACK = """
+import ctypes, time
+from queuewise.cli.interrupts import ending_soon
+
+def wait():
+    print(flush=True)
+    time.sleep(60)
+
+with ending_soon({grace}):
+    ctypes.CFUNCTYPE(None)(wait)()  # C code calls Python code
+    for _ in range(600):
+        time.sleep(0.1)
+"""
 
 
 def crowded() -> float:
@@ -58,6 +75,12 @@ def test_a_second_interrupt_ends_at_once() -> None:
     seconds, code, errors = interrupted("60.0", 2)
     assert (code, errors) == (130, "interrupted\n")
     assert seconds < 3
+
+
+def test_an_interrupt_in_a_function_that_c_calls_is_not_lost() -> None:
+    seconds, code, errors = interrupted("30.0", 1, CALLED_BACK)
+    assert (code, errors) == (130, "interrupted\n")
+    assert seconds < 10
 
 
 def test_training_ends_soon_and_keeps_its_checkpoints(tmp_path: Path) -> None:

@@ -95,7 +95,7 @@ def test_a_limit_of_the_process_counts() -> None:
 CONDITIONS: dict[str, tuple[str, str]] = {  # conditions -> error and the line of the file
     "[failures]\nmtbf_h = 0.005\nmttr_h = 0.001": ("outages in this workload and the year after it; the limit is 500,000", ""),
     "[preemption]\nkind_factor = {'V100-16' = -1}": ("kind_factor.V100-16 = -1", ":2"),
-    "[preemption]\nrestart_s = 1e30": ("restart_s = 1e+30: input should be less than or equal to 1000000000000", ":2"),
+    "[preemption]\nrestart_s = 1e30": ("restart_s = 1e+30: must be at most 1000000000000", ":2"),
     "[[outages]]\nnode = 0\nstart = 0\nend = 1e30": ("ends at 1e+30, which is after 1e+12; inf means never", ":1"),
     "[[maintenance]]\nnodes = [-1]\nstart = 0\nend = 9": ("nodes[0] = -1", ":2"),
 }

@@ -61,7 +61,7 @@ def test_what_is_wrong_is_told_in_one_line(command: str, tmp_path: Path, capsys:
 
 @pytest.mark.parametrize("net", [*PROBLEM_OF])
 def test_diagnosis_of_every_network(net: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    make_model(tmp_path / "run", net, jobs=12)
+    make_model(tmp_path / "run", net, episode_jobs=12)
     (tmp_path / "run" / "metrics.jsonl").write_text('{"iteration": 1, "frames": 64, "policy/kl": 0.02, "gradient/norm": 0.5}\n')
     assert main(["diagnose", str(tmp_path / "run"), "--episodes", "2", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
@@ -82,7 +82,7 @@ def test_diagnosis_of_every_network(net: str, tmp_path: Path, capsys: pytest.Cap
 
 
 def test_diagnosis_counts_stops_and_moves(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    make_model(tmp_path / "run", "kernel", jobs=12, task={"window": 8, "stops": 3, "moves": True})
+    make_model(tmp_path / "run", "kernel", episode_jobs=12, task={"window": 8, "stops": 3, "moves": True})
     assert main(["diagnose", str(tmp_path / "run"), "--episodes", "2", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     actions = found["actions"]

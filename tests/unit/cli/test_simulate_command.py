@@ -20,6 +20,7 @@ from queuewise.errors import unknown_name
 from queuewise.evaluation.cause_walk import CAUSES
 from queuewise.evaluation.wait_causes import WaitCauses
 from queuewise.policies import Policy
+from queuewise.policies.budgets import USUAL_BUDGETS
 from queuewise.runs import file_name
 from queuewise.sim.core.schedule import DONE, NEVER, REJECTED, Schedule
 from queuewise.workload.jobs import Workload
@@ -92,7 +93,8 @@ def test_json_has_one_object_a_policy_with_the_documented_keys(calls: list[Any],
         assert set(row) == {
             "policy", "jobs", "completed", "killed", "rejected", "cancelled", "failed", "unfinished", "preemptions", "makespan_s",
             "wait_s", "first_wait_s", "jct_s", "slowdown", "bounded_slowdown",
-            "gpu_utilisation", "cpu_utilisation", "energy_kwh", "engine_s", "jobs_per_s", "wait_causes",
+            "gpu_utilisation", "cpu_utilisation", "flops_utilisation", "load_imbalance", "completion_rate", "jain_index", "energy_kwh",
+            "energy_cost", "engine_s", "jobs_per_s", "decisions", "decision_us", "wait_causes", "by_priority",
         }  # fmt: skip
         assert (row["policy"], row["jobs"], row["completed"], row["rejected"]) == (policy, 3, 2, 1)
         assert (row["killed"], row["cancelled"], row["failed"], row["unfinished"]) == (0, 0, 0, 0)
@@ -117,6 +119,7 @@ def test_options_reach_the_engine(calls: list[Any], log: str) -> None:
             "seed": 7,
             "kill_at_limit": True,
             "max_wait": "2d",
+            "budgets": USUAL_BUDGETS,
         }
     ]
 

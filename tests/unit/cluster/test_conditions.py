@@ -91,7 +91,7 @@ def test_overlapping_outages_are_united(
 
 
 def test_a_node_that_is_not_there_is_refused() -> None:
-    with pytest.raises(InputError, match="outage of node 4, but 4x8:V100-16 has 4 nodes"):
+    with pytest.raises(InputError, match="an outage names node 4, but 4x8:V100-16 has 4 nodes"):
         on_cluster(Conditions(outages=(Outage(node=4, start=0, end=1),)))
 
 

@@ -11,17 +11,17 @@ from queuewise.envs import QueuewiseVectorEnv
 from queuewise.errors import InputError
 from queuewise.sim.core.compilation import JIT_DISABLED
 
-SMALL: dict[str, Any] = {"cluster": "2x4:V100-16", "jobs": 12, "window": 8, "pool": 5}
+SMALL: dict[str, Any] = {"cluster": "2x4:V100-16", "episode_jobs": 12, "window": 8, "pool": 5}
 compiled = pytest.mark.skipif(JIT_DISABLED, reason="without the compiler Python begins all episodes")
 
 
 def played(envs: QueuewiseVectorEnv, steps: int, seed: int | None) -> list[Any]:
     """What a random agent sees."""
-    seen: list[Any] = [envs.reset(seed=seed)[0]]
+    seen: list[Any] = [envs.reset(seed=seed)[0].copy()]
     envs.legal_actions(seed=3)
     for _ in range(steps):
         rows, rewards, terminated, truncated, info = envs.step(envs.legal_actions())
-        seen += [rows, rewards, terminated, truncated, info["action_mask"], info["elapsed_s"]]
+        seen += [rows.copy(), rewards, terminated, truncated, info["action_mask"], info["elapsed_s"]]
         if "final_obs" in info:
             over = info["_final_obs"]
             seen += [over, np.stack(info["final_obs"][over]), *info["final_info"]["episode_tally"].values()]
@@ -46,7 +46,7 @@ def test_going_on_is_beginning_anew(problem: str, threads: int) -> None:
 @compiled
 def test_windows_of_all_sizes_follow_each_other() -> None:
     """A window that needs more memory than the env has is begun by Python; what is seen stays the same."""
-    varied = {**SMALL, "workload": "philly", "jobs": 40, "pool": 12}
+    varied = {**SMALL, "workload": "philly", "episode_jobs": 40, "pool": 12}
     going_on, begun = QueuewiseVectorEnv(3, **varied), QueuewiseVectorEnv(3, metrics=True, **varied)
     sizes = {len(going_on.setup.window(number).block.bytes) for number in range(12)}
     assert len(sizes) > 1

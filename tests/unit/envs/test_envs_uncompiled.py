@@ -16,7 +16,7 @@ from queuewise.envs import QueuewiseVectorEnv
 
 told = {}
 for name, arguments in json.loads(sys.argv[1]).items():
-    envs = QueuewiseVectorEnv(3, threads=1, jobs=6, window=4, pool=5, **({"cluster": "3x4:V100-16"} | arguments))
+    envs = QueuewiseVectorEnv(3, threads=1, episode_jobs=6, window=4, pool=5, **({"cluster": "3x4:V100-16"} | arguments))
     seen, info = envs.reset(seed=1)
     actions = envs.legal_actions(seed=2)
     rows = [[seen.tolist(), actions.tolist()]]

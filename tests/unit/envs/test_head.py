@@ -124,7 +124,7 @@ def test_queues_are_asked_one_after_the_other() -> None:
 def test_random_agents_finish_every_job() -> None:
     for backfill in ("easy", "conservative", "greedy:wfp3", "easy-strict"):
         env = QueuewiseEnv(
-            "job", dispatch="head", backfill=backfill, workload="bursty", cluster="2x4:V100-16", jobs=60, window=16, never_cut=True
+            "job", dispatch="head", backfill=backfill, workload="bursty", cluster="2x4:V100-16", episode_jobs=60, window=16, never_cut=True
         )
         env.reset(seed=3)
         play_episode(env, random_legal(1))
@@ -132,7 +132,7 @@ def test_random_agents_finish_every_job() -> None:
 
 
 def test_the_vector_environment_plays_what_single_ones_play() -> None:
-    task: dict[str, Any] = {"dispatch": "head", "backfill": "easy:aged", "jobs": 40, "window": 16, "max_wait": "1h"}
+    task: dict[str, Any] = {"dispatch": "head", "backfill": "easy:aged", "episode_jobs": 40, "window": 16, "max_wait": "1h"}
     envs = QueuewiseVectorEnv(3, problem="job", threads=1, **task)
     singles = [QueuewiseEnv("job", **task) for _ in range(3)]
     seen, info = envs.reset(seed=5)

@@ -312,7 +312,7 @@ def test_windows_of_a_log_stay_in_their_block(start: str, split: tuple[float, fl
     log = busy_days(200)
     begin, span = log.submit[0], log.submit[-1] - log.submit[0]
     for block, first, last in (("train", 0.0, split[0]), ("val", split[0], split[0] + split[1])):
-        env = QueuewiseEnv("job", workload=log, cluster=small_cluster(), jobs=20, block=block, split=split, start=start)
+        env = QueuewiseEnv("job", workload=log, cluster=small_cluster(), episode_jobs=20, block=block, split=split, start=start)
         for seed in range(10):
             env.reset(seed=seed)
             episode = env.batch.episode(0)
@@ -323,7 +323,7 @@ def test_windows_of_a_log_stay_in_their_block(start: str, split: tuple[float, fl
 
 
 def test_windows_can_be_asked_for() -> None:
-    env = QueuewiseEnv("job", workload="poisson", cluster="2x8:T4", jobs=10, pool=3, observation="dict")
+    env = QueuewiseEnv("job", workload="poisson", cluster="2x8:T4", episode_jobs=10, pool=3, observation="dict")
     seen = [env.reset(options={"window": number})[0]["jobs"] for number in (0, 1, 0)]
     np.testing.assert_array_equal(seen[0], seen[2])
     assert (seen[0] != seen[1]).any()

@@ -40,14 +40,14 @@ def test_gpu_optimizer() -> None:
     horizon = 100 + 1.3 * work / 8
     observation, _ = env.reset()
     assert observation.tolist() == pytest.approx([0.1, 0.5, 0.25, 0, 0.5, 1, 0.5, 0, *[0] * 4, *[0] * 8, 1, 0])
-    observation, reward, *_ = env.step(0)
-    assert reward == 0
-    assert observation.tolist() == pytest.approx([0.5, 1, 0.5, 0, *[0] * 8, *[0] * 6, 0.1, 0.1, 0.75, 0.25])
-    observation, reward, *_ = env.step(3)  # wait for the third job although the second one fits
+    observation, reward, *_ = env.step(0)  # the third job arrives
     row = [0.5, 1, 0.5, 100 / horizon, 1, 0.1, 1, 0]
     assert observation.tolist() == pytest.approx([*row, *[0] * 4, *[0] * 6, 0.09, 0.09, 0.75, 0.25])
-    left = 4 * 5000 * 100 + (2 * 1000 - 100) * 100  # queued, and running with 2 GPU-seconds less every second
-    assert reward == pytest.approx(-left / horizon / work - 0.05 * 0.75)
+    left = 4 * 5000 + 8 * 20_000 + 2 * 900  # waiting, and running
+    assert reward == pytest.approx(-100 / horizon * left / work)
+    observation, reward, *_ = env.step(3)  # wait for the end of the first job although the second one fits
+    left = 4 * 5000 + 8 * 20_000
+    assert reward == pytest.approx(2 * 1000 / work - 900 / horizon * left / work - 0.05 * left / work)
 
 
 def test_gpu_optimizer_has_210_numbers_as_published() -> None:
@@ -106,7 +106,7 @@ def rltune_row(wait: float, asks: int, free: int, shown: int, total: int, partia
 
 def test_rltune() -> None:
     """Three nodes of 4 GPUs. Jobs of 3 and 2 take two of them; the last one has one node left, or that and another."""
-    env = make("rltune", jobs([3, 2, 3], [100.0, 200.0, 300.0]), gpus(3, 4), window=4)
+    env = make("rltune", jobs([3, 2, 3], [100.0, 200.0, 300.0]), gpus(3, 4), window=4, placement="tier")
     empty = [0.0, 1, 1, 1, 1, 1, 0]
     observation, _ = env.reset()
     rows = [rltune_row(0, asks, 12, 8, 12, 0, 2) for asks in (3, 2, 3)]

@@ -35,7 +35,9 @@ def let_them_sleep(envs: QueuewiseVectorEnv) -> None:
 @pytest.mark.parametrize("threads", [2, 3, 8])
 @pytest.mark.parametrize("meanwhile", [lambda envs: None, let_them_sleep, dismiss])
 def test_threads_that_are_late_or_gone_change_nothing(threads: int, meanwhile: Callable[[QueuewiseVectorEnv], None]) -> None:
-    alone, together = (QueuewiseVectorEnv(11, "job", threads=number, jobs=20, window=8, observation="flat") for number in (1, threads))
+    alone, together = (
+        QueuewiseVectorEnv(11, "job", threads=number, episode_jobs=20, window=8, observation="flat") for number in (1, threads)
+    )
     np.testing.assert_array_equal(alone.reset(seed=5)[0], together.reset(seed=5)[0])
     ended = 0
     for step in range(STEPS):
@@ -53,9 +55,9 @@ def test_threads_that_are_late_or_gone_change_nothing(threads: int, meanwhile: C
 @pytest.mark.parametrize("arguments", [{"num_envs": 0}, {"threads": 0}, {"threads": "x"}])
 def test_numbers_that_cannot_be_are_refused(arguments: dict[str, Any]) -> None:
     with pytest.raises(InputError, match=f"{next(iter(arguments))} is"):
-        QueuewiseVectorEnv(**{"problem": "job", "jobs": 5, **arguments})
+        QueuewiseVectorEnv(**{"problem": "job", "episode_jobs": 5, **arguments})
 
 
 def test_random_actions_before_a_reset_are_refused() -> None:
     with pytest.raises(InputError, match="has not been reset"):
-        QueuewiseVectorEnv(3, "job", jobs=8).legal_actions(seed=1)
+        QueuewiseVectorEnv(3, "job", episode_jobs=8).legal_actions(seed=1)

@@ -39,7 +39,15 @@ def four_jobs() -> Workload:
 
 def env_with(*terms: Term, **settings: Any) -> QueuewiseEnv:
     return QueuewiseEnv(
-        "job", workload=four_jobs(), cluster=pair_of_gpus(), jobs=2, block=None, window=WAIT, estimates="oracle", reward=terms, **settings
+        "job",
+        workload=four_jobs(),
+        cluster=pair_of_gpus(),
+        episode_jobs=2,
+        block=None,
+        window=WAIT,
+        estimates="oracle",
+        reward=terms,
+        **settings,
     )
 
 
@@ -113,7 +121,7 @@ def test_an_unfinished_episode_counts_its_own_jobs() -> None:
 def test_the_return_is_the_score_and_what_the_others_add(problem: str, settings: dict[str, Any]) -> None:
     """Over random windows and random play: own jobs with their whole slowdown, those that were there with what came after."""
     env = QueuewiseEnv(
-        problem, workload=LOG, cluster=small_cluster(), jobs=40, block=None, estimates="oracle",
+        problem, workload=LOG, cluster=small_cluster(), episode_jobs=40, block=None, estimates="oracle",
         reward=(Term(name="bounded_slowdown", per=("jobs",)),), never_cut=True, **settings,
     )  # fmt: skip
     rng = np.random.default_rng(2)
@@ -135,7 +143,7 @@ def test_the_return_is_the_score_and_what_the_others_add(problem: str, settings:
 @pytest.mark.parametrize("estimates", ["oracle", "noisy:1.0"])
 def test_a_window_begins_as_the_log_has_it(estimates: str) -> None:
     """Under the policy of the replay before it, the last window goes on as the whole log does."""
-    setup = build_setup("job", workload=LOG, cluster=small_cluster(), jobs=60, block=None, estimates=estimates)
+    setup = build_setup("job", workload=LOG, cluster=small_cluster(), episode_jobs=60, block=None, estimates=estimates)
     window = setup.source.window(setup.source.size - 1)
     assert window.start is not None
     assert len(window.workload) > 60
@@ -147,7 +155,7 @@ def test_a_window_begins_as_the_log_has_it(estimates: str) -> None:
 
 
 def test_a_window_before_which_nothing_happened_begins_empty() -> None:
-    setup = build_setup("job", workload=LOG, cluster=small_cluster(), jobs=10, block=None)
+    setup = build_setup("job", workload=LOG, cluster=small_cluster(), episode_jobs=10, block=None)
     assert setup.source.warm
     assert setup.source.window(0).start is None
     assert len(setup.window(0).episode.workload) == 10
@@ -156,7 +164,7 @@ def test_a_window_before_which_nothing_happened_begins_empty() -> None:
 def test_jobs_with_equal_ids_are_told_apart() -> None:
     same = LOG.replace(job_id=np.zeros(len(LOG), np.int64))
     sizes = [
-        len(build_setup("job", workload=jobs, cluster=small_cluster(), jobs=20, block=None).window(100).episode.workload)
+        len(build_setup("job", workload=jobs, cluster=small_cluster(), episode_jobs=20, block=None).window(100).episode.workload)
         for jobs in (LOG, same)
     ]
     assert sizes[0] == sizes[1] > 20
@@ -164,7 +172,7 @@ def test_jobs_with_equal_ids_are_told_apart() -> None:
 
 def test_who_starts_warm() -> None:
     def warm(workload: Any = LOG, **settings: Any) -> bool:
-        return build_setup("job", workload=workload, cluster=small_cluster(), jobs=20, block=None, **settings).source.warm
+        return build_setup("job", workload=workload, cluster=small_cluster(), episode_jobs=20, block=None, **settings).source.warm
 
     assert warm()
     assert not warm(start="empty")
@@ -173,7 +181,7 @@ def test_who_starts_warm() -> None:
     assert not warm(conditions=Conditions(outages=(Outage(node=0, start=100.0, end=200.0),)))
     assert warm(conditions=Conditions(preemption=Preemption(restart_s=5.0)))
     for name in PRESETS:
-        assert not build_setup(preset=name, workload=LOG, cluster=small_cluster(), jobs=20, block=None).source.warm
+        assert not build_setup(preset=name, workload=LOG, cluster=small_cluster(), episode_jobs=20, block=None).source.warm
 
 
 @pytest.mark.parametrize(
@@ -181,4 +189,4 @@ def test_who_starts_warm() -> None:
 )
 def test_what_cannot_start_warm_is_refused(workload: Any, conditions: dict[str, Any]) -> None:
     with pytest.raises(InputError, match="start='warm'"):
-        build_setup("job", workload=workload, cluster=small_cluster(), jobs=20, block=None, start="warm", conditions=conditions)
+        build_setup("job", workload=workload, cluster=small_cluster(), episode_jobs=20, block=None, start="warm", conditions=conditions)

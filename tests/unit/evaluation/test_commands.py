@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+import queuewise.evaluation.planning
 import queuewise.policies
 from queuewise.cli import main
 from stand_in import line_up
@@ -18,7 +19,8 @@ BASE = ["evaluate", "--workload", "bursty", "--jobs", "400", "--cluster", "2x8:V
 @pytest.fixture(autouse=True)
 def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(queuewise.policies, "simulate", line_up)
-    monkeypatch.setattr(queuewise.policies, "parse_policy", queuewise.policies.Policy)
+    for module in (queuewise.policies, queuewise.evaluation.planning):
+        monkeypatch.setattr(module, "parse_policy", queuewise.policies.Policy)
 
 
 def printed(capsys: pytest.CaptureFixture[str]) -> Any:
@@ -55,7 +57,6 @@ def test_explicit_starts_are_the_windows(tmp_path: Path, capsys: pytest.CaptureF
         (["--score", "speed"], "unknown score"),
         (["--warmup", "0.6", "--cooldown", "0.4"], "leave no jobs to count"),
         (["--protocol", "rlscheduler", "--starts", "0", "--window-jobs", "10"], "exceeds the log"),
-        (["--protocol", "replay", "--score", "fairness"], "the log names no users"),
         (["--report"], "--report needs a run folder"),
         (["--seed", "-1"], "is negative"),
     ],
@@ -68,12 +69,21 @@ def test_what_cannot_be_measured_is_explained(extra: list[str], problem: str, ca
     assert "Traceback" not in error
 
 
+def test_fairness_between_users_that_the_log_does_not_name_is_explained(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = tmp_path / "log.csv"
+    log.write_text("submit,runtime,gpus\n" + "".join(f"{10 * j},5,1\n" for j in range(9)))
+    arguments = ["--cluster", "2x8:V100-16", "--policy", "line", "--protocol", "replay", "--score", "fairness"]
+    assert main(["evaluate", "--workload", str(log), *arguments]) == 2
+    assert "the log names no users" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("policy", ["line", "by-request"])
 def test_estimates_that_the_log_does_not_have_are_refused_before_the_plan(
     policy: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     parsed = {"line": queuewise.policies.Policy("line"), "by-request": queuewise.policies.Policy("line", estimates="requested")}
-    monkeypatch.setattr(queuewise.policies, "parse_policy", parsed.__getitem__)
+    for module in (queuewise.policies, queuewise.evaluation.planning):
+        monkeypatch.setattr(module, "parse_policy", parsed.__getitem__)
     estimates = ["--estimates", "requested"] if policy == "line" else []
     assert main([*BASE, "--policy", policy, *estimates]) == 2
     error = capsys.readouterr().err

@@ -287,7 +287,7 @@ def test_windows_outside_the_workload_are_refused(window: tuple[int, int]) -> No
 
 @pytest.mark.parametrize("candidate", [3, None, ("fcfs",), ("fcfs", 3), ("fcfs", ["x"])])
 def test_what_is_no_candidate_is_refused(candidate: Any) -> None:
-    with pytest.raises(InputError, match="is no policy"):
+    with pytest.raises(InputError, match=r"policy is|is no policy"):
         simulate_many(jobs(), CLUSTER, [candidate], windows=WINDOWS)
 
 

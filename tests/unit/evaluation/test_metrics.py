@@ -117,7 +117,8 @@ def test_summary_has_exactly_the_keys_of_simulate(ten_jobs: Schedule) -> None:
     assert list(summary) == [
         "policy", "jobs", "completed", "killed", "rejected", "cancelled", "failed", "unfinished", "preemptions", "makespan_s",
         "wait_s", "first_wait_s", "jct_s", "slowdown", "bounded_slowdown",
-        "gpu_utilisation", "cpu_utilisation", "energy_kwh", "engine_s", "jobs_per_s",
+        "gpu_utilisation", "cpu_utilisation", "flops_utilisation", "load_imbalance", "completion_rate", "jain_index", "energy_kwh",
+        "energy_cost", "decisions", "decision_us", "engine_s", "jobs_per_s",
     ]  # fmt: skip
     figures = all_metrics(measure(ten_jobs))
     for name in ("wait_s", "first_wait_s", "jct_s", "slowdown", "bounded_slowdown"):

@@ -38,6 +38,8 @@ def test_nobody_waits() -> None:
     (remark,) = remarks.after(jobs(), FLAT, [0.0, 0.2], [1.0, 1.0])
     assert remark.startswith("hardly anybody waits, whatever the policy (the jobs ask for 2% of the cores): use a smaller cluster")
     assert remarks.after(jobs(), FLAT, [0.0, 20.0], [1.0, 3.0]) == []
+    (crowded,) = remarks.after(jobs(runtime=np.full(4, 900.0)), load_cluster("flat:1"), [0.0], [1.0])
+    assert crowded.startswith("hardly anybody waits, whatever the policy: ")
 
 
 def test_all_policies_tie() -> None:

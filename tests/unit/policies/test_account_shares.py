@@ -114,6 +114,6 @@ def test_drf_has_no_first_candidates(name: str) -> None:
 
 def test_fair_orders_are_no_features_of_environments() -> None:
     with pytest.raises(InputError, match="'drf' depends on the usage of users"):
-        QueuewiseEnv(workload=one_gpu_jobs([0, 1]), cluster=CLUSTER, jobs=None, block=None, scores=("drf",)).reset()
+        QueuewiseEnv(workload=one_gpu_jobs([0, 1]), cluster=CLUSTER, episode_jobs=None, block=None, scores=("drf",)).reset()
     with pytest.raises(InputError, match="changes with time"):
-        QueuewiseEnv(workload=one_gpu_jobs([0, 1]), cluster=CLUSTER, jobs=None, block=None, window_order="fairshare").reset()
+        QueuewiseEnv(workload=one_gpu_jobs([0, 1]), cluster=CLUSTER, episode_jobs=None, block=None, window_order="fairshare").reset()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from queuewise.policies.backfill import BACKFILLS
 from queuewise.policies.ordering import ORDERS
-from queuewise.policies.placing import PLACEMENTS
+from queuewise.policies.placing import PLACEMENTS, SOLVED_PLACEMENTS
 from queuewise.policies.preemptive import PREEMPTIVE
 
 PAGE = (Path(__file__).parents[3] / "docs" / "policies.md").read_text(encoding="utf-8")
@@ -32,13 +32,14 @@ def test_preemptive_policies_are_documented() -> None:
 
 
 def test_placement_rules_are_documented() -> None:
-    assert rows("Placement") == {name: (rule.summary,) for name, rule in PLACEMENTS.items()}
+    assert rows("Placement") == {name: (rule.summary,) for name, rule in (PLACEMENTS | SOLVED_PLACEMENTS).items()}
 
 
 def test_the_readme_counts_what_there_is() -> None:
     readme = " ".join((Path(__file__).parents[3] / "README.md").read_text(encoding="utf-8").split())
     words = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
-    registries = ((ORDERS, "orders"), (PREEMPTIVE, "preemptive policies"), (BACKFILLS, "backfill rules"), (PLACEMENTS, "placements"))
+    placements = PLACEMENTS | SOLVED_PLACEMENTS
+    registries = ((ORDERS, "orders"), (PREEMPTIVE, "preemptive policies"), (BACKFILLS, "backfill rules"), (placements, "placements"))
     for registry, what in registries:
         number = words[len(registry)] if len(registry) < len(words) else str(len(registry))
         assert f"{number} {what}" in readme
@@ -46,5 +47,5 @@ def test_the_readme_counts_what_there_is() -> None:
 
 def test_the_normative_page_names_every_rule() -> None:
     page = (Path(__file__).parents[3] / "docs" / "simulator.md").read_text(encoding="utf-8")
-    names = [*ORDERS, *PREEMPTIVE, *BACKFILLS, *PLACEMENTS]
+    names = [*ORDERS, *PREEMPTIVE, *BACKFILLS, *PLACEMENTS, *SOLVED_PLACEMENTS]
     assert [name for name in names if f"`{name}" not in page and f"+{name}" not in page] == []

@@ -31,8 +31,9 @@ from queuewise.agents import learner
 from queuewise.agents.checkpoint import load_model
 from queuewise.agents.model_policies import load_policy
 from queuewise.agents.observation_scaling import Scaler
+from queuewise.agents.task_play import play_to_end
 from queuewise.agents.task_shape import TaskShape
-from queuewise.agents.validation import evaluate_policy, play_to_end
+from queuewise.agents.validation import evaluate_policy, network_choice
 from queuewise.agents.values import action_scores
 from queuewise.cluster.spec import Cluster
 from queuewise.envs.circumstances import Circumstances, Ordering
@@ -166,7 +167,7 @@ def test_a_replay_is_what_the_network_plays(net: str, decision: str, changes: di
     batch.begin([0], [setup.window(0)])
     shape = TaskShape(setup.settings.problem, setup.layout)
     trained = load_model(tmp_path / "run" / "best.safetensors", shape)
-    same(schedule, play_to_end(batch, trained.act, Scaler(trained.scaling, setup.layout), shape, policy)[0])
+    same(schedule, play_to_end(batch, network_choice(trained.act, Scaler(trained.scaling, setup.layout)), shape, policy)[0].schedule)
     assert (schedule.status == DONE).all()
     assert schedule.engine_s > 0
     fcfs = simulate(workload, scenario.cluster, "fcfs", estimates="oracle")
@@ -175,7 +176,7 @@ def test_a_replay_is_what_the_network_plays(net: str, decision: str, changes: di
 
 def test_the_limit_on_stops_holds_for_as_many_jobs_as_an_episode_has(tmp_path: Path) -> None:
     """A replay of several episodes' jobs may stop as many times as often, and no sooner."""
-    _, scenario = make_model(tmp_path, "kernel", jobs=30, task=STOPPING | {"most_stops": 3})
+    _, scenario = make_model(tmp_path, "kernel", episode_jobs=30, task=STOPPING | {"most_stops": 3})
     workload = generate("bursty", 100, seed=11, max_gpus=4)
     schedule = simulate(workload, scenario.cluster, f"model:{tmp_path}", estimates="oracle")
     assert schedule.preemptions.sum() == 3 * 4  # of 100 jobs, 30 each

@@ -66,7 +66,7 @@ def test_names_are_taken_apart(name: str, policy: Policy) -> None:
         ("sjf+easy:fsfc", "unknown order"),
         ("sjf@sprea", "did you mean 'spread'"),
         ("sjf@pack:x", "no option of pack"),
-        ("sjf@tier:even", "tier takes the option balance"),
+        ("sjf@tier:even", "only tier takes an option, balance"),
         ("sjf@first:2", "no option of first"),
         ("sjf+easy/0", "no positive number"),
         ("sjf+slurm/8", "'slurm/8' is not slurm or slurm:FILE"),

@@ -17,6 +17,7 @@ from queuewise.cluster.conditions import Conditions, Outage, Power
 from queuewise.errors import InputError
 from queuewise.policies import simulate
 from queuewise.policies.simulation import Simulation
+from queuewise.sim.core.schedule import STATUS_NAMES
 from queuewise.workload.jobs import Workload
 
 CLUSTER = load_cluster("2x2:V100-16")
@@ -50,6 +51,18 @@ def test_what_it_holds() -> None:
     assert [(node.state, node.free_gpus, node.free_cpu_milli) for node in snapshot.nodes] == [("up", (), None), ("up", (1,), None)]
     assert snapshot.history.starts == 2
     assert taken(70.0).history.ended == ((11, "done", 0.0, 50.0, 0), (13, "done", 60.0, 61.0, 0))
+
+
+@pytest.mark.parametrize("policy", ["fcfs+easy", "sjf+conservative", "wfp3", "srtf"])
+def test_a_waiting_job_that_can_never_run_is_rejected(policy: str) -> None:
+    """In a replay it would have been rejected at its arrival, but somebody else's queue may have it: it waits there for ever."""
+    snapshot = taken()
+    (waiting,) = snapshot.queue
+    impossible = replace(waiting, job=replace(waiting.job, num_tasks=9, min_tasks=9, max_tasks=9))
+    tasks = np.array([1, 1, 9, 1], np.int32)
+    schedule = simulate(jobs(num_tasks=tasks), CLUSTER, policy, start=replace(snapshot, queue=(impossible,)))
+    assert [STATUS_NAMES[status] for status in schedule.status] == ["done", "done", "rejected", "done"]
+    assert schedule.start[3] == 60.0
 
 
 def test_nodes_that_are_down_drained_or_asleep() -> None:

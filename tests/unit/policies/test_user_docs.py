@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from queuewise.policies.interface import Running, View
+from queuewise.policies.interface import Running, ShownState, View
 from queuewise.policies.records import ClusterRecord, Demand, Job, Node, Queue, UserRecord
 from queuewise.policies.starter import POLICY
 from queuewise.policies.user_code import JOB_PARAMETERS, NODE_PARAMETERS, TIME_LIMIT_S
@@ -37,7 +37,7 @@ def test_the_page_names_the_fields(title: str, record: type) -> None:
 
 
 def test_the_page_names_the_members_of_a_view() -> None:
-    assert names_under("Members of view") == [name for name in vars(View) if not name.startswith("_")]
+    assert names_under("Members of view") == [name for of in (View, ShownState) for name in vars(of) if not name.startswith("_")]
     assert all(f"`{field}`" in PAGE for field in Running._fields)
 
 

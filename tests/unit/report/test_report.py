@@ -19,7 +19,7 @@ from queuewise.evaluation.experiment import Experiment, ReplaySettings, run_expe
 from queuewise.evaluation.judging import judge
 from queuewise.evaluation.measure import Measurement, measure, wait
 from queuewise.evaluation.metrics import summarise
-from queuewise.evaluation.protocol import make_plan
+from queuewise.evaluation.protocol import Window, make_plan
 from queuewise.evaluation.results import write_results
 from queuewise.evaluation.scores import parse_score
 from queuewise.report.batsim import FINAL_STATES, _intervals, write_batsim_jobs
@@ -27,7 +27,7 @@ from queuewise.report.charts import Chart, make_charts
 from queuewise.report.chrome_trace import write_trace
 from queuewise.report.figures import write_figures
 from queuewise.report.gantt import OVERVIEW_COLUMNS, gantt_data
-from queuewise.report.html import write_report
+from queuewise.report.html import _load, write_report
 from queuewise.report.lanes import count_bars, make_bars
 from queuewise.report.text_tables import metric_table, to_latex, to_markdown
 from queuewise.sim.core.schedule import STATUS_NAMES
@@ -56,6 +56,24 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_results(folder, cells, judge(cells, parse_score("bsld")))
     write_report(folder)
     return folder
+
+
+def test_the_charts_of_an_evaluation_have_the_jobs_of_its_tables(tmp_path: Path) -> None:
+    """Not the days before the counted ones, whose jobs are replayed too."""
+    setup = Experiment(JOBS, small_cluster(), make_plan("days", JOBS, shakes=2), ReplaySettings())
+    cells = run_experiment(setup, ["line"], line_up, folder=tmp_path)
+    write_results(tmp_path, cells, judge(cells, parse_score("bsld")))
+    page = write_report(tmp_path, figures=False, exports="none").read_text(encoding="utf-8")
+    counted = setup.plan.windows[0].num_jobs - setup.plan.windows[0].counted
+    assert 0 < counted == cells[0].metrics["jobs"] < len(JOBS)
+    assert f"{counted} of the {len(JOBS)} replayed jobs" in page
+    (replay,), _ = _load(tmp_path, 0, None)
+    assert wait(replay).mean() == pytest.approx(cells[0].metrics["wait_s"]["mean"])
+
+
+@pytest.mark.parametrize("window", [Window(3, 9), Window(0, 9, seed=4), Window(3, 9, counted=2, shake=0)])
+def test_a_window_is_read_as_it_was_written(window: Window) -> None:
+    assert Window.from_list(window.as_list()) == window
 
 
 def test_every_promised_chart_is_made(charts: dict[str, Chart]) -> None:
@@ -207,7 +225,10 @@ def test_the_report_is_one_file_with_everything_beside_it(run: Path) -> None:
     assert not list(run.rglob("*.part"))
 
 
-def test_scores_stand_beside_the_same_figures_as_on_the_terminal(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_scores_stand_beside_the_same_figures_as_on_the_terminal(
+    run: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "160")  # a narrow one shows fewer columns
     rows = json.loads((run / "summary.json").read_text())
     heading, _, first, *_ = (run / "tables" / "scores.md").read_text(encoding="utf-8").splitlines()
     assert heading.endswith("| mean wait | p99 | max | makespan ÷ span | GPUs used |")

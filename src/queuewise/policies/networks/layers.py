@@ -81,6 +81,8 @@ class NetworkSizes(Protocol):
     @property
     def depth(self) -> int: ...
     @property
+    def hidden(self) -> tuple[int, ...]: ...  # units of the hidden layers; the first is the width
+    @property
     def heads(self) -> int: ...
 
 
@@ -346,11 +348,10 @@ class LayerList:
 
     def heads(self, hidden: str, wait: str, value: str, sizes: NetworkSizes, outputs: int) -> Layers:
         """Score each choice by its hidden row, the wait and the value by rows of the state, and return the list."""
-        width, depth = sizes.width, sizes.depth
-        score = self.feedforward("score", hidden, [*[width] * (depth - 1), outputs], SMALL)
-        waiting = self.feedforward("wait", wait, [width, outputs], SMALL)
+        score = self.feedforward("score", hidden, [*sizes.hidden[1:], outputs], SMALL)
+        waiting = self.feedforward("wait", wait, [sizes.width, outputs], SMALL)
         self.add_layer("spread", score, waiting, output="scores")
-        self.feedforward("value", value, [*[width] * depth, outputs], output="values")
+        self.feedforward("value", value, [*sizes.hidden, outputs], output="values")
         return self.finish()
 
     def finish(self) -> Layers:

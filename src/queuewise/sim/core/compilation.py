@@ -8,6 +8,7 @@ binary.
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import hashlib
 from collections.abc import Callable
@@ -21,6 +22,7 @@ from queuewise.numba_version import check_numba, incompatible_numba
 
 check_numba(numba.__version__)
 try:
+    from llvmlite import ir
     from llvmlite.binding import Linkage
     from numba import config, types
     from numba.core import cgutils
@@ -28,11 +30,13 @@ try:
     from numba.core.compiler import CompilerBase, DefaultPassBuilder
     from numba.core.compiler_machinery import register_pass
     from numba.core.typed_passes import NativeLowering
+    from numba.core.untyped_passes import IRProcessing
     from numba.cpython.unsafe.numbers import trailing_zeros
     from numba.extending import intrinsic
 
     from queuewise.cache_folder import cache_folder
     from queuewise.sim.core.compiled_cache import use_cache
+    from queuewise.sim.core.known_values import KnownValuesPass
 except ImportError:
     raise incompatible_numba(numba.__version__) from None
 
@@ -65,7 +69,7 @@ def _cache_folder(package: str) -> Path:
 JIT_DISABLED = bool(config.DISABLE_JIT)  # type: ignore[attr-defined]
 
 
-def cache_is_warm(package: str = "sim", entry_name: str = "replay") -> bool:
+def cache_is_warm(package: str = "sim", entry_name: str = "replay_plain") -> bool:
     """Whether the binary of the entry is cached on disk for exactly these sources."""
     return JIT_DISABLED or any(_cache_folder(package).glob(f"**/*.{entry_name}-*.nbc"))
 
@@ -147,7 +151,9 @@ class _EntryCompiler(CompilerBase):
 
     def define_pipelines(self) -> list[Any]:
         pipeline = DefaultPassBuilder.define_nopython_pipeline(self.state)
+        pipeline.add_pass_after(KnownValuesPass, IRProcessing)
         pipeline.passes = [(self.lowering, text) if step is NativeLowering else (step, text) for step, text in pipeline.passes]
+        pipeline.finalize()
         return [pipeline]
 
 
@@ -215,6 +221,18 @@ def address_of(function: Callable[..., Any]) -> int:
     return int(compiled.library.get_pointer_to_function(compiled.fndesc.llvm_func_name))
 
 
+def address_in_c(function: Callable[..., int], number: int) -> tuple[int, Any]:
+    """The address of a Python function of so many int64 for `caller_of_c`, and what must be kept for as long as it is used.
+
+    Exceptions do not propagate: the function must catch them.
+    """
+    if JIT_DISABLED:
+        _PYTHON_FUNCTIONS[id(function)] = function
+        return id(function), function
+    callback = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * number)(function)
+    return int(ctypes.cast(callback, ctypes.c_void_p).value or 0), callback
+
+
 def caller_by_address(signature: Any) -> Callable[..., Any]:
     """A kernel `call(address, *arguments)` for functions of one signature.
 
@@ -235,6 +253,23 @@ def caller_by_address(signature: Any) -> Callable[..., Any]:
             return result
 
         return signature.return_type(types.int64, types.Tuple(signature.args)), codegen
+
+    return call
+
+
+def caller_of_c(number: int) -> Callable[..., Any]:
+    """A kernel `call(address, *arguments)` for C functions of so many int64 that return an int64, such as `ctypes` makes of Python's."""
+    if JIT_DISABLED:
+        return lambda address, *arguments: _PYTHON_FUNCTIONS[int(address)](*arguments)
+
+    @intrinsic
+    def call(typingctx: Any, address: Any, *arguments: Any) -> Any:
+        def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+            word = context.get_value_type(types.int64)
+            pointer = builder.inttoptr(args[0], ir.FunctionType(word, [word] * number).as_pointer())
+            return builder.call(pointer, cgutils.unpack_tuple(builder, args[1]))
+
+        return types.int64(types.int64, types.UniTuple(types.int64, number)), codegen
 
     return call
 

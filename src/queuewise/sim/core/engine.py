@@ -20,12 +20,12 @@ from queuewise.sim import queue
 from queuewise.sim.conditions.reserved_nodes import count_overstays
 from queuewise.sim.core.blocks import PIECE_COLUMNS
 from queuewise.sim.core.compilation import JIT_DISABLED
-from queuewise.sim.core.loop import replay
+from queuewise.sim.core.loop import replay, replay_plain, replay_preemptive
 from queuewise.sim.core.rules import SCORING_SIGNATURE, Order, Rules, scoring_function
 from queuewise.sim.core.schedule import DONE, KILLED, Origin, Schedule
 from queuewise.sim.core.setup import lay_out
-from queuewise.sim.core.state import Machine, State, World
-from queuewise.sim.core.tables import F64, addresses_of
+from queuewise.sim.core.state import PLAIN, PREEMPTIVE, Machine, State, World
+from queuewise.sim.core.tables import F64, addresses_of, has_known
 from queuewise.sim.core.watch import run_watched
 from queuewise.workload.history import NO_HISTORY, History
 from queuewise.workload.jobs import Workload
@@ -63,7 +63,7 @@ def simulate(
         state = begin(world, machine, state)
     laid_out = time.perf_counter()
     if drive is None:
-        drive = partial(run_kernel, compiled_replay(), rules)
+        drive = partial(run_kernel, compiled_replay(world), rules)
     began_replay = time.perf_counter()
     state = run_watched(partial(drive, world, machine, state), state.count, rules.time_limit_s)
     engine_s = (laid_out - began) + (time.perf_counter() - began_replay)  # without the time of compilation
@@ -102,21 +102,34 @@ def _with_longer_log(world: World, state: State) -> State:
     return state.replace(**columns)
 
 
+VARIANTS = ((replay_plain, PLAIN), (replay_preemptive, PREEMPTIVE))  # of the replay, with what they know
 _compiling = threading.Lock()  # several threads may start the first replay at the same time
 
 
-def compiled_replay() -> Callable[..., None]:
-    """The replay kernel, compiled or loaded from the cache on first use. There is one version for all policies."""
+def variant_for(world: World) -> Any:
+    """The entry of the replay with the least code that this simulation can have."""
+    return next((one for one, known in VARIANTS if has_known(world, known)), replay)
+
+
+def compiled_replay(world: World | None = None) -> Callable[..., None]:
+    """The replay kernel for this simulation, compiled or loaded from the cache on first use. Without a world: for plain ones.
+
+    There are three for all policies: without the code for preemption, conditions and plans (`state.PLAIN`), without that for conditions
+    and plans (`state.PREEMPTIVE`), and with all of it.
+    """
+    chosen: Any = replay_plain if world is None else variant_for(world)
+    if JIT_DISABLED:
+        return partial(_replay_in_python, chosen)
     with _compiling:
-        if not JIT_DISABLED and not replay.signatures:  # type: ignore[attr-defined]
-            replay.compile(REPLAY_ARGUMENTS)  # type: ignore[attr-defined]
-            replay.disable_compile()  # type: ignore[attr-defined]
-    return _replay_in_python if JIT_DISABLED else replay
+        if not chosen.signatures:
+            chosen.compile(REPLAY_ARGUMENTS)
+            chosen.disable_compile()
+    return chosen
 
 
-def _replay_in_python(*arguments: Any) -> None:
+def _replay_in_python(run: Callable[..., None], *arguments: Any) -> None:
     with np.errstate(all="ignore"):  # as in compiled code, where overflow wraps and inf * 0 is NaN
-        replay(*arguments)
+        run(*arguments)
 
 
 @scoring_function
@@ -149,6 +162,8 @@ def schedule_of(
     engine_s: float,
     conditions: Conditions = PERFECT,
 ) -> Schedule:
+    if rules.solver is not None:
+        rules.solver.raise_failure()
     pieces = int(state.count.pieces)
     stays = tuple(column[:pieces] for column in (state.piece_job, state.piece_node, state.piece_start, state.piece_end))
     return Schedule(
@@ -173,8 +188,9 @@ def schedule_of(
         decisions=int(state.count.decisions),
         overstays=count_overstays(workload, cluster, conditions, stays),
         power=conditions.power,
+        thinking=None if rules.solver is None else rules.solver.statistics.as_dict(),
         origin=Origin(
-            rules=dataclasses.replace(rules, order=Order(), backfill_order=None),  # scores of all jobs would take much memory
+            rules=dataclasses.replace(rules, order=Order(), backfill_order=None, solver=None),  # scores of all jobs take much memory
             conditions=conditions,
             ready=state.ready[: len(workload)].copy() if len(state.ready) >= len(workload) else None,
         ),

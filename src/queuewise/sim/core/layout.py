@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -217,6 +217,23 @@ def partition_columns(classes: Classes, workload: Workload, cluster: Cluster, po
         "class_partitions": np.where(classes.partition == ANY_PARTITION, len(sets), classes.partition),
         "partition_pools": np.concatenate([*sets, np.ones(len(pools), bool)]).astype(np.int64),
     }
+
+
+def pool_domains(cluster: Cluster, pools: Pools) -> I64:
+    """[P] the partition of each pool, if no node is in two of them; otherwise 0."""
+    inside = cluster.node_partitions[pools.example]
+    return np.where((inside.sum(axis=1) == 1).all(), inside.argmax(axis=1), 0).astype(np.int64)
+
+
+def within_one_domain(classes: Classes, pools: Pools, domain: I64) -> Classes:
+    """Reject jobs that no domain can hold alone."""
+    room = np.minimum(classes.empty_slots, classes.tasks[:, None]) * np.diff(pools.first)
+    most = np.max([room[:, domain == d].sum(axis=1) for d in range(int(domain.max()) + 1)], axis=0)
+    feasible = classes.feasible & (most >= classes.tasks)
+    if feasible.all():
+        return classes
+    of_job = np.where((classes.of_job >= 0) & feasible[classes.of_job], classes.of_job, np.int32(-1)).astype(np.int32)
+    return replace(classes, feasible=feasible, of_job=of_job)
 
 
 def fewest_nodes(classes: Classes, pools: Pools) -> I64:

@@ -30,7 +30,17 @@ from queuewise.sim.core.events import COMPLETION, RELEASE, first_job, is_next, p
 from queuewise.sim.core.lifecycle import arrive, finish, release, start_placed
 from queuewise.sim.core.pieces import unplace
 from queuewise.sim.core.prefetch import fetch_next_event
-from queuewise.sim.core.state import NO_LIMIT, Machine, State, World, as_machine, as_state, as_world
+from queuewise.sim.core.state import (
+    NO_LIMIT,
+    Machine,
+    State,
+    World,
+    as_machine,
+    as_plain_world,
+    as_preemptive_world,
+    as_state,
+    as_world,
+)
 from queuewise.sim.placement.placement_rules import fits, place, runtime_factor
 from queuewise.sim.preemption.keys import estimate_left
 from queuewise.sim.preemption.migration import make_room_by_migration
@@ -288,16 +298,16 @@ def decide(w: World, m: Machine, z: Machine, s: State, scorer, second_scorer, ho
             waiting = s.count.pending_jobs
             schedule_queue(w, m, z, s, q)
             ask_again = w.policy.holds and s.count.pending_jobs < waiting and w.policy.backfill != backfill.SLURM
-            going = ask_again or (shrinks(w) and s.head[q] >= 0 and shrink_for_head(w, m, s, q))
+            going = ask_again or (w.policy.resizes and shrinks(w) and s.head[q] >= 0 and shrink_for_head(w, m, s, q))
             if going and w.policy.scans_queue:  # scores are lost with the places of jobs that a pass has moved
                 score_pending(w, m, s, scorer, second_scorer)
-            if ask_again:
+            if w.policy.holds and ask_again:
                 hold_back(w, s, holder)
     if w.policy.holds:
         _start_held(w, m, z, s)
     if w.policy.backfill == backfill.SLURM:
         note_next_loop(w, s)
-    if grows(w) and s.count.pending_jobs == 0:
+    if w.policy.resizes and grows(w) and s.count.pending_jobs == 0:
         grow_running(w, m, s)
 
 
@@ -309,7 +319,7 @@ def next_instant(w: World, m: Machine, s: State) -> bool:
     arrival = w.submit[arrived] if arrived < w.sizes.num_jobs else np.inf
     time = min(completion, arrival)
     seen = s.count.outages_seen
-    if seen < w.sizes.num_outages and (time < np.inf or s.count.pending_jobs > 0):
+    if w.sizes.num_outages and seen < w.sizes.num_outages and (time < np.inf or s.count.pending_jobs > 0):
         time = min(time, w.outage_time[seen])
     time = min(time, next_overdue_time(w, s), s.clock.wake_at)
     if time == np.inf or time > s.clock.stop_at:
@@ -323,7 +333,7 @@ def next_instant(w: World, m: Machine, s: State) -> bool:
             s.count.arrived = arrived + 1
         elif is_next(s, time, COMPLETION):
             finish(w, m, s, pop_event(s))
-        elif seen < w.sizes.num_outages and w.outage_time[seen] == time:
+        elif w.sizes.num_outages and seen < w.sizes.num_outages and w.outage_time[seen] == time:
             handle_outages(w, m, s, time, 1)
         elif is_next(s, time, RELEASE):
             release(w, s, pop_event(s))
@@ -332,10 +342,11 @@ def next_instant(w: World, m: Machine, s: State) -> bool:
         return True
     while is_next(s, time, COMPLETION):
         finish(w, m, s, pop_event(s))
-    if s.count.services >= s.count.learn_at:
+    if w.policy.preemption_key and s.count.services >= s.count.learn_at:
         learn_level_keys(w, s)
-    handle_outages(w, m, s, time, w.sizes.num_outages)
-    while s.count.events > 0 and s.event_time[0] == time:
+    if w.sizes.num_outages:
+        handle_outages(w, m, s, time, w.sizes.num_outages)
+    while (w.policy.can_restart or w.policy.has_dependencies) and s.count.events > 0 and s.event_time[0] == time:
         if is_next(s, time, RELEASE):
             release(w, s, pop_event(s))
         else:
@@ -360,13 +371,9 @@ def _log_might_fill(w: World, s: State) -> bool:
     return s.count.pieces + starts * w.sizes.most_pieces > w.sizes.log_size
 
 
-@entry
-def replay(world, machine, spare, state, scorer, second_scorer, holder) -> None:  # type: ignore[no-untyped-def]
+@inline
+def _replay(w: World, m: Machine, z: Machine, s: State, scorer, second_scorer, holder) -> None:  # type: ignore[no-untyped-def]
     """Run until nothing is left to happen, or until the log of pieces must grow (LOG_FULL); then call again."""
-    w = as_world(world)
-    m = as_machine(machine)
-    z = as_machine(spare)
-    s = as_state(state)
     if s.count.log_full:
         s.count.log_full = 0
         s.count.decisions -= 1
@@ -378,3 +385,20 @@ def replay(world, machine, spare, state, scorer, second_scorer, holder) -> None:
             s.count.decisions += 1
         else:
             decide(w, m, z, s, scorer, second_scorer, holder)
+
+
+@entry
+def replay(world, machine, spare, state, scorer, second_scorer, holder) -> None:  # type: ignore[no-untyped-def]
+    _replay(as_world(world), as_machine(machine), as_machine(spare), as_state(state), scorer, second_scorer, holder)
+
+
+@entry
+def replay_plain(world, machine, spare, state, scorer, second_scorer, holder) -> None:  # type: ignore[no-untyped-def]
+    """The same for simulations with the known values `state.PLAIN`."""
+    _replay(as_plain_world(world), as_machine(machine), as_machine(spare), as_state(state), scorer, second_scorer, holder)
+
+
+@entry
+def replay_preemptive(world, machine, spare, state, scorer, second_scorer, holder) -> None:  # type: ignore[no-untyped-def]
+    """The same for simulations with the known values `state.PREEMPTIVE`."""
+    _replay(as_preemptive_world(world), as_machine(machine), as_machine(spare), as_state(state), scorer, second_scorer, holder)

@@ -53,7 +53,7 @@ def free_slots(w: World, m: Machine, c: int, n: int) -> int:
     room = MANY
     if w.class_gpus[c] > 0:
         room = m.free_gpus[n] // w.class_gpus[c]
-    elif w.class_milli[c] > 0:
+    elif w.sizes.shares_gpus and w.class_milli[c] > 0:
         room = share_slots(w, m, n, w.class_milli[c])
     if w.class_cpu[c] > 0:
         room = min(room, m.free_cpu[n] // w.class_cpu[c])
@@ -199,7 +199,7 @@ def take(w: World, m: Machine, c: int, n: int, tasks: int, widest: bool) -> int:
         gpus = lowest_bits(m.free_mask[n], number)
         m.free_milli[n] -= number * WHOLE
         set_free_gpus(w, m, n, m.free_mask[n] ^ gpus, m.free_gpus[n] - number)
-    elif w.class_milli[c] > 0:
+    elif w.sizes.shares_gpus and w.class_milli[c] > 0:
         gpus = 1 << choose_share(w, m, n, w.class_milli[c], widest)
         take_share(w, m, n, gpus, w.class_milli[c])
     return gpus
@@ -243,7 +243,7 @@ def take_exactly(w: World, m: Machine, c: int, n: int, tasks: int, gpus: int) ->
         number = tasks * w.class_gpus[c]
         m.free_milli[n] -= number * WHOLE
         set_free_gpus(w, m, n, m.free_mask[n] ^ gpus, m.free_gpus[n] - number)
-    elif w.class_milli[c] > 0:
+    elif w.sizes.shares_gpus and w.class_milli[c] > 0:
         take_share(w, m, n, gpus, w.class_milli[c])
 
 
@@ -259,7 +259,7 @@ def give(w: World, m: Machine, c: int, n: int, tasks: int, gpus: int) -> None:
         number = tasks * w.class_gpus[c]
         m.free_milli[n] += number * WHOLE
         set_free_gpus(w, m, n, m.free_mask[n] | gpus, m.free_gpus[n] + number)
-    elif w.class_milli[c] > 0:
+    elif w.sizes.shares_gpus and w.class_milli[c] > 0:
         give_share(w, m, n, gpus, w.class_milli[c])
 
 

@@ -24,7 +24,7 @@ def note_piece(s: State, n: int, tasks: int, gpus: int) -> None:
 @kernel
 def put_tasks(w: World, m: Machine, s: State, c: int, n: int, tasks: int, widest: bool) -> None:
     """Put tasks on a node and add a piece to the placement, or one piece per task if GPUs are shared."""
-    if takes_share(w, c):
+    if w.sizes.shares_gpus and takes_share(w, c):
         for _ in range(tasks):
             note_piece(s, n, 1, take(w, m, c, n, 1, widest))
     else:

@@ -89,7 +89,7 @@ class ReplayBatch:
         kept = [_point_to(worlds[i], orders[i]) for i in range(len(orders))]
         results = self._results(states)
         counts = np.zeros((len(orders), NUM_COUNTS), np.int64)
-        address = address_of(compiled_replay())
+        address = address_of(compiled_replay(self.layout.world))
         began = time.perf_counter()
         memory = self._memory, self._template
         done = _compiled_batch()(address, worlds, machine, spare, states, *memory, counts, stop, *functions_of(rules))
@@ -120,7 +120,7 @@ class ReplayBatch:
         """The same replay once more, with a log of pieces that grows."""
         self._memory[:] = self._template
         world = self.layout.world.replace(sizes=self.layout.world.sizes.copy(), **order)
-        return run_kernel(compiled_replay(), rules, world, self._machine.clone(), self._state.clone())
+        return run_kernel(compiled_replay(world), rules, world, self._machine.clone(), self._state.clone())
 
 
 def _compiled_batch() -> Callable[..., int]:

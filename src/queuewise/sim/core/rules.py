@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numba import from_dtype, njit, types
@@ -24,8 +24,10 @@ SCORING_SIGNATURE = types.void(
     from_dtype(FACTS)[::1], types.int32[::1], types.int64, types.float64,
     types.float64[::1], types.float64[::1], types.float64[::1], types.float64[::1],
 )  # fmt: skip
-# void score(facts[N], nodes[number], number, demand, out[number]): the same for the nodes that have room for a task of a job.
-NODE_SCORING_SIGNATURE = types.void(from_dtype(NODE_FACTS)[::1], types.int64[::1], types.int64, types.float64[::1], types.float64[::1])
+# void score(facts[N], nodes[number], number, demand, params, out[number]): the same for the nodes that have room for a task of a job.
+NODE_SCORING_SIGNATURE = types.void(
+    from_dtype(NODE_FACTS)[::1], types.int64[::1], types.int64, types.float64[::1], types.float64[::1], types.float64[::1]
+)
 
 
 def scoring_function(function: Callable[..., None], *, signature: Any = SCORING_SIGNATURE, cache: bool = True) -> Callable[..., None]:
@@ -76,6 +78,21 @@ class Levels:
 NO_LOOPS = SlurmLoops()
 
 
+class Solver(Protocol):
+    """What places gangs from outside the engine (placement.BY_SOLVER)."""
+
+    address: int  # of a function place(number, world, machine, state, c) that returns whether it has placed a gang of class c
+    number: int  # of this solver
+    lookahead: int  # waiting jobs, with the one that is placed, that it looks at
+
+    @property
+    def statistics(self) -> Any:
+        """How placements were found; `as_dict()` for results."""
+
+    def raise_failure(self) -> None:
+        """Raise what went wrong in `place`, which cannot raise by itself."""
+
+
 @dataclass(frozen=True, eq=False)
 class Rules:
     """All of a policy."""
@@ -88,12 +105,15 @@ class Rules:
     rule: int = placement.PACK
     rule_option: int = NO_LIMIT
     node_scorer: Callable[..., None] | None = None  # a scoring_function of nodes, for the rule BY_SCORE
+    node_params: F64 = field(default_factory=lambda: np.zeros(1))  # of node_scorer
+    solver: Solver | None = None  # for the rule BY_SOLVER
     dispatch: int = queue.REORDER
     max_wait_s: float = np.inf  # jobs that have waited so long are overdue
     guessed: bool = False  # jobs that outlive their estimates are expected to go on (backfill/outlived.py)
     seed: int = 0
     keys: int = preemption.NOT_PREEMPTIVE  # what a preemptive policy sorts by
     levels: Levels | None = None  # with BY_LEVEL
+    keeps_list: bool = False  # queues are lists even if the order never changes, because others will take turns with it
     stops: int = 0  # by somebody outside the engine: the log of pieces has room for so many
     time_limit_s: float = np.inf  # for one call of a policy's own function
 
@@ -110,12 +130,12 @@ class Rules:
         """Whether queues must be scanned: trees need scores that never change, and do not count jobs."""
         if self.keys != preemption.NOT_PREEMPTIVE:
             return False
-        return self.depth != NO_LIMIT or any(order.changes for order in self.orders)
+        return self.keeps_list or self.depth != NO_LIMIT or any(order.changes for order in self.orders)
 
     @property
     def shape(self) -> tuple[Any, ...]:
         """Equal for rules whose layouts differ only in scores and parameters. Valid for as long as the rules are kept."""
-        mine = [getattr(self, name) for name in _names(Rules, "order", "backfill_order")]
+        mine = [getattr(self, name) for name in _names(Rules, "order", "backfill_order", "node_params")]
         of_orders = [getattr(order, name) for order in self.orders for name in _names(Order, "fixed", "once", "params")]
         return tuple(value if isinstance(value, int | float) else id(value) for value in (*mine, *of_orders))
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +14,8 @@ from queuewise.cluster.spec import Cluster
 from queuewise.workload.jobs import Workload
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from queuewise.sim.core.rules import Rules
 
 # Job status, in the order of a job's life. All from DONE on are final.
@@ -62,6 +65,7 @@ class Schedule:
     decisions: int  # scheduling passes made
     overstays: NDArray[np.int32] | None = None  # [J] runs still on reserved nodes when a reservation of others began; None: no reservations
     power: Power = field(default_factory=Power)  # rules of sleeping nodes, and the price of energy
+    thinking: dict[str, Any] | None = None  # statistics of a policy that solves or plans (policies/thinking.py)
     origin: Origin | None = None  # None: the schedule was read from files
 
     @property
@@ -78,3 +82,19 @@ class Schedule:
     def jct(self) -> NDArray[np.float64]:
         """[J] job completion time: seconds from submission to end, inf if it has not ended."""
         return self.end - self.workload.submit
+
+    def to_frame(self) -> pl.DataFrame:
+        """One row per job, with the columns of jobs.parquet (docs/formats.md)."""
+        frame: pl.DataFrame = _shown().frame_of_schedule(self)
+        return frame
+
+    def __repr__(self) -> str:
+        return str(_shown().line_of_schedule(self))
+
+    def _repr_html_(self) -> str:
+        return str(_shown().html_of_schedule(self))
+
+
+def _shown() -> Any:
+    """How results are shown: it needs metrics, which the engine does not know, so it is looked up by name."""
+    return import_module("queuewise.api.shown")

@@ -76,6 +76,9 @@ def lay_out(
     held_by = _tenants(workload, cluster, rules) if conditions.quotas else Tenants.none(workload)
     blocked = BlockedTimes.of(workload, cluster, conditions, rules, estimate)
     classes = layout.classify(workload, cluster, pools, held_by, blocked)
+    domain = layout.pool_domains(cluster, pools)
+    if rules.rule == placement.TIER:
+        classes = layout.within_one_domain(classes, pools, domain)
     budget = power_cap.budget(cluster, conditions.power, rules)
     draw = power_cap.task_draw(cluster, pools, classes)
     if budget != NO_LIMIT:
@@ -113,6 +116,8 @@ def lay_out(
     policy.power_budget = budget
     # A job that starts with fewer tasks takes longer, and may run into a reservation.
     policy.room_is_not_enough |= int(blocked.are_there and fields["class_span"].any())
+    fields["pool_domain"] = domain
+    sizes.num_domains = int(domain.max()) + 1
     fields["task_draw"] = draw.ravel()
     policy.lists_victims = int(_victims_by_cut(rules, conditions.preemption, sizes, policy))
     all_by_cut = policy.lists_victims and (fields["class_by_pool"] & (fields["class_tasks"] <= MOST_TASKS)).all()
@@ -312,6 +317,7 @@ def _scores(num_jobs: int, rules: Rules, facts: Sequence[Records]) -> dict[str, 
     fields: dict[str, NDArray[Any]] = {
         "facts": facts[0], "second_facts": facts[1], "fixed_score": NONE, "wait_bound": np.array([rules.max_wait_s]),
         "params": _padded(rules.orders[0].params), "second_params": _padded(rules.orders[-1].params),
+        "node_params": _padded(rules.node_params),
         "scored_by": np.array([order.fair or int(order.fixed is None) for order in rules.orders] + [queue.FIXED]),
     }  # fmt: skip
     if rules.keys == preemption.BY_FIXED and rules.order.fixed is not None:
@@ -366,7 +372,8 @@ def _policy(rules: Rules, conditions: Conditions, all_by_pool: bool, restarts: b
     policy.remembers_plans = int(rules.backfill == backfill.CONSERVATIVE)
     plans = rules.backfill in (backfill.CONSERVATIVE, backfill.SLURM)
     policy.plans_all = int(plans and has_places)
-    policy.lines_up = int(plans and not rules.dynamic and not (conditions.quotas and policy.remembers_plans))
+    looks_ahead = rules.solver is not None and rules.solver.lookahead > 1 and rules.keys == preemption.NOT_PREEMPTIVE
+    policy.lines_up = int((plans or looks_ahead) and not rules.dynamic and not (conditions.quotas and policy.remembers_plans))
     policy.time_sensitive = int(
         rules.dynamic or conditions.quotas or conditions.power.is_capped or bool(conditions.reservations)
         or rules.backfill in (backfill.CONSERVATIVE, backfill.DEFRAG, backfill.SLURM)
@@ -383,10 +390,13 @@ def _policy(rules: Rules, conditions: Conditions, all_by_pool: bool, restarts: b
     policy.learns_keys = int(rules.levels is not None and rules.levels.learns)
     policy.promotes = int(rules.levels is not None and rules.levels.promotes)
     policy.reads_cluster = int(any(order.looks_around for order in rules.orders))
+    policy.scores_fairly = int(any(order.fair != queue.FIXED for order in rules.orders))
     policy.reads_users = int(any(order.looks_at_users for order in rules.orders))
     policy.second_facts = int(rules.backfill_order is not None and rules.backfill_order.estimate is not rules.order.estimate)
     policy.bounds_waits = int(rules.max_wait_s < np.inf)
     policy.holds = int(rules.order.hold is not None)
+    if rules.solver is not None:
+        policy.solver, policy.solver_number = rules.solver.address, rules.solver.number
     policy.node_scorer = 0 if rules.node_scorer is None else address_of(rules.node_scorer)
     return policy
 

@@ -21,9 +21,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from queuewise.sim import backfill, placement
 from queuewise.sim.backfill import BackfillState, BackfillWorld
 from queuewise.sim.conditions import ConditionsState, ConditionsWorld
 from queuewise.sim.core.schedule import NEVER, PENDING
+from queuewise.sim.core.table_types import KnownValues
 from queuewise.sim.core.tables import F64, I8, I32, I64, Scalars, Table, column, table_reader
 from queuewise.sim.placement import PlacementState, PlacementWorld
 from queuewise.sim.preemption import PreemptionState, PreemptionWorld
@@ -54,6 +56,7 @@ class Sizes(Scalars, dtype=np.int64):
     num_accounts: int
     num_reservation_ends: int
     num_users: int  # whose work is known to scoring functions
+    num_domains: int  # of PlacementWorld.pool_domain
 
 
 class PolicyFlags(Scalars, dtype=np.int64):
@@ -77,10 +80,13 @@ class PolicyFlags(Scalars, dtype=np.int64):
     learns_keys: int  # keys of levels are learned from jobs that have ended, see preemption/services.py
     reads_cluster: int  # a scoring function reads State.outlook
     reads_users: int  # a scoring function reads State.users
+    scores_fairly: int  # an order goes by the usage of accounts (queue/fair_orders.py)
     second_facts: int  # the second order has other estimates than the first
     bounds_waits: int  # jobs become overdue (overdue.py)
     holds: int  # a function may keep jobs from starting (holds.py)
     node_scorer: int  # address of the function behind the rule BY_SCORE
+    solver: int  # address of the function behind the rule BY_SOLVER
+    solver_number: int  # which solver it is to ask
     has_quotas: int
     has_dependencies: int
     nodes_sleep: int
@@ -109,6 +115,7 @@ class Counts(Scalars, dtype=np.int64):
     starts: int
     pieces: int
     placed: int  # entries of State.place_*
+    only_kind: int  # the placement being built uses nodes of the GPU kind of this number - 1 only; 0: of any
     pending_jobs: int
     decisions: int
     early_ends: int
@@ -231,3 +238,34 @@ class State(QueueState, PlacementState, BackfillState, PreemptionState, Conditio
 as_world = table_reader(World)
 as_machine = table_reader(Machine)
 as_state = table_reader(State)
+
+# What replays without preemption, conditions, plans and shared GPUs have in common. Most replays are such, and code for
+# the others takes most of the time of compilation.
+PLAIN: KnownValues = {
+    ("policy", "backfill"): frozenset({backfill.NO_BACKFILL, backfill.GREEDY, backfill.EASY, backfill.EASY_STRICT}),
+    ("policy", "placement"): frozenset(range(placement.TIER)),  # the rules that choose node by node
+    ("policy", "placement_option"): frozenset({NO_LIMIT}),
+    ("policy", "power_budget"): frozenset({NO_LIMIT}),
+    ("sizes", "num_accounts"): frozenset({1}),
+} | {
+    (column, name): frozenset({0})
+    for column, names in {
+        "policy": (
+            "preemption_key", "can_restart", "stop_loses_progress", "promotes", "learns_keys", "reads_users",
+            "scores_fairly", "holds", "node_scorer", "has_quotas", "has_dependencies", "nodes_sleep", "fit_may_return", "lists_victims",
+            "restart_takes_time", "has_reservations", "room_is_not_enough", "resizes", "remembers_plans", "plans_all",
+            "lines_up", "levels_by_time", "external_queue", "external_places",
+        ),
+        "sizes": ("shares_gpus", "num_outages", "num_reservation_ends", "num_levels"),
+    }.items()
+    for name in names
+}  # fmt: skip
+as_plain_world = table_reader(World, "Plain", PLAIN)
+
+# The same with preemption by keys, as of srtf or las.
+_OF_KEYS = ("preemption_key", "can_restart", "lists_victims", "levels_by_time", "promotes", "learns_keys", "num_levels")
+PREEMPTIVE: KnownValues = {key: values for key, values in PLAIN.items() if key[1] not in _OF_KEYS} | {
+    ("policy", "can_restart"): frozenset({1}),
+    ("policy", "lists_victims"): frozenset({1}),
+}
+as_preemptive_world = table_reader(World, "Preemptive", PREEMPTIVE)

@@ -7,7 +7,8 @@ types from the declaration of a table. Kernels use `view`, `column_of`, `fetch` 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,8 @@ from numba.np.arrayobj import make_array, populate_array
 from numpy.typing import NDArray
 
 from queuewise.sim.core.compilation import JIT_DISABLED, inline
+
+KnownValues = Mapping[tuple[str, str], frozenset[int]]  # by column and name
 
 _POINTER = ir.IntType(8).as_pointer()
 
@@ -51,10 +54,14 @@ class ScalarsType(types.Type):
 
 
 class TableType(types.Type):
-    """The address of a list of column addresses."""
+    """The address of a list of column addresses.
 
-    def __init__(self, name: str, columns: dict[str, ColumnType | ScalarsType]) -> None:
+    `known` says which values some scalars can have, by column and name. Code for other values is left out (`known_values`).
+    """
+
+    def __init__(self, name: str, columns: dict[str, ColumnType | ScalarsType], known: KnownValues = MappingProxyType({})) -> None:
         self.columns = columns
+        self.known = known
         self.slots = {column: slot for slot, column in enumerate(columns)}
         super().__init__(name=f"Table{name}")
 
@@ -282,3 +289,23 @@ def table_at(table_type: TableType) -> Callable[..., Any]:
         return table_type(addresses), codegen
 
     return as_table
+
+
+@intrinsic
+def _address_of_table(typingctx: Any, table: Any) -> Any:
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return builder.ptrtoint(args[0], ir.IntType(64))
+
+    return types.int64(table), codegen
+
+
+def _table_in_python(table: Any) -> Any:
+    return table
+
+
+def _table_compiled(table: Any) -> int:
+    return _address_of_table(table)  # type: ignore[call-arg]
+
+
+address_of_table = _table_in_python if JIT_DISABLED else inline(_table_compiled)
+"""The address of a table's list of addresses, from which an entry that is called meanwhile reads the same table."""

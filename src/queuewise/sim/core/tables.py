@@ -19,6 +19,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -26,7 +27,7 @@ from numba import from_dtype
 from numpy.typing import NDArray
 
 from queuewise.sim.core.compilation import JIT_DISABLED
-from queuewise.sim.core.table_types import ColumnType, ScalarsType, TableType, table_at
+from queuewise.sim.core.table_types import ColumnType, KnownValues, ScalarsType, TableType, table_at
 
 I64 = NDArray[np.int64]
 I32 = NDArray[np.int32]
@@ -168,7 +169,7 @@ class Table:
             elif declared.is_scalars:
                 arrays[name] = declared.dtype()
             else:
-                arrays[name] = _initial_array(cls, name, _length(declared, lengths))
+                arrays[name] = _initial_array(cls, name, declared, _length(declared, lengths))
         return cls(**arrays)
 
     @classmethod
@@ -202,9 +203,8 @@ def _length(declared: Column, lengths: Mapping[str, int]) -> int:
     return total
 
 
-def _initial_array(table: type[Table], name: str, length: int) -> NDArray[Any]:
+def _initial_array(table: type[Table], name: str, declared: Column, length: int) -> NDArray[Any]:
     """A column with its initial value. A simulation has two hundred columns: zeros are several times faster than `np.full`."""
-    declared = table.columns[name]
     if length < 0:
         raise TypeError(f"{table.__name__}.{name} declares no length and must be given")
     if declared.initial is UNSET:
@@ -255,8 +255,12 @@ def _allocate_rows(table: type[Table], lengths: Mapping[str, int], given: Mappin
     return arrays
 
 
-def table_reader(table: type[Table]) -> Callable[[Any], Any]:
-    """A function that kernels call to turn the result of `addresses_of` into the table."""
+def table_reader(table: type[Table], variant: str = "", known: KnownValues = MappingProxyType({})) -> Callable[[Any], Any]:
+    """A function that kernels call to turn the result of `addresses_of` into the table.
+
+    A variant has its own name, and its scalars have only the values that are `known`: kernels that are called with it are
+    compiled without the code for others. The caller checks with `has_known` that they do.
+    """
     if JIT_DISABLED:
         return lambda value: value
     columns: dict[str, ColumnType | ScalarsType] = {}
@@ -267,7 +271,12 @@ def table_reader(table: type[Table]) -> Callable[[Any], Any]:
             )
         else:
             columns[name] = ColumnType(from_dtype(declared.dtype), table.strides[name])
-    return table_at(TableType(table.__name__, columns))
+    return table_at(TableType(f"{table.__name__}{variant}", columns, known))
+
+
+def has_known(table: Table, known: KnownValues) -> bool:
+    """Whether the scalars of the table have only known values."""
+    return all(int(getattr(getattr(table, column), name)) in values for (column, name), values in known.items())
 
 
 def check_types(table: Table) -> None:

@@ -1,7 +1,7 @@
 """Placement: on which nodes and GPUs a job starts.
 
-`placement_rules` contains the rules that choose node by node, `tiers` the tiers of RLTune, and `fgd` fragmentation
-gradient descent. This file declares the codes and columns of placement.
+`placement_rules` contains the rules that choose node by node, `tiers` the tiers of RLTune, `fgd` fragmentation gradient
+descent, and `node_states` and `gang_moves` what a solver outside the engine needs. This file declares the codes and columns of placement.
 
 Axes: N nodes, T task types.
 """
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from queuewise.sim.core.tables import F64, I64, Table, column
 
 # PolicyFlags.placement
-FIRST, PACK, SPREAD, RANDOM, FASTEST, CHEAPEST, TIER, FGD, BY_SCORE = range(9)
+FIRST, PACK, SPREAD, RANDOM, FASTEST, CHEAPEST, TIER, FGD, BY_SCORE, BY_SOLVER = range(10)
 # World.class_primary: the resource by which rules compare nodes for a class
 BY_GPU, BY_CPU, BY_MEM = range(3)
 # Entries of State.demand: the job being placed, for a function that scores nodes
@@ -45,7 +45,9 @@ NODE_FACTS = np.dtype(
 
 
 class PlacementWorld(Table):
+    pool_domain: I64 = column("pools", meaning="partition of the pool, if no node is in two of them; otherwise 0. Tiers keep gangs in one")
     penalty: F64 = column("penalties", meaning="added to the runtime factor of a job on more nodes, and on more racks, than necessary")
+    node_params: F64 = column("params", meaning="numbers for the function that scores nodes")
     # Task types of the workload, for fragmentation
     type_gpu: I64 = column("types", unit="milli")
     type_cpu: I64 = column("types", unit="milli")

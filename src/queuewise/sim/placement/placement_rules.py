@@ -14,14 +14,15 @@ import numpy as np
 from queuewise.sim import placement
 from queuewise.sim.conditions.power_cap import is_over_cap
 from queuewise.sim.conditions.sleeping import is_asleep, tie_break
-from queuewise.sim.core.compilation import caller_by_address, inline, kernel, noinline
+from queuewise.sim.core.compilation import caller_by_address, caller_of_c, inline, kernel, noinline
 from queuewise.sim.core.machine import WHOLE, free_primary, free_slots, has_room, lowest_in_bucket, slots, total_primary
 from queuewise.sim.core.pieces import class_as_placed, group_by_node, nodes_used, put_tasks, unplace
 from queuewise.sim.core.rules import NODE_SCORING_SIGNATURE
 from queuewise.sim.core.state import NO_LIMIT, Machine, State, World
-from queuewise.sim.core.table_types import view
+from queuewise.sim.core.table_types import address_of_table, view
 from queuewise.sim.placement.fgd import place_least_fragmenting
 from queuewise.sim.placement.tiers import place_by_tier
+from queuewise.sim.queue import PARAMS_SIZE
 
 
 @inline
@@ -52,6 +53,43 @@ def _rule_key(w: World, m: Machine, rule: int, c: int, n: int) -> float:
     return 0.0
 
 
+@inline
+def _kind_of(w: World, p: int) -> int:
+    """The GPU kind of a pool's nodes."""
+    return w.node_kind[w.pool_nodes[w.pool_first[p]]]
+
+
+@kernel
+def _has_room_on(w: World, m: Machine, c: int, kind: int) -> bool:
+    """Whether nodes of one GPU kind hold the gang."""
+    left = w.class_tasks[c]
+    for i in range(w.class_pool_first[c], w.class_pool_first[c + 1]):
+        p = w.class_pools[i]
+        if _kind_of(w, p) == kind:
+            for k in range(w.pool_first[p], w.pool_first[p + 1]):
+                left -= slots(w, m, c, w.pool_nodes[k])
+                if left <= 0:
+                    return True
+    return False
+
+
+@noinline
+def _cheapest_kind(w: World, m: Machine, c: int) -> int:
+    """The GPU kind that uses the least energy of those that hold the whole gang, -1 if none does.
+
+    A gang runs at the speed of its slowest kind, so mixing kinds makes the faster ones wait under power.
+    """
+    best = -1
+    best_key = 0.0
+    for i in range(w.class_pool_first[c], w.class_pool_first[c + 1]):
+        n = w.pool_nodes[w.pool_first[w.class_pools[i]]]
+        key = w.node_gpu_watts[n] / w.node_speed[n]
+        if (best < 0 or key < best_key) and _has_room_on(w, m, c, w.node_kind[n]):
+            best = w.node_kind[n]
+            best_key = key
+    return best
+
+
 @kernel
 def _choose(w: World, s: State, m: Machine, rule: int, c: int, remaining: int) -> int:
     """The node that the next tasks go to; there is one with room."""
@@ -64,6 +102,8 @@ def _choose(w: World, s: State, m: Machine, rule: int, c: int, remaining: int) -
     by_pool = w.class_by_pool[c]
     for i in range(w.class_pool_first[c], w.class_pool_first[c + 1]):
         p = w.class_pools[i]
+        if s.count.only_kind > 0 and _kind_of(w, p) != s.count.only_kind - 1:
+            continue
         first = w.class_gpus[c] if by_pool else w.pool_first[p]
         last = w.pool_gpus[p] + 1 if by_pool else w.pool_first[p + 1]
         for k in range(first, last):
@@ -151,7 +191,8 @@ def _choose_by_score(w: World, s: State, m: Machine, c: int, remaining: int) -> 
     s.demand[placement.TASK_MEM_MIB] = w.class_mem[c]
     nodes = view(s.scratch_nodes, number)
     s.count.user_calls += 1
-    _score_nodes(w.policy.node_scorer, facts, nodes, number, view(s.demand, placement.DEMAND_SIZE), view(s.node_score, number))
+    demand, params = view(s.demand, placement.DEMAND_SIZE), view(w.node_params, PARAMS_SIZE)
+    _score_nodes(w.policy.node_scorer, facts, nodes, number, demand, params, view(s.node_score, number))
     s.count.user_calls += 1
     best = 0
     for i in range(1, number):
@@ -165,9 +206,19 @@ def _choose_by_score(w: World, s: State, m: Machine, c: int, remaining: int) -> 
 def _next_node(w: World, s: State, m: Machine, rule: int, c: int, remaining: int, draw: int) -> int:
     if rule == placement.RANDOM:
         return _choose_random(w, s, m, c, draw)
-    if rule == placement.BY_SCORE:
+    if w.policy.node_scorer and rule == placement.BY_SCORE:
         return _choose_by_score(w, s, m, c, remaining)
     return _choose(w, s, m, rule, c, remaining)
+
+
+_call_solver = caller_of_c(5)
+
+
+@noinline
+def _ask_solver(w: World, m: Machine, s: State, c: int) -> bool:
+    """Let the solver of the policy place a gang that fits. It gives up, and changes nothing, if its work is limited."""
+    tables = address_of_table(w), address_of_table(m), address_of_table(s)
+    return _call_solver(w.policy.solver, w.policy.solver_number, tables[0], tables[1], tables[2], c) != 0
 
 
 @inline
@@ -198,13 +249,24 @@ def place_by_rule(w: World, m: Machine, s: State, c: int) -> bool:
     """The same for class c alone, whatever it draws."""
     s.count.placed = 0
     rule = w.policy.placement
-    if rule == placement.TIER:
+    if w.policy.placement == placement.TIER:
         return place_by_tier(w, m, s, c)
     if not has_room(w, m, c):
         return False
-    if rule == placement.FGD:
+    if w.policy.placement == placement.BY_SOLVER:
+        if _ask_solver(w, m, s, c) or place_by_tier(w, m, s, c):
+            return True
+        rule = placement.PACK
+    if w.policy.placement == placement.FGD:
         place_least_fragmenting(w, m, s, c)
         return True
+    s.count.only_kind = 0
+    if rule == placement.CHEAPEST and w.class_milli[c] > 0:
+        kind = _cheapest_kind(w, m, c)
+        if kind < 0:
+            rule = placement.FASTEST  # the slowest of mixed kinds is as fast as possible
+        else:
+            s.count.only_kind = kind + 1
     remaining = w.class_tasks[c]
     draw = 0
     while remaining > 0:

@@ -1,5 +1,7 @@
 """Tiered placement after RLTune: on the fewest nodes, or on one node more if that does not raise fragmentation.
 
+The option LOWEST (`tier1`) is its default: only the fewest nodes, and of these placements the lexicographically least.
+
 The published code enumerates some placements and misses others. This module searches all placements of a tier by
 dynamic programming over nodes. Fragmentation, waste and balance are sums over nodes, so for the last candidates it is
 enough to know the best way to put a number of tasks on a number of nodes.
@@ -15,7 +17,7 @@ from queuewise.sim.core.pieces import put_tasks, unplace
 from queuewise.sim.core.state import Machine, State, World
 from queuewise.sim.core.table_types import view
 
-DEFRAGMENT, BALANCE = range(2)  # PolicyFlags.placement_option of the rule `tier`
+DEFRAGMENT, BALANCE, LOWEST = range(3)  # PolicyFlags.placement_option of the rules `tier`, `tier:balance`, `tier1`
 IMPOSSIBLE = 1 << 60
 
 
@@ -34,14 +36,46 @@ def _empty_slots(w: World, c: int, n: int) -> int:
 
 
 @kernel
-def _candidates(w: World, m: Machine, s: State, c: int, most: int) -> int:
-    """List the candidate nodes in scratch_nodes, ascending.
+def _fewest_in(w: World, c: int, domain: int) -> int:
+    """Nodes of the domain that a gang needs while they are empty, 0 if it does not fit there.
+
+    Nodes with the most room are filled first.
+    """
+    if w.sizes.num_domains == 1:
+        return w.class_min_nodes[c]
+    left = w.class_tasks[c]
+    used = 0
+    before = IMPOSSIBLE
+    while left > 0:
+        room = 0
+        nodes = 0
+        for i in range(w.class_pool_first[c], w.class_pool_first[c + 1]):
+            p = w.class_pools[i]
+            there = _empty_slots(w, c, w.pool_nodes[w.pool_first[p]])
+            if w.pool_domain[p] != domain or there >= before or there < room:
+                continue
+            nodes = w.pool_first[p + 1] - w.pool_first[p] + (nodes if there == room else 0)
+            room = there
+        if room == 0:
+            return 0
+        taken = min(nodes, (left + room - 1) // room)
+        used += taken
+        left -= taken * room
+        before = room
+    return used
+
+
+@kernel
+def _candidates(w: World, m: Machine, s: State, c: int, most: int, domain: int) -> int:
+    """List the candidate nodes of the domain in scratch_nodes, ascending.
 
     Of equal nodes, only the first `most` can matter. Returns their number.
     """
     number = 0
     for i in range(w.class_pool_first[c], w.class_pool_first[c + 1]):
         p = w.class_pools[i]
+        if w.sizes.num_domains > 1 and w.pool_domain[p] != domain:
+            continue
         if w.class_by_pool[c]:
             for f in range(w.class_gpus[c], w.pool_gpus[p] + 1):
                 number += _first_of_bucket(w, m, s, p, f, most, number)
@@ -163,14 +197,52 @@ def _put_best(w: World, m: Machine, s: State, c: int, number: int, nodes: int, t
                 break
 
 
+@kernel
+def _put_lowest(w: World, m: Machine, s: State, c: int, number: int, nodes: int) -> None:
+    """Put a gang that fits on exactly `nodes` of the candidates on the lowest of them, with the fewest tasks on the first ones."""
+    left = w.class_tasks[c]
+    k = nodes
+    for i in range(number):
+        if k == 0:
+            return
+        n = s.scratch_nodes[i]
+        used = max(1, left - _most_on(w, m, s, c, i + 1, number, k - 1))
+        if used <= slots(w, m, c, n) and left - used >= k - 1:
+            put_tasks(w, m, s, c, n, used, False)
+            left -= used
+            k -= 1
+
+
+@kernel
+def _place_on(w: World, m: Machine, s: State, c: int, domain: int, nodes: int, second_tier: bool) -> bool:
+    """Put a gang on exactly so many nodes of the domain, if it fits by the rule's option."""
+    number = _candidates(w, m, s, c, nodes, domain)
+    if w.class_tasks[c] < nodes or _most_on(w, m, s, c, 0, number, nodes) < w.class_tasks[c]:
+        return False
+    if w.policy.placement_option == LOWEST:
+        _put_lowest(w, m, s, c, number, nodes)
+        return True
+    return _search(w, m, s, c, number, nodes, second_tier)
+
+
 @noinline
 def place_by_tier(w: World, m: Machine, s: State, c: int) -> bool:
-    """Put a gang on the machine by tiers. If it does not fit, change nothing and return False."""
-    fewest = w.class_min_nodes[c]
-    number = _candidates(w, m, s, c, fewest + 1)
-    if _most_on(w, m, s, c, number, fewest) >= w.class_tasks[c] and _search(w, m, s, c, number, fewest, False):
-        return True
-    return _most_on(w, m, s, c, number, fewest + 1) >= w.class_tasks[c] and _search(w, m, s, c, number, fewest + 1, True)
+    """Put a gang on the machine by tiers. If it does not fit, change nothing and return False.
+
+    Partitions that share no nodes are domains: a gang stands in one of them, the first that has a place in the lowest
+    tier. One that would need two nodes more than another is not used.
+    """
+    least = IMPOSSIBLE
+    for d in range(w.sizes.num_domains):
+        fewest = _fewest_in(w, c, d)
+        if 0 < fewest < least:
+            least = fewest
+    for tier in range(1 if w.policy.placement_option == LOWEST else 2):
+        for d in range(w.sizes.num_domains):
+            fewest = _fewest_in(w, c, d)
+            if 0 < fewest <= least + 1 and _place_on(w, m, s, c, d, fewest + tier, tier == 1):
+                return True
+    return False
 
 
 @noinline
@@ -179,24 +251,24 @@ def fits_second_tier(w: World, m: Machine, s: State, c: int) -> bool:
 
     The machine is not changed.
     """
-    nodes = w.class_min_nodes[c] + 1
     s.count.placed = 0
-    if w.class_tasks[c] < nodes:
+    if w.policy.placement_option == LOWEST:
         return False
-    number = _candidates(w, m, s, c, nodes)
-    if _most_on(w, m, s, c, number, nodes) < w.class_tasks[c] or not _search(w, m, s, c, number, nodes, True):
-        return False
-    unplace(w, m, s, c)
-    return True
+    for d in range(w.sizes.num_domains):
+        fewest = _fewest_in(w, c, d)
+        if fewest > 0 and _place_on(w, m, s, c, d, fewest + 1, True):
+            unplace(w, m, s, c)
+            return True
+    return False
 
 
 @kernel
-def _most_on(w: World, m: Machine, s: State, c: int, number: int, nodes: int) -> int:
-    """The most tasks that `nodes` of the candidates can take, 0 if there are fewer candidates."""
-    if number < nodes:
+def _most_on(w: World, m: Machine, s: State, c: int, first: int, number: int, nodes: int) -> int:
+    """The most tasks that `nodes` of the candidates from the first on can take, 0 if there are fewer."""
+    if number - first < nodes or nodes == 0:
         return 0
-    room = np.empty(number, np.int64)
-    for i in range(number):
-        room[i] = min(slots(w, m, c, s.scratch_nodes[i]), w.class_tasks[c])
+    room = np.empty(number - first, np.int64)
+    for i in range(first, number):
+        room[i - first] = min(slots(w, m, c, s.scratch_nodes[i]), w.class_tasks[c])
     room.sort()
-    return room[number - nodes :].sum()
+    return room[number - first - nodes :].sum()

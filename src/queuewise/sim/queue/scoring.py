@@ -47,7 +47,7 @@ def score_pending(w: World, m: Machine, s: State, scorer, second_scorer) -> None
         _update_outlook(w, m, s, 0)
         _update_outlook(w, m, s, row)
     s.count.user_calls += 1
-    if w.scored_by[0] >= queue.FAIRSHARE:
+    if w.policy.scores_fairly and w.scored_by[0] >= queue.FAIRSHARE:
         score_fairly(w, s, 0, s.score)
     elif w.scored_by[0]:
         scorer(facts, pending, number, s.clock.now, outlook[:row], users, params, view(s.score, number))
@@ -55,7 +55,7 @@ def score_pending(w: World, m: Machine, s: State, scorer, second_scorer) -> None
         for slot in range(number):
             s.score[slot] = w.fixed_score[s.pending[slot]]
     if w.policy.second_order:
-        if w.scored_by[1] >= queue.FAIRSHARE:
+        if w.policy.scores_fairly and w.scored_by[1] >= queue.FAIRSHARE:
             score_fairly(w, s, 1, s.second_score)
         elif w.scored_by[1]:
             others = view(w.second_facts if w.policy.second_facts else w.facts, num_jobs)

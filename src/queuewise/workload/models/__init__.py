@@ -2,13 +2,14 @@
 
 A model is a file with a function `sample(rng, num_jobs=..., *, parameters with defaults) -> Workload`, and a line in `MODELS`. The path of
 a TOML file written by `queuewise.workload.fitting` is accepted wherever a model name is. The same name, parameters and seed give the same
-workload, bit for bit.
+workload, bit for bit. Jobs without users get some (`habits`).
 """
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ import numpy as np
 from queuewise.errors import InputError, unknown_name
 from queuewise.memory import check_memory
 from queuewise.workload.jobs import Workload
+from queuewise.workload.models.habits import with_users
 
 MODELS: Mapping[str, str] = {  # name -> module with `sample`, or a file of fitted parameters in this folder
     "poisson": "queuewise.workload.models.poisson",
@@ -40,9 +42,15 @@ def model_names() -> tuple[str, ...]:
 
 
 def generate(name: str, num_jobs: int | None = None, seed: int = 0, **params: Any) -> Workload:
-    """Generate jobs from the model `name`. `num_jobs=None` is the default of the model. Parameters may be text."""
-    sample = _sampler(name)
-    defaults = _defaults(sample)
+    """Generate jobs from the model `name`, with users. `num_jobs=None` is the default of the model. Parameters may be text."""
+    workload = with_users(draw_jobs(name, num_jobs, seed, **params), seed)
+    object.__setattr__(workload, "generated", True)  # still private here; a copy would be checked once more
+    return workload
+
+
+def draw_jobs(name: str, num_jobs: int | None = None, seed: int = 0, **params: Any) -> Workload:
+    """The jobs of `generate`, with only the users that the model itself draws."""
+    sample, defaults = _model(name)
     if num_jobs is not None:
         params["num_jobs"] = num_jobs
     given = {key: _coerce(name, key, value, defaults) for key, value in params.items()}
@@ -52,17 +60,29 @@ def generate(name: str, num_jobs: int | None = None, seed: int = 0, **params: An
         raise InputError(f"seed {seed} is negative", hint="use 0 or more")
     jobs = given.get("num_jobs", defaults["num_jobs"])
     check_memory(f"model {name!r}: {jobs:,} jobs", jobs * JOB_BYTES, hint="generate fewer jobs with --jobs")
-    return sample(np.random.default_rng(seed), **given).replace(generated=True)
+    workload = sample(np.random.default_rng(seed), **given)
+    object.__setattr__(workload, "generated", True)
+    return workload
 
 
 def model_parameters(name: str) -> dict[str, Any]:
     """Every parameter of a model with its default, `num_jobs` first."""
-    return _defaults(_sampler(name))
+    return dict(_model(name)[1])
 
 
-def _defaults(sample: Callable[..., Workload]) -> dict[str, Any]:
+def _model(name: str) -> tuple[Callable[..., Workload], dict[str, Any]]:
+    """The function that draws jobs, and the defaults of its parameters. Files of the user may change, others are read once."""
+    return _registered(name) if name in MODELS else _with_defaults(_sampler(name))
+
+
+@cache
+def _registered(name: str) -> tuple[Callable[..., Workload], dict[str, Any]]:
+    return _with_defaults(_sampler(name))
+
+
+def _with_defaults(sample: Callable[..., Workload]) -> tuple[Callable[..., Workload], dict[str, Any]]:
     parameters = inspect.signature(sample).parameters.values()
-    return {p.name: p.default for p in parameters if p.default is not inspect.Parameter.empty}
+    return sample, {p.name: p.default for p in parameters if p.default is not inspect.Parameter.empty}
 
 
 def is_model(name: str) -> bool:

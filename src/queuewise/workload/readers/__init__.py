@@ -16,7 +16,7 @@ from queuewise.workload.loaded import Loaded, ReadRequest
 from queuewise.workload.readers.source import FileHead
 
 READERS: tuple[str, ...] = (
-    "parquet", "slurm", "lsf", "philly", "google2019", "supercloud", "eagle", "acme", "helios", "openb", "pai", "spot", "drl",
+    "parquet", "slurm", "lsf", "philly", "google2019", "supercloud", "eagle", "acme", "helios", "openb", "pai", "spot", "drl", "drl_google",
     "alibaba2018", "alibaba2017", "google2011", "rltune", "swf", "csv",
 )  # fmt: skip
 

@@ -13,6 +13,7 @@ from typing import Any
 import polars as pl
 
 from queuewise.workload.loaded import Loaded, ReadRequest
+from queuewise.workload.plain_numbers import whole_number
 from queuewise.workload.readers.collector import Collector
 from queuewise.workload.readers.fields import NEVER_STARTED, mebibytes, node_tasks
 from queuewise.workload.readers.source import FileHead, blocks
@@ -85,22 +86,23 @@ def parse_record(line: str) -> dict[str, Any]:
 
 
 def _hosts(tokens: list[str], position: int, count: str) -> tuple[list[str], int]:
-    if not count.isdecimal() or position + int(count) > len(tokens):
+    number = whole_number(count)
+    if number is None or position + number > len(tokens):
         raise MalformedRecord("a list of hosts is not complete")
-    end = position + int(count)
+    end = position + number
     named = (_HOST.match(token) for token in tokens[position:end])
     return list(dict.fromkeys(match[1] for match in named if match)), end
 
 
 def _run_limit(rest: list[str], extensions: str) -> float | None:
     """The number after the extensions (pairs) and the resource usage of each host."""
-    if not extensions.isdecimal():
+    pairs = whole_number(extensions)
+    hosts = whole_number(rest[2 * pairs]) if pairs is not None and 2 * pairs < len(rest) else None
+    if pairs is None or hosts is None:
         return None
-    position = 2 * int(extensions)
-    if position >= len(rest) or not rest[position].isdecimal():
-        return None
-    at = position + 1 + _TOKENS_PER_HOST * int(rest[position])
-    return float(rest[at]) if at < len(rest) and rest[at].isdecimal() and int(rest[at]) > 0 else None
+    at = 2 * pairs + 1 + _TOKENS_PER_HOST * hosts
+    limit = whole_number(rest[at]) if at < len(rest) else None
+    return float(limit) if limit else None
 
 
 def _rows(request: ReadRequest, collect: Collector) -> Iterator[tuple[Any, ...]]:

@@ -11,6 +11,8 @@ from queuewise.workload.readers.source import FileHead, shown
 
 Headers = Mapping[str, Sequence[Sequence[str]]]  # format -> headers that identify it
 
+SACCT_FIELDS = "JobID,User,Account,Partition,State,Submit,Eligible,Start,End,Timelimit,NNodes,AllocTRES,NodeList"
+SACCT_TIMES = ("Submit", "Start", "End")  # without them, a list cannot be read
 _LEAST_SHARE = 0.5  # of a format's columns, for a header to resemble it
 _COLUMN_NAME = re.compile(r"[^\W\d][\w .()/%-]*")
 
@@ -25,7 +27,8 @@ def explain(head: FileHead, formats: Sequence[str], headers: Headers, machine_li
             hint = "use the log of jobs as the workload, and add this file with --tables"
             return InputError(f"this is a machine list of {name}, not a list of jobs", where=where, hint=hint)
     return (
-        _resembling(found, separator, headers, where)
+        _incomplete_sacct(found, separator, where)
+        or _resembling(found, separator, headers, where)
         or _table(found, where)
         or InputError(f"unknown format; the file starts with {shown(head.first[:60])!r}", where=where, hint=f"known: {', '.join(formats)}")
     )
@@ -34,6 +37,15 @@ def explain(head: FileHead, formats: Sequence[str], headers: Headers, machine_li
 def _columns(line: str) -> tuple[list[str], str]:
     separator = max(SEPARATORS, key=line.count)
     return [name.strip().strip('"') for name in line.split(separator)], separator
+
+
+def _incomplete_sacct(found: Sequence[str], separator: str, where: str) -> InputError | None:
+    if separator != "|" or not found[0].lower().startswith("jobid"):
+        return None
+    known = {column.lower() for column in found}
+    missing = " and ".join(name for name in SACCT_TIMES if name.lower() not in known) or "a column"
+    text = f"this looks like the output of sacct without {missing}; found: {shown(', '.join(found))}"
+    return InputError(text, where=where, hint=f"run sacct --allusers --parsable2 --format {SACCT_FIELDS}")
 
 
 def _resembling(found: Sequence[str], separator: str, headers: Headers, where: str) -> InputError | None:

@@ -1,0 +1,1 @@
+"""Policies on live clusters: in process, as a service, and beside Slurm or LSF (docs/live.md)."""
