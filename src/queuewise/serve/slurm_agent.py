@@ -83,11 +83,11 @@ class SlurmAgent:
     tell: Callable[[str], None] = print
     expects: bool = True  # roll the queue forward in every cycle
     grace_s: int = 300  # as of the submit plugin
+    clock: ServerClock = field(default_factory=ServerClock)
 
     def __post_init__(self) -> None:
         if self.mode not in MODES or self.by not in WAYS:
             raise InputError(f"mode {self.mode!r} by {self.by!r}", hint=f"modes are {', '.join(MODES)}; by {' or '.join(WAYS)}")
-        self.clock = ServerClock()
         self._placed: dict[str, float] = {}  # job -> when it was told to start (monotonic)
         self._promised: dict[str, dict[str, int]] = {}  # and where: node -> tasks
         self._factor = HIGHEST_FACTOR

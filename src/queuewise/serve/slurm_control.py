@@ -143,8 +143,8 @@ def hand_over(slurm: SlurmCommands | None = None) -> str:
 class ServerClock:
     """Unix time that does not jump with the clock of this machine, and is never before what Slurm has stamped on the jobs it lists."""
 
-    def __init__(self) -> None:
-        self._offset = time.time() - time.monotonic()
+    def __init__(self, present: float | None = None) -> None:
+        self._offset = (time.time() if present is None else present) - time.monotonic()
         self._ahead: dict[str, float] = {}  # job -> offset that its stamps ask for, as long as it is listed
 
     def now(self, jobs: Sequence[SlurmJob] = ()) -> float:

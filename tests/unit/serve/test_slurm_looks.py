@@ -13,11 +13,11 @@ from queuewise.serve.holding import HELD_LONG_ENOUGH, NO_START
 from queuewise.serve.kill_switch import switch_off
 from queuewise.serve.live_guard import GuardLimits, LiveGuard
 from queuewise.serve.slurm_agent import SlurmAgent
-from queuewise.serve.slurm_control import AT_ONCE, hand_over
+from queuewise.serve.slurm_control import AT_ONCE, ServerClock, hand_over
 
 
 def agent(slurm: FakeSlurm, policy: str = "fcfs+easy", **options: Any) -> SlurmAgent:
-    usual = {"mode": "act", "by": "start", "tell": lambda text: None}
+    usual = {"mode": "act", "by": "start", "tell": lambda text: None, "clock": ServerClock(NOW)}
     return SlurmAgent(GuardedPolicy(policy), slurm=slurm, **{**usual, **options})
 
 
