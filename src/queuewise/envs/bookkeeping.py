@@ -202,7 +202,7 @@ def note_start(w: World, m: Machine, s: State, k: Task, p: EpisodeState, j: int)
     p.term[rewards.HOST_USE_SQUARED] += use * use * worth
     if k.job_user[j] >= 0:
         halvings = min((s.clock.now - k.scale.first_time) / USAGE_HALF_LIFE_S, MOST_HALF_LIVES)
-        charge = k.job_size[j] * w.estimate[j] * 2.0**halvings
+        charge = k.job_size[j] * w.estimate[j] * np.exp2(halvings)
         p.usage[k.job_user[j]] += charge
         p.value.usage_sum += charge
 

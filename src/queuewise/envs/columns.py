@@ -196,6 +196,7 @@ class EpisodeState(Table):
     row_job: I32 = column("window", initial=0, meaning="the job in each row of the last observation")
     row_class: I32 = column("window", initial=0, meaning="class of that job")
     row_submit: F64 = column("window", initial=0.0, unit="s", meaning="submission of that job")
+    row_user: I32 = column("window", initial=0, meaning="user of that job")
     usage: F64 = column("users", initial=0.0, meaning="Σ size × estimate of started jobs, newer ones weighted more; only ratios matter")
     user_slowdown: F64 = column("users", initial=0.0, meaning="sums of bounded slowdowns")
     user_ended: F64 = column("users", initial=0.0)

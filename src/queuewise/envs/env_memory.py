@@ -20,9 +20,9 @@ from queuewise.envs.columns import Task
 from queuewise.envs.episodes import Episode
 from queuewise.sim.core.compilation import JIT_DISABLED
 from queuewise.sim.core.state import World
-from queuewise.sim.core.tables import I64, addresses_of, check_types, has_known
+from queuewise.sim.core.tables import I64, Scalars, addresses_of, check_types, has_known
 
-ALIGNMENT = 16  # bytes, of arrays
+ALIGNMENT = 8  # bytes, of arrays
 CACHE_LINE = 64  # bytes
 LARGE_PAGE = 1 << 21  # bytes
 MAX_SHARED_BYTES = 4096  # larger arrays are not compared with those of other windows
@@ -32,9 +32,9 @@ Table = TypeVar("Table", World, Task)
 class Block:
     """The bytes of several tables, and the offset of each array in them.
 
-    The lists of addresses that kernels receive come first. The arrays follow, small ones before large ones. The arrays
-    that every step uses (counters, what is free, classes, nodes) are small, so they lie next to each other. The tables
-    numbered in `seldom` are rarely used and come last.
+    The lists of addresses that kernels receive come first, then named numbers, then the arrays, small ones before large
+    ones. What every step uses (counters, what is free, classes, nodes) is small, so it lies next to each other. The
+    tables numbered in `seldom` are rarely used and come last.
     """
 
     def __init__(self, *tables: Any, seldom: tuple[int, ...] = ()) -> None:
@@ -46,7 +46,7 @@ class Block:
                 owner = array if array.base is None else _owner(array)
                 owners.setdefault(id(owner), (number in seldom, owner))
                 lies_in.append((id(owner), 0 if owner is array else _address(array) - _address(owner)))
-        ordered = sorted(owners.values(), key=lambda owner: (owner[0], owner[1].nbytes))
+        ordered = sorted(owners.values(), key=lambda owner: (owner[0], not isinstance(owner[1], Scalars), owner[1].nbytes))
         size = round_to_cache_line(8 * len(lies_in))
         places: dict[int, int] = {}
         for _, owner in ordered:

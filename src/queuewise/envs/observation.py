@@ -56,6 +56,7 @@ def _close_gap(p: EpisodeState, out: F32, at: int, width: int, gap: int, rows: i
         p.row_job[q] = p.row_job[q + 1]
         p.row_class[q] = p.row_class[q + 1]
         p.row_submit[q] = p.row_submit[q + 1]
+        p.row_user[q] = p.row_user[q + 1]
 
 
 @inline
@@ -64,6 +65,7 @@ def _open_row(w: World, s: State, k: Task, p: EpisodeState, out: F32, base: int,
     p.row_job[q] = j
     p.row_class[q] = w.job_class[j]
     p.row_submit[q] = w.submit[j]
+    p.row_user[q] = k.job_user[j]
     for f in range(NUM_JOB_FIXED):
         out[base + f] = k.token[j * NUM_JOB_FIXED + f]
     if w.policy.can_restart and s.stops[j] > 0:
@@ -111,7 +113,7 @@ def _observe_rare(w: World, s: State, k: Task, p: EpisodeState, out: F32, at: in
     if k.config.num_users > 0:
         per_usage = 1.0 / p.value.usage_sum if p.value.usage_sum > 0.0 else 0.0
         for q in range(shown):
-            user = k.job_user[p.waiting[q]]
+            user = p.row_user[q]
             out[at + q * width + JOB_AT.user_usage] = np.float32(p.usage[user] * per_usage if user >= 0 else 0.0)
     if k.config.has_deadlines:
         for q in range(shown):
