@@ -2,9 +2,9 @@
 
 On a shared machine figures of different minutes do not compare. So one process per version is open, and both are asked in turn to do the
 same short piece of work, through the public interface only. Where memory happens to lie makes a process faster or slower by a few per
-cent for all its life, so every case is measured in several sittings, each with new processes. The table shows the best rate of each
-version and their ratio (this version ÷ the other); the exit code is 1 if a ratio is below --least. Both versions compile their engines
-first if their caches are cold.
+cent for all its life, so every case is measured in several sittings, each with new processes. A sitting gives the ratio of both best
+rates (this version ÷ the other); the table shows the best rate of each version, and the median and quartiles of the ratios. The exit
+code is 1 if a median is below --least. Both versions compile their engines first if their caches are cold.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 CLUSTER = "250x8:V100-16"
@@ -60,13 +62,13 @@ def snapshot_case() -> Callable[[], float]:
     simulation.run(float(workload.submit[2_500]))
     remember: Any = getattr(simulation, "remember", simulation.snapshot)  # its name in earlier versions
 
-    def measure() -> float:
+    def rate() -> float:
         began = time.perf_counter()
         for _ in range(200):
             simulation.restore(remember())
         return 200 / (time.perf_counter() - began)
 
-    return measure
+    return rate
 
 
 def env_case(threads: int, *, in_place: bool = False) -> Callable[[], float]:
@@ -93,20 +95,20 @@ def env_case(threads: int, *, in_place: bool = False) -> Callable[[], float]:
     for _ in range(2000):  # until every window has been laid out
         envs.step(envs.legal_actions())
 
-    def measure() -> float:
+    def rate() -> float:
         began = time.perf_counter()
         for _ in range(STEPS):
             envs.step(envs.legal_actions())
         return ENVS * STEPS / (time.perf_counter() - began)
 
-    return measure
+    return rate
 
 
 def ppo_case() -> Callable[[], float]:
     """Frames per second of whole short trainings, compilation and imports included, with the same policies to compare with."""
     import tempfile
 
-    def measure() -> float:
+    def rate() -> float:
         with tempfile.TemporaryDirectory() as folder:
             command = [
                 sys.executable,
@@ -126,7 +128,7 @@ def ppo_case() -> Callable[[], float]:
             subprocess.run(command, check=True, capture_output=True)
             return PPO_FRAMES / (time.perf_counter() - began)
 
-    return measure
+    return rate
 
 
 def make_case(name: str) -> Callable[[], float]:
@@ -143,9 +145,9 @@ CASES = [f"replay {policy}" for policy in REPLAYS] + ["snapshots", "envs-1", "en
 
 def serve() -> None:
     """The process of one version and case: the case's name in, then a rate out for every further line."""
-    measure = make_case(sys.stdin.readline().strip())
+    rate = make_case(sys.stdin.readline().strip())
     for _ in sys.stdin:
-        print(json.dumps(measure()), flush=True)
+        print(json.dumps(rate()), flush=True)
 
 
 class Sitting:
@@ -181,18 +183,23 @@ class Sitting:
         return float(json.loads(line))
 
 
-def best_rates(name: str, other: Path, seconds: float, sittings: int) -> tuple[float, float]:
-    """Best rates of a case in this version and in the other."""
-    best = [0.0, 0.0]
-    for _ in range(sittings):
-        with Sitting(REPOSITORY, name) as mine, Sitting(other, name) as theirs:
-            best = [max(best[0], mine.rate()), max(best[1], theirs.rate())]  # the first also prepares the case
-            until, turn = time.monotonic() + seconds, 0
-            while time.monotonic() < until:
-                for which in (0, 1) if turn % 2 else (1, 0):
-                    best[which] = max(best[which], (mine, theirs)[which].rate())
-                turn += 1
+def best_rates(name: str, other: Path, seconds: float) -> tuple[float, float]:
+    """Best rates of a case in one sitting: of this version, and of the other."""
+    with Sitting(REPOSITORY, name) as mine, Sitting(other, name) as theirs:
+        best = [mine.rate(), theirs.rate()]  # the first also prepares the case
+        until, turn = time.monotonic() + seconds, 0
+        while time.monotonic() < until:
+            for which in (0, 1) if turn % 2 else (1, 0):
+                best[which] = max(best[which], (mine, theirs)[which].rate())
+            turn += 1
     return best[0], best[1]
+
+
+def measure(name: str, other: Path, seconds: float, sittings: int) -> dict[str, Any]:
+    rates = [best_rates(name, other, seconds) for _ in range(sittings)]
+    low, median, high = np.quantile([mine / theirs for mine, theirs in rates], [0.25, 0.5, 0.75]).tolist()
+    best = {"this": max(mine for mine, _ in rates), "other": max(theirs for _, theirs in rates)}
+    return {"case": name, **best, "ratio": median, "quartiles": [low, high]}
 
 
 def main() -> None:
@@ -210,9 +217,9 @@ def main() -> None:
         return
     rows = []
     for name in options.cases:
-        this, other = best_rates(name, options.other.resolve(), options.seconds, options.sittings)
-        rows.append({"case": name, "this": this, "other": other, "ratio": this / other})
-        print(f"{name:28} {this:14,.0f} {other:14,.0f} per second  ratio {this / other:.3f}", flush=True)
+        rows.append(row := measure(name, options.other.resolve(), options.seconds, options.sittings))
+        low, high = row["quartiles"]
+        print(f"{name:24} {row['this']:12,.0f} {row['other']:12,.0f} per s  ratio {row['ratio']:.3f} ({low:.3f} … {high:.3f})", flush=True)
     if options.results:
         options.results.write_text(
             json.dumps({"seconds": options.seconds, "sittings": options.sittings, "cases": rows}, indent=1) + "\n", encoding="utf-8"
