@@ -45,7 +45,7 @@ class Block:
             for array in arrays:
                 owner = array if array.base is None else _owner(array)
                 owners.setdefault(id(owner), (number in seldom, owner))
-                lies_in.append((id(owner), 0 if owner is array else _address(array) - _address(owner)))
+                lies_in.append((id(owner), 0 if owner is array else array.ctypes.data - owner.ctypes.data))
         ordered = sorted(owners.values(), key=lambda owner: (owner[0], not isinstance(owner[1], Scalars), owner[1].nbytes))
         size = round_to_cache_line(8 * len(lies_in))
         places: dict[int, int] = {}
@@ -90,10 +90,6 @@ def _owner(array: NDArray[Any]) -> NDArray[Any]:
     while isinstance(array.base, np.ndarray):
         array = array.base
     return array
-
-
-def _address(array: NDArray[Any]) -> int:
-    return int(array.__array_interface__["data"][0])
 
 
 class Template(NamedTuple):

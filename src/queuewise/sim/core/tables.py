@@ -295,4 +295,4 @@ def addresses_of(table: Table) -> Any:
     if JIT_DISABLED:
         return table
     check_types(table)
-    return np.array([array.__array_interface__["data"][0] for array in table], np.int64)
+    return np.array([array.ctypes.data for array in table], np.int64)

@@ -53,9 +53,10 @@ def _assign(rng: np.random.Generator, size: Floats, length: Floats) -> NDArray[n
     activity = np.arange(1.0, USERS + 1) ** -ZIPF
     centre = (np.arange(CELLS) + 0.5) / CELLS
     nearness = [np.exp(-(((centre[:, None] - habit[None, :, axis]) / NARROW) ** 2) / 2) + 0.02 for axis in range(2)]  # [CELLS, U] each
-    weight = (nearness[0][:, None, :] * nearness[1][None, :, :] * activity).reshape(CELLS * CELLS, USERS)
-    up_to = np.cumsum(weight / weight.sum(axis=1, keepdims=True), axis=1) + np.arange(CELLS * CELLS)[:, None]
     cell = np.minimum((size * CELLS).astype(np.int64), CELLS - 1) * CELLS + np.minimum((length * CELLS).astype(np.int64), CELLS - 1)
-    place = np.searchsorted(up_to.ravel(), cell + rng.random(len(cell)), "right") - cell * USERS
+    used, row = np.unique(cell, return_inverse=True)  # most cells have no jobs
+    weight = nearness[0][used // CELLS] * nearness[1][used % CELLS] * activity
+    up_to = np.cumsum(weight / weight.sum(axis=1, keepdims=True), axis=1) + used[:, None]
+    place = np.searchsorted(up_to.ravel(), cell + rng.random(len(cell)), "right") - row * USERS
     user: NDArray[np.int32] = np.clip(place, 0, USERS - 1).astype(np.int32)
     return user
