@@ -308,6 +308,7 @@ def open_folder(folder: Path, experiment: Experiment) -> None:
             raise InputError(
                 f"contains a run with other settings: {', '.join(differing)} differ", where=str(folder), hint="choose another --out folder"
             )
+        write_cluster(folder, experiment.cluster)  # again, in case it was lost or damaged
         return
     write_cluster(folder, experiment.cluster)
     changes = {"what_if": experiment.what_if} if experiment.what_if else {}

@@ -13,6 +13,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from queuewise import __main__
 from queuewise.agents.checkpoint import read_state
 from queuewise.workload.models import generate
 from queuewise.workload.writers import write_workload
@@ -81,6 +82,18 @@ def test_an_interrupt_in_a_function_that_c_calls_is_not_lost() -> None:
     seconds, code, errors = interrupted("30.0", 1, CALLED_BACK)
     assert (code, errors) == (130, "interrupted\n")
     assert seconds < 10
+
+
+def test_an_interrupt_while_modules_are_imported_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    class Interrupting:
+        def find_spec(self, name: str, *_: object) -> None:
+            if name == "queuewise.cli":
+                raise KeyboardInterrupt
+
+    monkeypatch.delitem(sys.modules, "queuewise.cli", raising=False)
+    monkeypatch.setattr(sys, "meta_path", [Interrupting(), *sys.meta_path])
+    assert __main__.main() == 130
+    assert capsys.readouterr().err == "interrupted\n"
 
 
 def test_training_ends_soon_and_keeps_its_checkpoints(tmp_path: Path) -> None:

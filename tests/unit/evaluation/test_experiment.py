@@ -92,6 +92,20 @@ def test_a_cell_that_lost_a_table_is_computed_again(table: str, damage: str, tmp
     assert pl.read_parquet(home / table).equals(before)
 
 
+@pytest.mark.parametrize("damage", ["removed", "cut"])
+def test_a_run_that_lost_its_cluster_gets_it_back(damage: str, tmp_path: Path) -> None:
+    setup = experiment()
+    run_experiment(setup, POLICIES[:2], line_up, folder=tmp_path)
+    cluster = tmp_path / "cluster.json"
+    before = cluster.read_bytes()
+    if damage == "removed":
+        cluster.unlink()
+    else:
+        cluster.write_bytes(before[:-10])
+    run_experiment(setup, POLICIES[:2], line_up, folder=tmp_path)
+    assert cluster.read_bytes() == before
+
+
 def test_one_window_gives_no_interval() -> None:
     (row, _) = judge(run_experiment(experiment(num_windows=1), POLICIES[:2], line_up), parse_score("bsld")).as_json()
     assert row["ci95"] == [None, None]
