@@ -124,7 +124,8 @@ def _explain(error: ValidationError, model: type[BaseModel], source: str) -> Inp
         )
     if first["type"] == "missing":
         return InputError(f"{key} is missing{rest}", where=source, hint=f"add {location[-1]} = …")
-    return InputError(f"{key} = {first['input']!r}: {in_plain_words(first['msg'])}{rest}", where=source, hint="correct this value")
+    value = "" if isinstance(first["input"], dict) else f" = {first['input']!r}"  # of a table, the key says enough
+    return InputError(f"{key}{value}: {in_plain_words(first['msg'])}{rest}", where=source, hint="correct this value")
 
 
 _PLAIN_WORDS = (  # what pydantic says -> what we say
@@ -143,6 +144,9 @@ _PLAIN_WORDS = (  # what pydantic says -> what we say
     (r"a valid (tuple|list|array|set).*", "a list"),
     (r"^Tuple should have at least (\d+) items? .*", r"must have at least \1 entries"),
     (r"^String should have at least \d+ characters?.*", "must not be empty"),
+    (r"^Field required.*", "missing"),
+    (r"^Unexpected keyword argument.*", "no known field"),
+    (r"a dictionary or an instance of \w+", "a table"),
 )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from queuewise.cluster.conditions import Conditions, Outage
-from queuewise.cluster.node_selection import find_nodes, group_of, matching_nodes
+from queuewise.cluster.node_selection import entry_of, find_nodes, group_of, matching_nodes
 from queuewise.cluster.spec import UNLIMITED, Cluster, check_count
 from queuewise.errors import InputError, unknown_name
 from queuewise.workload.plain_numbers import whole_number
@@ -20,11 +20,30 @@ PER_NODE = (
 
 
 def node_groups(cluster: Cluster) -> dict[str, list[int]]:
-    """The nodes of each group, by its name."""
-    groups: dict[str, list[int]] = {}
+    """The nodes of each group, by its name. Where groups of one name differ, as those of a log may, their numbers follow: cpn-0, cpn-1."""
+    entries: dict[str, list[int]] = {}
     for n, name in enumerate(cluster.node_names):
-        groups.setdefault(group_of(name), []).append(n)
-    return groups
+        entries.setdefault(entry_of(name), []).append(n)
+    names = [group_of(cluster.node_names[nodes[0]]) for nodes in entries.values()]
+    return {entry if names.count(name) > 1 else name: nodes for name, (entry, nodes) in zip(names, entries.items(), strict=True)}
+
+
+def nodes_in(cluster: Cluster, group: str) -> list[int]:
+    """The nodes of a group, which are alike."""
+    groups = node_groups(cluster)
+    if group in groups:
+        return groups[group]
+    kinds = [f"{name} ({_describe(cluster, nodes)})" for name, nodes in groups.items() if name.rpartition("-")[0] == group]
+    if kinds:
+        raise InputError(f"the nodes of {group} differ", hint=f"one of {', '.join(kinds)}")
+    raise unknown_name(f"group of nodes of {cluster.name}", group, groups)
+
+
+def _describe(cluster: Cluster, nodes: Sequence[int]) -> str:
+    cores, gpus = int(cluster.node_cpu_milli[nodes[0]]), int(cluster.node_gpus[nodes[0]])
+    parts = [f"{len(nodes):,} {'node' if len(nodes) == 1 else 'nodes'}"]
+    parts += [f"{cores / 1000:g} cores each"] if cores != UNLIMITED else []
+    return ", ".join([*parts, f"{gpus} GPUs each"] if gpus else parts)
 
 
 def parse_added(text: str) -> tuple[int, str]:
@@ -38,18 +57,16 @@ def parse_added(text: str) -> tuple[int, str]:
 
 def add_nodes(cluster: Cluster, count: int, group: str) -> Cluster:
     """The cluster with `count` more nodes like those of a group. They come last, so all other nodes keep their numbers."""
-    groups = node_groups(cluster)
-    if group not in groups:
-        raise unknown_name(f"group of nodes of {cluster.name}", group, groups)
+    alike = nodes_in(cluster, group)
     check_count(cluster.name, cluster.num_nodes + count)
-    like = groups[group][-1]
+    like = alike[-1]
     columns: dict[str, Any] = {}
     for name in PER_NODE:
         values = getattr(cluster, name)
         columns[name] = np.concatenate([values, np.repeat(values[like : like + 1], count, axis=0)])
-    columns["node_rack"][cluster.num_nodes :] = _racks(cluster, groups[group], count)
+    columns["node_rack"][cluster.num_nodes :] = _racks(cluster, alike, count)
     prefix = cluster.node_names[like].rsplit("-", 1)[0]
-    names = tuple(f"{prefix}-{k}" for k in range(len(groups[group]), len(groups[group]) + count))
+    names = tuple(f"{prefix}-{k}" for k in range(len(alike), len(alike) + count))
     return replace(cluster, **columns, node_names=(*cluster.node_names, *names), name=f"{cluster.name} with {count:,} more {group}")
 
 
@@ -65,7 +82,7 @@ def resize_group(cluster: Cluster, group: str, count: int) -> Cluster:
     """The cluster with so many nodes in a group; nodes are taken away from its end. A single node without GPUs changes its cores."""
     if counts_cores(cluster):
         return replace(cluster, node_cpu_milli=np.array([count * 1000], np.int64), name=f"{cluster.name} with {count:,} cores")
-    nodes = node_groups(cluster)[group]
+    nodes = nodes_in(cluster, group)
     if count >= len(nodes):
         return add_nodes(cluster, count - len(nodes), group) if count > len(nodes) else cluster
     kept = np.ones(cluster.num_nodes, dtype=bool)

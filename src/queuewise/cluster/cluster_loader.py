@@ -95,6 +95,9 @@ def load_cluster(name_or_path: str | os.PathLike[str]) -> Cluster:
         return farm.draw(farm.seed or 0)
     if name_or_path.endswith(".toml") or Path(name_or_path).is_file():
         return _from_file(Path(name_or_path))
+    if name_or_path.isdecimal():
+        hint = f"write flat:{name_or_path} for so many cores, or 32x8:A100-80 for nodes with GPUs"
+        raise InputError(f"cluster {name_or_path!r} is a number", hint=hint)
     raise unknown_name("cluster", name_or_path, [*presets, *SHAPES, "a .toml file"])
 
 

@@ -142,7 +142,7 @@ class Power(Config):
 
 
 class Conditions(Config):
-    """All of it; the default is a perfect world."""
+    """All of it; by default nothing fails and nothing costs."""
 
     preemption: Preemption = Preemption()
     outages: tuple[Outage, ...] = ()

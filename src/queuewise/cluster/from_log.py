@@ -16,7 +16,7 @@ from queuewise.cluster.cluster_loader import from_facts
 from queuewise.cluster.described import DescribedCluster, DescribedGroup, common_name, known_kind, most_gpus
 from queuewise.cluster.spec import Cluster
 from queuewise.errors import InputError
-from queuewise.workload.jobs import UNKNOWN, WHOLE_GPU, Workload
+from queuewise.workload.jobs import UNKNOWN, WHOLE_GPU, Workload, named_partitions
 from queuewise.workload.loaded import ClusterFacts, Loaded, Recorded
 from queuewise.workload.node_lists import expand_nodes
 
@@ -149,11 +149,12 @@ def _seen_nodes(workload: Workload, recorded: Recorded, lists: Sequence[tuple[st
     node, row = np.concatenate(on), np.repeat(jobs, width)
     seen, node = np.unique(node, return_inverse=True)
     peaks = peak_use(node, *_interval(workload, row), _amounts(workload, row, np.repeat(width, width)))
-    partitions = _labels(node, recorded.partition[row], recorded.partitions, len(seen))
+    partitions = _partitions(_labels(node, recorded.partition[row], recorded.partitions, len(seen)))
     kind_of = np.where([len(kinds) == 1 for kinds in workload.kind_sets], np.arange(len(workload.kind_sets)), UNKNOWN)
     single = tuple(kinds[0] if len(kinds) == 1 else "" for kinds in workload.kind_sets)
-    kinds = _labels(node, np.where(workload.gpu_milli[row] > 0, kind_of[workload.kind_set[row]], UNKNOWN), single, len(seen))
-    names = list(number)
+    asked = _labels(node, np.where(workload.gpu_milli[row] > 0, kind_of[workload.kind_set[row]], UNKNOWN), single, len(seen))
+    given = _labels(node, recorded.gpu_kind[row], recorded.gpu_kinds, len(seen))
+    names, kinds = list(number), [had or wanted for had, wanted in zip(given, asked, strict=True)]
     return [_SeenNode(names[at], partitions[i], kinds[i][0] if len(kinds[i]) == 1 else "", peaks[i]) for i, at in enumerate(seen.tolist())]
 
 
@@ -164,6 +165,16 @@ def _labels(owner: NDArray[np.integer], code: NDArray[np.integer], labels: Seque
         if what != UNKNOWN:
             found[who].add(labels[what])
     return [tuple(sorted(names)) for names in found]
+
+
+def _partitions(labels: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    """The partitions of each node. A job that names several ran in one of them, so they count where nothing else is known."""
+    found = []
+    for of_node in labels:
+        several = [names for names in map(named_partitions, of_node) if len(names) > 1]
+        known = {name for name in of_node if named_partitions(name) == (name,)}
+        found.append(tuple(sorted(known.union(*(names for names in several if not known & set(names))))))
+    return found
 
 
 def _group_of(nodes: Sequence[_SeenNode]) -> DescribedGroup:
@@ -198,13 +209,17 @@ def _groups_of_peaks(workload: Workload, recorded: Recorded, ran: NDArray[np.boo
     peaks = peak_use(owner, *_interval(workload, jobs), _amounts(workload, jobs, np.ones(len(jobs), np.int64)))
     groups = []
     for index, code in enumerate(codes.tolist()):
-        partitions = (recorded.partitions[code],) if code != UNKNOWN else ()
-        groups.append(_group_of_peak(workload, jobs[owner == index], peaks[index], partitions))
+        partitions = named_partitions(recorded.partitions[code]) if code != UNKNOWN else ()
+        mine = jobs[owner == index]
+        kinds = {recorded.gpu_kinds[kind] for kind in recorded.gpu_kind[mine].tolist() if kind != UNKNOWN}
+        groups.append(_group_of_peak(workload, mine, peaks[index], partitions, kinds.pop() if len(kinds) == 1 else ""))
     return groups
 
 
-def _group_of_peak(workload: Workload, jobs: NDArray[np.intp], peak: NDArray[np.int64], partitions: tuple[str, ...]) -> DescribedGroup:
-    """Nodes for these jobs, on which they had at most `peak` at once."""
+def _group_of_peak(
+    workload: Workload, jobs: NDArray[np.intp], peak: NDArray[np.int64], partitions: tuple[str, ...], given: str
+) -> DescribedGroup:
+    """Nodes for these jobs, on which they had at most `peak` at once, of GPUs of the kind `given` if that is known."""
     task = np.stack([amount[jobs] for amount in (workload.cpu_milli, workload.gpu_milli, workload.mem_mib)], axis=1).astype(np.int64)
     node, remarks = task.max(axis=0), []
     if not peak[_GPUS] and node[_CORES] <= 1000:  # jobs of one-core tasks: processors of one flat machine
@@ -218,7 +233,7 @@ def _group_of_peak(workload: Workload, jobs: NDArray[np.intp], peak: NDArray[np.
         node[_GPUS] = fitting * WHOLE_GPU
     count = max(int((-(-peak // np.maximum(node, 1)))[node > 0].max()), _most_nodes(task, workload.num_tasks[jobs], node))
     node = np.maximum(node, -(-peak // count))
-    kind, guess = known_kind(_only_kind(workload, jobs)) if peak[_GPUS] else ("", "")
+    kind, guess = known_kind(given or _only_kind(workload, jobs)) if peak[_GPUS] else ("", "")
     used = {"cores": peak[_CORES] / 1000, "GPUs": peak[_GPUS] / 1000, "GiB": peak[_MEMORY] / 1024}
     remarks.append("the most in use at once: " + ", ".join(f"{amount:,.6g} {unit}" for unit, amount in used.items() if amount))
     return DescribedGroup(

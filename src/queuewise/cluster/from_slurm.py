@@ -22,7 +22,7 @@ from queuewise.workload.readers.source import one_line, read_all
 _WANTED = "the output of scontrol show node or of sinfo --json"
 _FIELD = re.compile(r"(?:^|\s)(\w+)=(\S*)")
 _GPU = re.compile(r"(?:^|,)(?:gres[:/])?gpu(?::([A-Za-z][^:,(]*))?(?::(\d+))?(?:\([^)]*\))?")
-_UNUSABLE = ("DOWN", "DRAIN", "FAIL", "INVAL")
+_UNUSABLE = ("DOWN", "DRAIN", "FAIL", "INVAL")  # how words of states begin; POWERED_DOWN nodes are woken by Slurm
 
 
 @dataclass(frozen=True)
@@ -46,9 +46,9 @@ def describe_slurm(path: Path) -> DescribedCluster:
         f"Found in {path.name}: {len(nodes):,} nodes.",
         "cpus are Slurm's CPUs: hardware threads where ThreadsPerCore is above 1.",
     ]
-    if unusable := [node.name for node in nodes if any(word in node.state.upper() for word in _UNUSABLE)]:
+    if unusable := [node.name for node in nodes if any(word.startswith(_UNUSABLE) for word in node.state.upper().split("+"))]:
         listed = ", ".join(unusable[:10]) + (", …" if len(unusable) > 10 else "")
-        remarks.append(f"{len(unusable):,} nodes were down or drained and are included: {listed}")
+        remarks.append(f"down or drained, and included: {listed} ({len(unusable):,} of {len(nodes):,} nodes)")
     described = tuple(_group(members) for members in groups.values())
     return DescribedCluster(path.stem, "from the output of Slurm, written by queuewise clusters from-slurm", tuple(remarks), described)
 
@@ -147,7 +147,7 @@ def _from_node(row: dict[str, Any]) -> SlurmNode:
         _counted(unwrap(row.get("real_memory"))),
         str(row.get("gres") or ""),
         tuple(sorted(map(str, partitions))) if isinstance(partitions, list) else (),
-        _words(row.get("state")) + _words(row.get("state_flags")),
+        f"{_words(row.get('state'))}+{_words(row.get('state_flags'))}",
     )
 
 

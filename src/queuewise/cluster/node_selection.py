@@ -15,10 +15,16 @@ def group_of(node_name: str) -> str:
     return node_name.rsplit("-", 2)[0]
 
 
+def entry_of(node_name: str) -> str:
+    """Group and number of the group: nodes of one name that differ are told apart by it."""
+    return node_name.rpartition("-")[0]
+
+
 def matching_nodes(cluster: Cluster, entry: str) -> list[int]:
-    """The nodes with this name or group, or else those that match the pattern; none if there are none."""
+    """The nodes with this name or group, or else those of a numbered group or of a pattern; none if there are none."""
     names = cluster.node_names
     found = [n for n, name in enumerate(names) if entry in (name, group_of(name))]
+    found = found or [n for n, name in enumerate(names) if entry == entry_of(name)]
     if not found and any(c in entry for c in WILD):
         found = [n for n, name in enumerate(names) if fnmatchcase(name, entry)]
     return found

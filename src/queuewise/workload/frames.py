@@ -34,6 +34,9 @@ def workload_of_frame(frame: Any, name: str, columns: Mapping[str, str]) -> Work
         loaded = generic.finish(collect, {"name": name}, dated)
     except InputError as error:
         hint = error.hint.replace("map the columns with --map column=field", "pass columns={'your column': 'field'}")
+        if "--format" in hint:
+            nothing = "asks for nothing" in error.message
+            hint = "add a column gpus or cores: num_tasks only says how many tasks there are" if nothing else "correct these rows"
         raise InputError(error.message, where=name, hint=hint) from None
     if loaded.tally.skipped:
         raise InputError(
@@ -52,9 +55,20 @@ def _as_polars(frame: Any) -> pl.DataFrame:
     if isinstance(frame, pl.LazyFrame):
         return frame.collect()
     try:
-        return pl.DataFrame({str(name): np.asarray(frame[name]) for name in frame.columns}, strict=False, nan_to_null=True)
+        return pl.DataFrame([_column(str(name), frame[name]) for name in frame.columns])
     except (AttributeError, TypeError, ValueError, pl.exceptions.PolarsError):
         raise InputError(f"a {type(frame).__name__} is no data frame", hint="pass a DataFrame of Polars or pandas") from None
+
+
+def _column(name: str, values: Any) -> pl.Series:
+    """A column of pandas, whose texts are objects, some of which may be missing."""
+    import polars as pl
+
+    array = np.asarray(values)
+    if array.dtype != object:
+        return pl.Series(name, array, strict=False, nan_to_null=True)
+    missing = values.isna() if hasattr(values, "isna") else [value is None for value in array]
+    return pl.Series(name, [None if gone else value for gone, value in zip(missing, array, strict=True)], strict=False)
 
 
 def frame_of_workload(workload: Workload) -> pl.DataFrame:

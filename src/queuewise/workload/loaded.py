@@ -100,12 +100,15 @@ class Recorded:
 
     node_list: NDArray[np.int32]  # [J] index into node_lists or UNKNOWN
     partition: NDArray[np.int32]  # [J] index into partitions or UNKNOWN
+    gpu_kind: NDArray[np.int32]  # [J] what the job was given, index into gpu_kinds or UNKNOWN
     eligible: NDArray[np.float64]  # [J] when the job could have started first, seconds on the log's clock, NaN unknown
     node_lists: tuple[str, ...] = ()  # as written in the log, e.g. n[1-4,7]
     partitions: tuple[str, ...] = ()
+    gpu_kinds: tuple[str, ...] = ()  # as written in the log
 
     def take(self, rows: slice | NDArray[np.bool_]) -> Recorded:
-        return replace(self, node_list=self.node_list[rows], partition=self.partition[rows], eligible=self.eligible[rows])
+        columns = {name: getattr(self, name)[rows] for name in ("node_list", "partition", "gpu_kind", "eligible")}
+        return replace(self, **columns)
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ def as_file(path: Path) -> Path:
     try:
         found = path.stat()
     except (OSError, ValueError):
-        return path  # whoever opens it says what is wrong
+        return path  # opening it reports what is wrong
     if stat.S_ISCHR(found.st_mode) or stat.S_ISBLK(found.st_mode):
         raise InputError("is a terminal or another device", where=str(path), hint="use a file, or a pipe such as zcat log.gz | queuewise …")
     return _copy(str(path), (found.st_dev, found.st_ino)) if stat.S_ISFIFO(found.st_mode) else path

@@ -30,10 +30,10 @@ from queuewise.workload.runtime_features import runtime_features
 # Two runs of a user, as in Tsafrir, Etsion & Feitelson (IEEE TPDS 18(6), 2007), had the least error of 2, 3, 5 and 10 on KTH-SP2 and on the
 # first 40,000 jobs of HPC2N. Venus, which names no users, preferred more; there the levels that mix users decide.
 RECENT_RUNS = 2
-CROWD_RUNS = 20  # the same for levels that mix users
+MIXED_RUNS = 20  # of levels that mix users
 PRIOR_RUNS = 0.3  # weight of the coarser levels, in runs
 RATIO = "ratio"  # first part of levels that remember runtime ÷ request
-CROWD = ("all", "size")
+MIXED = ("all", "size")  # first parts of levels that mix users
 FIRST_TRAINING = 200  # jobs; before that `gb` predicts as `recent`
 RETRAIN_GROWTH, RETRAIN_JOBS = 1.2, 5_000  # whichever comes first
 MOST_TRAINING_JOBS = 30_000  # the latest ones
@@ -79,7 +79,7 @@ def _predict_recent(workload: Workload) -> Floats:
             done = by_finish[learned]
             for level in levels[done]:
                 mean, runs = means.get(level, (0.0, 0.0))
-                runs = min(runs + 1.0, CROWD_RUNS if level[0] in CROWD else RECENT_RUNS)
+                runs = min(runs + 1.0, MIXED_RUNS if level[0] in MIXED else RECENT_RUNS)
                 value = log_runtime[done] - log_request[done] if level[0] == RATIO else log_runtime[done]
                 means[level] = (mean + (value - mean) / runs, runs)
             learned += 1

@@ -230,3 +230,22 @@ def split_by_time(workload: Workload, train: float = 0.6, validation: float = 0.
         validation=window(workload, cut(train) + gap_s, stop=cut(train + validation)),
         test=window(workload, cut(train + validation) + gap_s, stop=after_end),
     )
+
+
+# --- where a log begins
+
+FEW_BEFORE = 0.2  # of the submissions expected before the first end: with fewer, the log was selected by ends
+FEWER_BEFORE, SMALL_PART = 0.9, 0.05  # or with fewer than this, if they are a small part of the log: a queue was there when it begins
+
+
+def log_begin(submit: Floats, recorded_end: Floats) -> float:
+    """When the log begins: at its first submission, or at its first end if it was selected by ends.
+
+    A log that was selected by ends has few submissions before its first end: only jobs that ran or waited then.
+    """
+    first, first_end, span = float(submit[0]), float(np.nanmin(recorded_end)), float(submit[-1] - submit[0])
+    if first_end <= first or span <= 0:
+        return first
+    before, expected = int((submit < first_end).sum()), len(submit) * min((first_end - first) / span, 1.0)
+    fewest = FEWER_BEFORE if before <= SMALL_PART * len(submit) else FEW_BEFORE
+    return first_end if before < fewest * expected else first

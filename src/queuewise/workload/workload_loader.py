@@ -35,6 +35,8 @@ def load_workload(
     """
     if jobs is not None and jobs < 1:
         raise InputError(f"jobs must be at least 1, not {jobs}", hint="omit it to use all jobs")
+    if not isinstance(source, str | os.PathLike):
+        raise InputError(f"source is {type(source).__name__} {source!r:.60}", hint="pass the path of a log, or the name of a model")
     path = Path(source)
     request = ReadRequest(path, tuple(Path(table) for table in tables), options or ReadOptions())
     if format is None and _is_model(path):
@@ -48,7 +50,7 @@ def load_workload(
     _check_unused(name, request)
     loaded = reader(name).read(request)
     if jobs is not None and jobs < len(loaded.workload):
-        loaded.tally.note(f"using the first {jobs} of {len(loaded.workload)} jobs")
+        loaded.tally.note(f"using the first {jobs:,} of {len(loaded.workload):,} jobs")
         return loaded.take(slice(0, jobs))
     if jobs is not None and jobs > len(loaded.workload):
         loaded.tally.note(f"{jobs} jobs were requested, but the log has only {len(loaded.workload)}")

@@ -134,7 +134,7 @@ def _swf_losses(workload: Workload, procs: NDArray[np.float64]) -> list[str]:
         "jobs depend on other jobs, which is not stored": np.isin(np.arange(len(workload)), workload.dependencies.job),
         "jobs are restricted to partitions, which are stored as queue numbers": workload.partition != ANY_PARTITION,
     }
-    return [f"{int(lost.sum())} {text}" for text, lost in losses.items() if lost.any()]
+    return [f"{int(lost.sum()):,} {text}" for text, lost in losses.items() if lost.any()]
 
 
 WRITERS: dict[str, Callable[[Workload, ClusterFacts | None], tuple[bytes, list[str]]]] = {"swf": _swf, "parquet": _parquet, "csv": _csv}

@@ -15,6 +15,7 @@ from queuewise.cluster.node_selection import find_nodes
 from queuewise.cluster.reservations import Reservation
 from queuewise.cluster.spec import NodeGroup, build
 from queuewise.errors import InputError
+from queuewise.evaluation.sizing import choose_group
 
 TWO_KINDS = build(
     "mixed",
@@ -48,6 +49,22 @@ def test_groups_grow_and_shrink() -> None:
     assert less.node_names == ("c20-0-0", *TWO_KINDS.node_names[3:])
     assert len(node_groups(resize_group(TWO_KINDS, "c24", 9))["c24"]) == 9
     assert resize_group(load_cluster("flat:256"), "flat", 300).num_cores == 300
+
+
+def test_nodes_of_one_name_that_differ_are_never_confused() -> None:
+    """As those that are found in a log: their groups have numbers, and the name alone is no answer to the question which one."""
+    found = build("log", [NodeGroup(count=1, cpus=12, gpus=2, kind="T4", name="cpn"), NodeGroup(count=3, cpus=8, name="cpn")])
+    assert node_groups(found) == {"cpn-0": [0], "cpn-1": [1, 2, 3]}
+    more = add_nodes(found, 2, "cpn-1")
+    assert more.node_names[4:] == ("cpn-1-3", "cpn-1-4")
+    assert more.node_cpu_milli[4:].tolist() == [8000, 8000]
+    assert find_nodes(found, "cpn-1", "--drain") == [1, 2, 3]
+    for alter in (lambda: add_nodes(found, 1, "cpn"), lambda: choose_group(found, "cpn")):
+        with pytest.raises(InputError, match="the nodes of cpn differ") as raised:
+            alter()
+        assert raised.value.hint == "one of cpn-0 (1 node, 12 cores each, 2 GPUs each), cpn-1 (3 nodes, 8 cores each)"
+    with pytest.raises(InputError, match="log has 2 groups of nodes"):
+        choose_group(found, None)
 
 
 @pytest.mark.parametrize(("entry", "nodes"), [(1, [1]), ("c20-0-2", [2]), ("c24", [3, 4, 5, 6]), ("c24-1-[01]", [3, 4]), ("*-0", [0, 3])])

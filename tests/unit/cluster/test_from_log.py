@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import queuewise
 from queuewise.cluster import load_cluster
 from queuewise.cluster.from_log import cluster_of_log, describe_log, peak_use
 from queuewise.errors import InputError
@@ -86,11 +87,39 @@ def test_clusters_with_nodes_in_several_partitions_load(tmp_path: Path) -> None:
     assert cluster.num_nodes == 2
 
 
+def test_jobs_that_name_several_partitions(tmp_path: Path) -> None:
+    """n1 is known to be in a, n2 in both; of n3 nothing else is known."""
+    one, two = ("a,b", 0, 10, "cpu=4,node=1"), [("a", 20, 30, "cpu=4,node=1", "n[1-2]"), ("b", 40, 50, "cpu=4,node=1", "n2")]
+    loaded = read_jobs(tmp_path / "log.txt", [(*one, "n1"), (*one, "n2"), (*one, "n3"), *two])
+    cluster, _ = cluster_of_log(loaded, "log.txt")
+    assert [group.table().get("partitions", ["a"]) for group in describe_log(loaded, "log.txt").groups] == [["a"], ["a", "b"]]
+    assert [partition.name for partition in cluster.partitions] == ["a", "b"]
+    nowhere = read_jobs(tmp_path / "log.txt", [(*one, ""), ("b", 0, 10, "cpu=4,node=1", "")])
+    assert [group.partitions for group in describe_log(nowhere, "log.txt").groups] == [("a", "b"), ("b",)]
+    path = tmp_path / "log.txt"
+    path.write_text("\n".join([HEADER, row(1, *one, "n1"), row(2, *two[0])]), encoding="utf-8")
+    found = queuewise.validate(path)
+    assert (found.rejected, found.replay.workload.partitions) == (0, ("a,b", "a"))  # they bind jobs
+
+
 def test_broken_node_lists_are_left_out_and_counted(tmp_path: Path) -> None:
     jobs = [("a", 0, 10, "cpu=4,node=1", "n1"), ("a", 0, 10, "cpu=9,node=1", "n[1-"), ("a", 0, 10, "cpu=9,node=1", "None assigned")]
     described = describe_log(read_jobs(tmp_path / "log.txt", jobs), "log.txt")
     assert described.summary() == "1 node, 4 cores, 1 partition"
     assert described.remarks[-1] == "2 jobs without a readable node list were left out."
+
+
+def test_the_kind_of_gpus_that_jobs_were_given_counts(tmp_path: Path) -> None:
+    """Users asked for any GPU. n1 has one kind, on n2 the log names two."""
+    lines = []
+    for number, (has, node) in enumerate([("h100", "n1"), ("h100", "n1"), ("a100", "n2"), ("t4", "n2")], 1):
+        asked = row(number, "a", 0, 10, "cpu=4,node=1,gres/gpu=1", node)
+        lines.append(asked.replace("gres/gpu=1", f"gres/gpu:{has}=1,gres/gpu=1", 1))  # AllocTRES comes before ReqTRES
+    found = describe_log(read(tmp_path / "log.txt", lines), "log.txt")
+    assert sorted((group.gpus, group.kind) for group in found.groups) == [(2, "H100"), (2, "MISC")]
+    nowhere = [line.replace("n1|COMPLETED", "|COMPLETED") for line in lines[:2]]
+    (group,) = describe_log(read(tmp_path / "log.txt", nowhere), "log.txt").groups
+    assert group.kind == "H100"
 
 
 def test_unknown_gpus_get_a_stand_in(tmp_path: Path) -> None:

@@ -43,18 +43,19 @@ def test_scontrol_show_node(tmp_path: Path) -> None:
         node("n2", 64, 515317, "(null)", "cpu", "DOWN*+DRAIN"),
         node("g1", 96, 1024, "gpu:a100:8(S:0-1)", "gpu,all"),
         node("x1", 8, 1, "gpu:4", "gpu", "MIXED"),
+        node("x2", 8, 1, "gpu:4", "gpu", "IDLE+CLOUD+POWERED_DOWN"),
     ])  # fmt: skip
     found = described(tmp_path, text)
     assert [group.table() for group in found.groups] == [
         {"count": 2, "cpus": 64, "mem_gib": 515317 / 1024, "partition": "cpu", "name": "n"},
         {"count": 1, "gpus": 8, "kind": "A100-40", "cpus": 96, "mem_gib": 1, "partitions": ["all", "gpu"], "name": "g"},
-        {"count": 1, "gpus": 4, "kind": "MISC", "cpus": 8, "partition": "gpu", "name": "x"},
+        {"count": 2, "gpus": 4, "kind": "MISC", "cpus": 8, "partition": "gpu", "name": "x"},
     ]
     assert found.groups[2].remarks == (
         "guessed: the GPU model is not named, so kind is MISC; it sets the power of a GPU",
         "RealMemory is not configured, so memory is never the bottleneck",
     )
-    assert found.remarks[-1] == "1 nodes were down or drained and are included: n2"
+    assert found.remarks[-1] == "down or drained, and included: n2 (1 of 5 nodes)"
 
 
 def test_one_line_records_and_memory_to_the_last_mib(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
+from urllib.request import Request
 
 import pytest
 
@@ -17,6 +18,8 @@ from queuewise.workload import download
 from queuewise.workload.catalog import TRACES, PublicTrace, TraceFile, find_trace
 from queuewise.workload.download import fetch
 from queuewise.workload.readers import READERS
+
+SPOKEN = download.SCHEMES  # tests with a server replace it
 
 CONTENT = bytes(range(256)) * 4000
 
@@ -131,11 +134,16 @@ def test_a_file_that_is_there_is_never_overwritten_or_removed(server: Server, tm
     assert (tmp_path / "trace.swf.gz").read_bytes() == b"something else"
 
 
+def test_a_redirect_to_another_scheme_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"redirects to http://example\.org/x, which is not https"):
+        download._SafeRedirects().redirect_request(Request("https://example.org"), None, 302, "", {}, "http://example.org/x")
+
+
 def test_only_https_is_spoken(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     server.redirects_to = "ftp://example.org/x"
     with pytest.raises(InputError, match=r"redirects to ftp://example\.org/x, which is not https"):
         fetch(server.file, tmp_path)
-    monkeypatch.setattr(download, "SCHEMES", ("https",))
+    monkeypatch.setattr(download, "SCHEMES", SPOKEN)
     for address in (server.file.address, "file:///etc/passwd", "ftp://example.org/x"):
         with pytest.raises(InputError, match="is not an https address"):
             fetch(TraceFile(address, None, None), tmp_path)

@@ -27,10 +27,13 @@ FIELDS: dict[str, pl.DataType] = {
     "kinds": pl.String(), "partition": pl.String(), "user": pl.String(), "group": pl.String(), "qos": pl.String(), "job_name": pl.String(),
     "job_id": pl.String(), "depends_on": pl.String(), "min_tasks": pl.Float64(), "max_tasks": pl.Float64(), "scaling": pl.String(),
 }  # fmt: skip
-RECORDED: dict[str, pl.DataType] = {"node_list": pl.String(), "eligible": pl.Float64()}  # kept if options.recorded
+RECORDED: dict[str, pl.DataType] = {  # kept if options.recorded
+    "node_list": pl.String(), "recorded_kind": pl.String(), "eligible": pl.Float64()
+}  # fmt: skip
 KIND_SEPARATOR = "|"  # in `kinds`: "P100|T4" may run on either
 
 _COUNTS = ("num_tasks", "gpu_milli", "cpu_milli", "mem_mib")
+_RECORDED_LABELS = ("node_list", "recorded_partition", "recorded_kind")
 _LABELS = ("kinds", "partition", "user", "group", "qos", "scaling")
 _RANGE = ("min_tasks", "max_tasks")
 _SUFFIXES = {".gz", ".zst", ".bz2", ".xz", ".tar", ".swf", ".csv", ".log", ".json", ".parquet", ".txt"}
@@ -106,7 +109,7 @@ class Collector:
     def _keep(self, frame: pl.DataFrame) -> None:
         if self.request.options.recorded:
             own = pl.col("partition").alias("recorded_partition")
-            frame = frame.with_columns(own).with_columns(pl.col("node_list", "recorded_partition").cast(pl.Categorical))
+            frame = frame.with_columns(own).with_columns(pl.col(*_RECORDED_LABELS).cast(pl.Categorical))
         backwards = int((frame["recorded_wait"] < 0).sum())
         self.tally.fill("recorded_wait", backwards, "starts before the submission are treated as unknown waits")
         if not self.partitions and frame["partition"].null_count() < frame.height:
@@ -200,8 +203,8 @@ class Collector:
 
 
 def _recorded(table: pl.DataFrame, clock_start: float) -> Recorded:
-    (node_list, node_lists), (partition, partitions) = (_code(table[name]) for name in ("node_list", "recorded_partition"))
-    return Recorded(node_list, partition, _numbers(table["eligible"]) - clock_start, node_lists, partitions)
+    (node_list, node_lists), (partition, partitions), (kind, kinds) = (_code(table[name]) for name in _RECORDED_LABELS)
+    return Recorded(node_list, partition, kind, _numbers(table["eligible"]) - clock_start, node_lists, partitions, kinds)
 
 
 def _unless_negative(name: str) -> pl.Expr:

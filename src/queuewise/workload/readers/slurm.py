@@ -81,6 +81,7 @@ def _add(batch: pl.DataFrame, collect: Collector) -> None:
         **fields.node_tasks(nodes, pl.col("cores"), pl.col("gpus"), pl.when(memory <= _MAX_NODE_MIB * nodes).then(memory)),
         kinds=pl.col("kinds"),
         node_list=pl.when(pl.col("nodelist") != "None assigned").then(pl.col("nodelist")),
+        recorded_kind=pl.col("given_kind"),
         eligible=pl.col("eligible"),
         **{field: pl.col(column) for field, column in _NAMES.items()},
     )  # fmt: skip
@@ -93,6 +94,7 @@ def _with_sizes(batch: pl.DataFrame) -> pl.DataFrame:
         cores=pl.coalesce(_tres("cpu"), fields.number("ncpus"), fields.number("reqcpus")),
         gpus=_gpus(),
         requested=pl.coalesce(fields.number("timelimitraw") * 60, fields.clock_duration("timelimit")),
+        given_kind=_only_kind("alloctres"),
         kinds=pl.col("reqtres").str.extract(r"gres/gpu:([^=,]+)=").str.to_lowercase().replace_strict(fields.KIND_NAMES, default=None),
     )  # fmt: skip
     sizes = sizes.with_columns(memory=_memory(pl.col("nodes"), pl.col("cores")))
@@ -103,6 +105,12 @@ def _tres(name: str) -> pl.Expr:
     """A number of the allocation, or of the request if nothing was allocated."""
     found = (pl.col(column).str.extract(rf"(?:^|,){name}=(\d+)(?:,|$)") for column in ("alloctres", "reqtres"))
     return pl.coalesce(*found).cast(pl.Float64, strict=False)
+
+
+def _only_kind(column: str) -> pl.Expr:
+    """The kind of the GPUs, if all are of one that is named."""
+    named = pl.col(column).str.extract_all(r"gres/gpu:[^=,]+=").list.unique()
+    return pl.when(named.list.len() == 1).then(named.list.first().str.extract(r"gres/gpu:([^=]+)="))
 
 
 def _gpus() -> pl.Expr:

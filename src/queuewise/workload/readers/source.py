@@ -35,7 +35,7 @@ _GZIP, _BZIP2, _XZ, _ZSTD = b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd
 _TAR_MAGIC, _TAR_MAGIC_AT = b"ustar", 257
 _UTF8_BOM = b"\xef\xbb\xbf"
 _UTF16_BOMS = (b"\xff\xfe", b"\xfe\xff")
-_DAMAGED = (EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError, OSError)
+_DAMAGED = (EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError, tarfile.TarError, OSError)
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ def _first_of_archive(path: Path, stream: BinaryIO) -> BinaryIO:
             opened = archive.extractfile(member) if member.isfile() else None
             if opened is not None:
                 return cast(BinaryIO, opened)
-    except (tarfile.TarError, *_DAMAGED) as error:
+    except _DAMAGED as error:
         raise _damaged(path, 1, error) from None
     raise InputError("the archive contains no file", where=str(path), hint="unpack it and use the table in it")
 

@@ -68,6 +68,19 @@ def test_first_file_of_a_tar_archive_is_read(tmp_path: Path) -> None:
     assert (loaded.format, len(loaded.workload)) == ("pai", 1)
 
 
+@pytest.mark.parametrize("kept", [100, 600, 5_000, 90_000])  # bytes: in the header of the first file, and in its content
+def test_an_archive_that_was_cut_is_damaged(tmp_path: Path, kept: int) -> None:
+    path, whole = tmp_path / "log.tar", io.BytesIO()
+    table = b"submit,runtime,gpus\n" + b"0,60,1\n" * 20_000
+    with tarfile.open(fileobj=whole, mode="w") as archive:
+        entry = tarfile.TarInfo("log.csv")
+        entry.size = len(table)
+        archive.addfile(entry, io.BytesIO(table))
+    path.write_bytes(whole.getvalue()[:kept])
+    with pytest.raises(InputError, match=r"log\.tar:\d+: "):
+        load_workload(path)
+
+
 def test_unknown_content_names_the_formats(tmp_path: Path) -> None:
     path = tmp_path / "letter.txt"
     path.write_text("Dear operator,\nplease run my jobs.\n")
