@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import time
 from collections.abc import Iterator
@@ -12,6 +13,8 @@ import pytest
 
 from hostile import LINK, hostile_report
 from queuewise.evaluation.measure import measure
+from queuewise.evaluation.metrics import all_metrics
+from queuewise.evaluation.results import flatten
 from queuewise.report.charts import make_charts
 from queuewise.report.html import render
 from queuewise.report.text_tables import metric_table
@@ -35,7 +38,7 @@ def page_of(folder: Path, num_jobs: int, num_nodes: int, policies: list[str]) ->
     jobs = busy_days(num_jobs, num_gpus=8 * num_nodes)
     replays = [measure(line_up(jobs, small_cluster(num_nodes), policy)) for policy in policies]
     charts, reasons = make_charts(replays)
-    rows = [{"policy": m.schedule.policy, "wait_s.mean": 1.0} for m in replays]
+    rows = [{"policy": m.schedule.policy, **flatten(all_metrics(m))} for m in replays]
     path = folder / "report.html"
     path.write_text(render(replays, charts, reasons, {"metrics": metric_table(rows)}), encoding="utf-8")
     return path
@@ -53,8 +56,8 @@ def browser() -> Iterator[Any]:
 class Opened:
     """A page from disk, with what it said and what it asked for."""
 
-    def __init__(self, browser: Any, path: Path) -> None:
-        self.page = browser.new_page(viewport={"width": 1400, "height": 1000})
+    def __init__(self, browser: Any, path: Path, *, width: int = 1400, scheme: str = "light") -> None:
+        self.page = browser.new_page(viewport={"width": width, "height": 1000}, color_scheme=scheme)
         self.problems: list[str] = []
         self.requests: list[str] = []
         self.page.on("console", lambda message: self.problems.append(message.text) if message.type in ("error", "warning") else None)
@@ -79,6 +82,51 @@ class Opened:
         self.page.wait_for_timeout(60)  # longer than the page waits before it redraws
         self.page.evaluate("() => new Promise((done) => requestAnimationFrame(() => setTimeout(done, 0)))")
         return time.perf_counter() - began
+
+
+@pytest.fixture(
+    scope="module", params=[(1400, "light"), (1400, "dark"), (390, "light"), (390, "dark")], ids=lambda view: f"{view[1]}-{view[0]}"
+)
+def themed(browser: Any, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Opened:
+    width, scheme = request.param
+    page = page_of(tmp_path_factory.mktemp("themed"), 300, 2, ["line", "line-600"])
+    return Opened(browser, page, width=width, scheme=scheme)
+
+
+def brightness(colour: str) -> float:
+    """Between 0 and 255, of rgb(…)."""
+    return sum(float(part) for part in re.findall(r"[\d.]+", colour)[:3]) / 3
+
+
+def test_a_page_of_any_width_and_theme_is_drawn_and_never_scrolls_sideways(themed: Opened) -> None:
+    page = themed.page
+    assert themed.problems == []
+    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    assert page.locator("#charts figure .main-svg").count() >= 13
+    outside = """() => [...document.querySelectorAll("main *")]
+        .filter((one) => !one.closest(".wide") && one.getBoundingClientRect().width > 0)
+        .filter((one) => one.getBoundingClientRect().right > window.innerWidth + 1).map((one) => one.outerHTML.slice(0, 80))"""
+    assert page.evaluate(outside) == []
+
+
+def test_ink_and_page_differ_in_both_themes(themed: Opened) -> None:
+    style = "(name) => getComputedStyle(document.querySelector(name))"
+    dark = themed.page.evaluate("matchMedia('(prefers-color-scheme: dark)').matches")
+    for name, ground in (("#answer", "body"), ("h2", "section"), ("td", "section"), ("figcaption", "figure"), ("#facts, header p", "body")):
+        ink = brightness(themed.page.evaluate(f"({style})('{name}').color"))
+        paper = brightness(themed.page.evaluate(f"({style})('{ground}').backgroundColor"))
+        assert (paper < 60) == dark
+        assert abs(ink - paper) > 90, name
+    lines = themed.page.locator("#queue .scatterlayer .js-line").evaluate_all("(lines) => lines.map((line) => line.style.stroke)")
+    card = brightness(themed.page.evaluate(f"({style})('figure').backgroundColor"))
+    assert all(abs(brightness(line) - card) > 70 for line in lines), lines
+
+
+def test_a_wide_table_says_that_it_scrolls(themed: Opened) -> None:
+    for table in themed.page.locator(".wide").all():
+        wider = table.evaluate("(table) => table.scrollWidth > table.clientWidth")
+        assert table.locator("xpath=following-sibling::p[1]").is_visible() == wider
+    assert themed.page.evaluate("innerWidth") == 1400 or themed.page.locator(".scrolls:visible").count() > 0
 
 
 @pytest.fixture(scope="module")

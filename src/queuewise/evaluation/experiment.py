@@ -44,7 +44,7 @@ from queuewise.workload.transform import shake, shaken_order
 
 Simulator = Callable[..., Schedule]  # queuewise.policies.simulate, or a stand-in with its signature
 
-WORLD = "world"  # key of the conditions in a stored fingerprint
+CONDITIONS_KEY = "world"  # of the conditions in a stored fingerprint
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ class Experiment:
             **{name: getattr(self.settings, name) for name in SETTINGS},
             "split": list(self.settings.split),
             **({} if self.settings.budgets == USUAL_BUDGETS else {"budgets": asdict(self.settings.budgets)}),
-            WORLD: self.settings.conditions.model_dump_json(exclude_defaults=True),
+            CONDITIONS_KEY: self.settings.conditions.model_dump_json(exclude_defaults=True),
         }
 
 
@@ -145,6 +145,7 @@ class Cell:
     finished_digest: str  # of the counted jobs that finished
     packing: Mapping[str, Any] | None = None
     units: Mapping[str, Any] | None = None  # protocol days: `unit_sums`
+    unit_s: float | None = None  # of these: seconds of a unit; None: there is one
     geometric_mean: float | None = None  # of the bounded slowdown, over jobs
     makespan_by_span: float | None = None  # time until the last end ÷ time until the last submission of a job that ran
     seen: bool = False  # the policy is a model that was trained or chosen on days that count
@@ -277,6 +278,7 @@ def measure_cell(experiment: Experiment, policy: str, index: int, schedule: Sche
         finished_digest=digest(m.rows),
         packing=packing,
         units=unit_sums(m, experiment.plan.unit_s, experiment.logged_submit(window)) if window.shake is not None else None,
+        unit_s=experiment.plan.unit_s,
         geometric_mean=float(np.exp(np.log(slowdowns).mean())) if slowdowns.size else None,
         makespan_by_span=m.span / span if slowdowns.size and span > 0 else None,
         rejections=rejections(schedule.workload, schedule.cluster, schedule.status == REJECTED),
@@ -302,7 +304,7 @@ def open_folder(folder: Path, experiment: Experiment) -> None:
     if config.exists():
         stored = parse_toml(config).get("conditions")
         stored = stored if isinstance(stored, dict) else {}
-        differing = ["conditions" if key == WORLD else key for key, value in fingerprint.items() if stored.get(key) != value]
+        differing = ["conditions" if key == CONDITIONS_KEY else key for key, value in fingerprint.items() if stored.get(key) != value]
         differing += ["budgets"] if "budgets" in stored and "budgets" not in fingerprint else []
         if differing:
             raise InputError(

@@ -24,7 +24,7 @@ def serve(
     left, moment = work.copy(), np.zeros(num)
     queue = [(0.0, -1)]
     queue.pop()
-    now = 0.0
+    now = -np.inf
     j = 0
     while j < num or len(queue) > 0:
         if len(queue) == 0:

@@ -36,7 +36,7 @@ class Beside:
     geometric_mean: float | None  # of the bounded slowdown
     typical: TypicalDifference | None  # of that, against the best baseline, paired by day
     worst_unit: float  # the highest (or lowest, if higher is better) mean of a day or window
-    waits_longer: bool  # better by the score than the best baseline, with clearly longer waits
+    waits_longer_than: str | None  # a policy that it is better than by the score, with clearly longer waits
     seen: bool  # a model that was trained or chosen on days that count
 
 
@@ -50,6 +50,8 @@ class Result:
     lower_bound: float | None  # mean over windows
     beside: Mapping[str, Beside]
     in_days: bool  # protocol days
+    unit_s: float | None  # of these: seconds of the units that are compared, of a day or six hours; None: there is only one
+    same: float  # relative difference below which policies are the same
     resource: str  # what the jobs compete for: "GPUs" or "cores"
 
     @property
@@ -60,14 +62,19 @@ class Result:
     def mark(self, policy: str) -> str:
         """What follows its name in tables; `legend` explains it."""
         beside = self.beside[policy]
-        return (" *" if beside.waits_longer else "") + (" †" if beside.seen else "")
+        return (" *" if beside.waits_longer_than else "") + (" †" if beside.seen else "")
 
     @property
     def legend(self) -> list[str]:
         """A sentence for each mark that is used."""
-        best, found = self.standings[0].best_baseline, []
-        if any(one.waits_longer for one in self.beside.values()):
-            found.append(f"* better than {best} by {self.score.name}, but jobs wait clearly longer")
+        longer: dict[str, list[str]] = {}
+        for policy, one in self.beside.items():
+            if one.waits_longer_than:
+                longer.setdefault(one.waits_longer_than, []).append(policy)
+        found = [
+            f"* {', '.join(marked)}: better than {other} by {self.score.name}, but jobs wait clearly longer"
+            for other, marked in longer.items()
+        ]
         if any(one.seen for one in self.beside.values()):
             found.append("† was trained or chosen on days that count here")
         return [*found, *self._typical_sentences()]
@@ -121,6 +128,7 @@ class Result:
             },
             "rank": s.rank,
             "same": versus is not None and versus.same,
+            "same_below_percent": 100 * self.same,
             "wait_s": beside.wait_s,
             "wait_p99_s": beside.wait_p99_s,
             "max_wait_s": beside.max_wait_s,
@@ -129,13 +137,14 @@ class Result:
             "resource": self.resource,
             "geometric_mean": beside.geometric_mean,
             "geometric_vs_best_baseline": _typical_json(beside.typical),
-            "waits_longer": beside.waits_longer,
+            "waits_longer": beside.waits_longer_than is not None,
             "seen": beside.seen,
             "lower_bound": self.lower_bound,
         }  # fmt: skip
         if self.in_days:
             jobs = [round(number) for number in series.jobs.tolist()]
-            row |= {"days": len(jobs), "jobs": sum(jobs), "per_window_jobs": jobs, "worst_day": beside.worst_unit}
+            units = {"days": len(jobs), "unit_s": self.unit_s}
+            row |= units | {"jobs": sum(jobs), "per_window_jobs": jobs, "worst_day": beside.worst_unit}
         return row
 
 
@@ -164,10 +173,26 @@ def judge(cells: Sequence[Cell], score: Score, *, same: float = SAME, own: Colle
     standings = ranking(series, higher_is_better=score.higher_is_better, baselines=baselines, same=same)
     waits = {policy: _waits(mine) for policy, mine in ordered.items()}
     logarithms = {policy: _logarithms(mine) for policy, mine in ordered.items()}
-    resource = _busier_resource(cells)
+    resource = busier_resource(cells)
     typical = {s.policy: _typical(s, logarithms) for s in standings}
-    beside = {s.policy: _beside(ordered[s.policy], s, series[s.policy], waits, typical[s.policy], score, resource) for s in standings}
-    return Result(score, series, standings, _mean_bound(ordered[policies[0]], score), beside, cells[0].units is not None, resource)
+    longer = _longer_waits(standings, waits)
+    beside = {
+        s.policy: _beside(ordered[s.policy], series[s.policy], longer.get(s.policy), typical[s.policy], score, resource) for s in standings
+    }
+    first, bound = cells[0], _mean_bound(ordered[policies[0]], score)
+    return Result(score, series, standings, bound, beside, first.units is not None, first.unit_s, same, resource)
+
+
+def _longer_waits(standings: Sequence[Standing], waits: Mapping[str, ScoreSeries | None]) -> dict[str, str]:
+    """Policies that are better than another one by the score, with clearly longer waits, and that one: the best baseline if it can be."""
+    found: dict[str, str] = {}
+    for s in sorted(standings, key=lambda s: s.policy != s.best_baseline):
+        theirs = waits[s.policy]
+        for rival in s.behind:
+            mine = waits[rival]
+            if rival not in found and mine and theirs and mine.mean > theirs.mean and compare(theirs, mine).better():
+                found[rival] = s.policy
+    return found
 
 
 def _series(cells: Sequence[Cell], score: Score) -> ScoreSeries:
@@ -200,40 +225,36 @@ def _typical(standing: Standing, logarithms: Mapping[str, ScoreSeries | None]) -
 
 def _beside(
     cells: Sequence[Cell],
-    standing: Standing,
     series: ScoreSeries,
-    waits: Mapping[str, ScoreSeries | None],
+    waits_longer_than: str | None,
     typical: TypicalDifference | None,
     score: Score,
     resource: str,
 ) -> Beside:
-    waited, versus = [cell.metrics.get("wait_s") or {} for cell in cells], standing.vs_best_baseline
-    mine, theirs = waits[standing.policy], waits.get(standing.best_baseline or "")
-    longer = False
-    if versus is not None and mine is not None and theirs is not None and versus.better(higher_is_better=score.higher_is_better):
-        longer = compare(theirs, mine).better()
+    waited = [cell.metrics.get("wait_s") or {} for cell in cells]
     means = series.sums / series.jobs
     return Beside(
-        wait_s=_mean([one.get("mean") for one in waited]),
-        wait_p99_s=_mean([one.get("p99") for one in waited]),
+        wait_s=mean_of([one.get("mean") for one in waited]),
+        wait_p99_s=mean_of([one.get("p99") for one in waited]),
         max_wait_s=max((wait for one in waited if (wait := one.get("max")) is not None), default=None),
-        makespan_by_span=_mean([cell.makespan_by_span for cell in cells]),
-        utilisation=_mean([cell.metrics.get(UTILISATION[resource]) for cell in cells]),
-        geometric_mean=_mean([cell.geometric_mean for cell in cells]),
+        makespan_by_span=mean_of([cell.makespan_by_span for cell in cells]),
+        utilisation=mean_of([cell.metrics.get(UTILISATION[resource]) for cell in cells]),
+        geometric_mean=mean_of([cell.geometric_mean for cell in cells]),
         typical=typical,
         worst_unit=float(means.min() if score.higher_is_better else means.max()),
-        waits_longer=longer,
+        waits_longer_than=waits_longer_than,
         seen=any(cell.seen for cell in cells),
     )
 
 
-def _busier_resource(cells: Sequence[Cell]) -> str:
+def busier_resource(cells: Sequence[Cell]) -> str:
     """The resource of which the jobs use the larger share, over all policies. A few GPUs on a cluster of cores say little about it."""
-    used = {resource: _mean([cell.metrics.get(name) for cell in cells]) for resource, name in UTILISATION.items()}
+    used = {resource: mean_of([cell.metrics.get(name) for cell in cells]) for resource, name in UTILISATION.items()}
     return max(UTILISATION, key=lambda resource: -1.0 if (share := used[resource]) is None else share)
 
 
-def _mean(values: Sequence[float | None]) -> float | None:
+def mean_of(values: Sequence[float | None]) -> float | None:
+    """None if a value is undefined."""
     known = [value for value in values if value is not None]
     return float(np.mean(known)) if known and len(known) == len(values) else None
 
@@ -262,5 +283,5 @@ def _mean_bound(cells: Sequence[Cell], score: Score) -> float | None:
     if len(score.terms) > 1:
         return None
     weight, name = score.terms[0]
-    mean = _mean([cell.bounds.get(name) for cell in cells])
+    mean = mean_of([cell.bounds.get(name) for cell in cells])
     return None if mean is None else weight * mean

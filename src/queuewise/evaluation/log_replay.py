@@ -19,12 +19,12 @@ from queuewise.errors import InputError
 from queuewise.evaluation.timeline import binned_mean
 from queuewise.policies import simulate
 from queuewise.sim.core.schedule import REJECTED, Schedule
-from queuewise.workload.jobs import ANY_PARTITION, Floats, Workload
+from queuewise.workload.jobs import ANY_PARTITION, Floats, Workload, named_partitions
 from queuewise.workload.loaded import Loaded, Recorded
+from queuewise.workload.transform import log_begin
 
 SLURM_POLICY = "multifactor+slurm"  # what Slurm itself does, as far as it can be replayed
 OTHER_POLICY = "fcfs+easy"
-FEW_BEFORE = 0.2  # of the submissions expected before the first end: with fewer, the log was selected by ends
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,18 +96,6 @@ def require_waits(loaded: Loaded) -> Recorded:
     return loaded.recorded
 
 
-def log_begin(submit: Floats, recorded_end: Floats) -> float:
-    """When the log begins: at its first submission, or at its first end if it was selected by ends.
-
-    A log that was selected by ends has hardly any submission before its first end: only jobs that were still there.
-    """
-    first, first_end, span = float(submit[0]), float(np.nanmin(recorded_end)), float(submit[-1] - submit[0])
-    if first_end <= first or span <= 0:
-        return first
-    expected = len(submit) * min((first_end - first) / span, 1.0)
-    return first_end if (submit < first_end).sum() < FEW_BEFORE * expected else first
-
-
 def replay_log(
     loaded: Loaded,
     cluster: Cluster,
@@ -142,7 +130,7 @@ def replay_log(
 def _within(workload: Workload, cluster: Cluster) -> Workload:
     """The workload with its partitions if the cluster has all of them, otherwise without."""
     known = {partition.name for partition in cluster.partitions}
-    if set(workload.partitions) <= known:
+    if all(known & set(named_partitions(label)) for label in workload.partitions):  # of several, one is enough
         return workload
     return workload.replace(partition=np.full(len(workload), ANY_PARTITION, np.int32), partitions=())
 

@@ -92,6 +92,10 @@ class Validation:
     resource: str  # of which the share is: GPUs or cores
     replay: LogReplay
 
+    def __repr__(self) -> str:
+        waits = f"mean wait {self.recorded.mean:,.0f} s recorded, {self.replayed.mean:,.0f} s replayed"
+        return f"Validation({self.log} on {self.cluster} under {self.policy}: {self.verdict}, {waits})"
+
     def as_json(self) -> dict[str, Any]:
         """What `queuewise validate --json` prints."""
         keys = ("rank_correlation", "utilisation_error", "verdict")

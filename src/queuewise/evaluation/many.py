@@ -36,6 +36,12 @@ class ManyReplays:
     utilisation: Floats  # [K, W] of the GPUs, or of the cores if the cluster has no GPUs
     starts: list[list[Floats]] | None = None  # [K][W] first start of each job of the window, inf if it has none
 
+    def __repr__(self) -> str:
+        candidates, windows = self.wait_s.shape
+        waits = self.wait_s[~np.isnan(self.wait_s)]
+        means = f": mean waits from {waits.min():,.0f} to {waits.max():,.0f} s" if waits.size else ""
+        return f"ManyReplays({candidates} candidates, {windows} windows{means})"
+
 
 def simulate_many(
     workload: Workload,
@@ -67,8 +73,8 @@ def simulate_many(
         parse_policy(policy)
     if not parts or not members:
         raise InputError(f"no {'candidates' if parts else 'windows'} are given", hint="give at least one of each")
-    known, world = default_estimates(workload) if estimates is None else estimates, PERFECT if conditions is None else conditions
-    options = ReplayOptions(dispatch, known, seed, kill_at_limit, world, max_wait)
+    known = default_estimates(workload) if estimates is None else estimates
+    options = ReplayOptions(dispatch, known, seed, kill_at_limit, PERFECT if conditions is None else conditions, max_wait)
     results = _Results(len(members), parts, per_job)
     if threads is not None and threads < 1:
         raise InputError(f"threads is {threads}", hint="give at least 1, or leave it out to use all cores")

@@ -9,7 +9,7 @@ from queuewise.cluster.conditions import PERFECT, Conditions
 from queuewise.cluster.spec import Cluster
 from queuewise.errors import InputError
 from queuewise.evaluation.experiment import Experiment, ReplaySettings
-from queuewise.evaluation.protocol import DEFAULT_SPLIT, make_plan, parse_split
+from queuewise.evaluation.protocol import DEFAULT_SPLIT, PROTOCOLS, make_plan, parse_split
 from queuewise.policies import parse_policy
 from queuewise.policies.budgets import USUAL_BUDGETS, Budgets
 from queuewise.policies.names import parse_bound
@@ -18,6 +18,20 @@ from queuewise.workload.jobs import Workload
 from queuewise.workload.transform import distinct_ids
 
 WINDOW_JOBS, SHAKES = 1024, 8
+PROTOCOLS_WITH = {  # options that choose what is replayed and counted -> the protocols that have them
+    "windows": ("windows", "blocks", "packing"),
+    "window_jobs": ("windows", "blocks"),
+    "starts": ("windows", "rlscheduler"),
+    "overlap": ("windows", "blocks"),
+    "start": ("windows", "blocks"),
+    "block": ("days", "blocks"),
+    "split": ("days", "blocks"),
+    "warm": ("days",),
+    "shakes": ("days",),
+    "warmup": ("windows", "blocks", "replay", "rlscheduler", "packing"),
+    "cooldown": ("windows", "blocks", "replay", "rlscheduler", "packing"),
+}
+OF_LOGS = {"windows": ("start",), "blocks": ("start", "split", "overlap")}  # protocol -> options that workload models do not have
 
 
 @dataclass(frozen=True)
@@ -30,7 +44,7 @@ class PlanOptions:
     starts: Sequence[int] | None = None
     overlap: bool = False
     start: str | None = None
-    block: str = "report"
+    block: str | None = None
     split: str | None = None
     warm: str | None = None
     shakes: int | None = None
@@ -45,31 +59,32 @@ class PlanOptions:
     budgets: Budgets = USUAL_BUDGETS
 
     def protocol_for(self, workload: Workload, from_model: bool) -> str:
-        """The protocol. Options of another one are refused."""
-        of_windows = [f"--{name.replace('_', '-')}" for name in ("windows", "window_jobs", "starts") if getattr(self, name) is not None]
-        of_windows += ["--overlap"] if self.overlap else []
-        of_days = [f"--{name}" for name in ("warm", "shakes") if getattr(self, name) is not None]
-        protocol = self.protocol or ("windows" if from_model or of_windows else "days")
+        """The protocol. Options that it does not have are refused."""
+        given = [name for name in PROTOCOLS_WITH if self._is_given(name)]
+        protocol = self.protocol or ("windows" if from_model or {"windows", "window_jobs", "starts", "overlap"} & set(given) else "days")
         if protocol == "days" and from_model:
             raise InputError(f"{workload.name} is a workload model, which has no days to hold back", hint="use --protocol windows")
-        if protocol == "days" and (of_windows or self.warmup or self.cooldown):
-            refused = [*of_windows, *(f"--{name}" for name in ("warmup", "cooldown") if getattr(self, name))]
-            raise InputError(f"protocol days has no {refused[0]}", hint="use --protocol windows, or --warm and --split")
-        if protocol != "days" and of_days:
-            raise InputError(f"protocol {protocol} has no {of_days[0]}", hint="use --protocol days")
-        if self.split is not None and (protocol not in ("days", "blocks") or from_model):
-            raise InputError(f"protocol {protocol} splits no log, so it has no --split", hint="use --protocol days or blocks with a log")
+        for name in given:
+            flag, having = f"--{name.replace('_', '-')}", PROTOCOLS_WITH[name]
+            if protocol in PROTOCOLS and protocol not in having:
+                raise InputError(f"protocol {protocol} has no {flag}", hint=f"use --protocol {' or '.join(having)}, or omit it")
+            if from_model and name in OF_LOGS.get(protocol, ()):
+                raise InputError(f"protocol {protocol} has no {flag} for a workload model such as {workload.name}", hint="it is for logs")
+        if self.windows is not None and self.starts is not None and self.windows != len(self.starts):
+            raise InputError(f"--starts names {len(self.starts)} windows, not the {self.windows} of --windows", hint="omit --windows")
         return protocol
 
-    def start_of(self, protocol: str, workload: Workload, from_model: bool) -> str:
+    def _is_given(self, name: str) -> bool:
+        value = getattr(self, name)
+        return value is not None and (bool(value) if isinstance(value, bool | float) else True)
+
+    def start_of(self, protocol: str, from_model: bool) -> str:
         """How windows begin: warm or empty."""
-        takes_start = protocol in ("windows", "blocks") and not from_model
-        if self.start is not None and not takes_start:
-            what = f"windows of {workload.name}" if from_model else f"protocol {protocol}"
-            raise InputError(f"{what} cannot choose a --start", hint="it is for windows and blocks of logs")
-        if takes_start and (self.warmup or self.cooldown) and self.start == "warm":
+        trimmed = bool(self.warmup or self.cooldown)
+        if trimmed and self.start == "warm":
             raise InputError("--start warm has no --warmup or --cooldown", hint="use --start empty")
-        return self.start or ("warm" if takes_start and not (self.warmup or self.cooldown) else "empty")
+        takes_start = protocol in PROTOCOLS_WITH["start"] and not from_model
+        return self.start or ("warm" if takes_start and not trimmed else "empty")
 
 
 def plan_experiment(
@@ -90,7 +105,7 @@ def plan_experiment(
         window_jobs=WINDOW_JOBS if options.window_jobs is None else options.window_jobs,
         seed=options.seed,
         starts=None if options.starts is None else list(options.starts),
-        block=options.block,
+        block=options.block or "report",
         from_model=from_model,
         split=split,
         warm_s=None if options.warm is None else parse_bound(options.warm, "--warm"),
@@ -114,7 +129,7 @@ def plan_experiment(
         warmup=options.warmup,
         cooldown=options.cooldown,
         split=split,
-        start=options.start_of(plan.protocol, workload, from_model),
+        start=options.start_of(plan.protocol, from_model),
         conditions=options.conditions,
         budgets=options.budgets,
     )

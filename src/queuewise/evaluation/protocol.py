@@ -14,21 +14,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from queuewise.errors import InputError, unknown_name
-from queuewise.workload.jobs import Workload
-from queuewise.workload.transform import split_by_time
+from queuewise.workload.jobs import Floats, Workload
+from queuewise.workload.transform import log_begin, split_by_time
 
 PROTOCOLS = {
     "days": "the log from its first job on, the later part counted day by day (default for logs)",
     "windows": "n random windows of k consecutive jobs",
     "blocks": "as windows, but from one block (val or report) of a log split by time; training uses the first block",
     "replay": "the whole log, once",
-    "rlscheduler": "sequences of 1,024 jobs as in the RLScheduler paper: commit dispatch, oracle estimates",
+    "rlscheduler": "sequences of 1,024 jobs as in the RLScheduler paper: commit dispatch, estimates by request",
     "packing": "jobs arrive one after the other and never leave, until the cluster is full",
 }
 RLSCHEDULER_STARTS = (1981, 2756, 4299, 8850, 3316, 2714, 5228, 7762, 4022, 7085)
 RLSCHEDULER_JOBS = 1024
 BLOCKS = ("train", "val", "report")
 DEFAULT_SPLIT = (0.45, 0.2, 0.35)  # shares of the time span of the log
+EARLY_SHARE = 0.1  # of the span: with more before the log begins, the time that is split begins with the log
 ROUNDED = 1e-3  # what rounded shares may lack to add up to 1
 DEFAULT_WINDOWS = 10
 WARM_POLICY = "fcfs+easy"  # a replay under it gives what windows that start warm begin with
@@ -134,7 +135,8 @@ def make_plan(
         raise InputError(f"workload {workload.name} has no jobs", hint="use a workload with at least one job")
     jobs = block_jobs(workload, split)[block] if protocol == "blocks" and not from_model else range(len(workload))
     if num_windows is None:
-        fits = DEFAULT_WINDOWS if from_model or overlap or protocol == "packing" else len(jobs) // max(window_jobs, 1)
+        drawn = protocol == "packing" or (from_model and protocol == "blocks")  # each window is a workload of its own
+        fits = DEFAULT_WINDOWS if drawn or overlap else len(jobs) // max(window_jobs, 1)
         num_windows = max(1, min(DEFAULT_WINDOWS, fits))
     if num_windows < 1 or window_jobs < 1:
         raise InputError(f"{num_windows} windows of {window_jobs} jobs leave nothing to measure", hint="use at least 1 of each")
@@ -148,7 +150,8 @@ def make_plan(
         return Plan(protocol, tuple(Window(0, len(workload), seed + index) for index in range(num_windows)))
     if protocol == "rlscheduler":
         chosen = RLSCHEDULER_STARTS if starts is None else starts
-        return Plan(protocol, _windows_at(chosen, RLSCHEDULER_JOBS, len(workload)), "commit", "oracle")
+        known = "oracle" if np.isnan(workload.requested).all() else "requested"  # its program takes the runtime of jobs without a request
+        return Plan(protocol, _windows_at(chosen, RLSCHEDULER_JOBS, len(workload)), "commit", known)
     if protocol == "blocks":
         return Plan(
             protocol, block_windows(workload, block, num_windows, window_jobs, seed, from_model=from_model, split=split, overlap=overlap)
@@ -221,13 +224,26 @@ def block_windows(
 
 
 def block_jobs(workload: Workload, split: tuple[float, float, float] = DEFAULT_SPLIT) -> dict[str, range]:
-    """The jobs of each block, in time order."""
-    parts = split_by_time(workload, *split)
-    first_val = len(parts.train)
+    """The jobs of each block, in time order. Jobs that were there when the log begins are in the first."""
+    early = _submitted_early(workload)
+    parts = split_by_time(workload.take(slice(early, None)), *split)
+    first_val = early + len(parts.train)
     first_report = first_val + len(parts.validation)
     ranges = {"train": range(first_val), "val": range(first_val, first_report), "report": range(first_report, len(workload))}
     check_disjoint(ranges)
     return ranges
+
+
+def _submitted_early(workload: Workload) -> int:
+    """Jobs that ran or waited when the log begins, if their submissions would make up much of the time that is split."""
+    ran = (workload.runtime > 0) & ~np.isnan(workload.recorded_wait)
+    if not ran.any():
+        return 0
+    submit = workload.submit[ran]
+    begin = log_begin(submit, submit + workload.recorded_wait[ran] + workload.runtime[ran])
+    if begin - workload.submit[0] <= EARLY_SHARE * (workload.submit[-1] - workload.submit[0]):
+        return 0
+    return int(np.searchsorted(workload.submit, begin))
 
 
 def check_disjoint(ranges: dict[str, range]) -> None:
@@ -244,8 +260,9 @@ def check_disjoint(ranges: dict[str, range]) -> None:
 
 # --- days
 
-UNITS_S = (86_400.0, 21_600.0)  # a day, or six hours where there are fewer than FEWEST_UNITS days
-FEWEST_UNITS = 10
+DAY_S = 86_400.0
+UNITS_S = (DAY_S, 21_600.0)  # a day, or six hours where there are fewer than FEWEST_UNITS days
+FEWEST_UNITS = 10  # whole ones with jobs
 SHAKE_S = 60.0  # submissions are moved by up to so many seconds
 
 
@@ -261,6 +278,12 @@ def _days(workload: Workload, block: str, split: tuple[float, float, float], war
         raise InputError(f"the part {block} of the log has no jobs with the split {shares}", hint="use a longer log, or another --split")
     first = 0 if warm_s is None else int(np.searchsorted(workload.submit, workload.submit[jobs.start] - warm_s))
     windows = tuple(Window(first, jobs.stop, counted=jobs.start - first, shake=number) for number in range(shakes))
-    span = float(workload.submit[jobs.stop - 1] - workload.submit[jobs.start])
-    unit = next((unit for unit in UNITS_S if span / unit >= FEWEST_UNITS), None)
+    since = workload.submit[jobs.start : jobs.stop] - workload.submit[jobs.start]
+    unit = next((unit for unit in UNITS_S if _whole_units(since, unit) >= FEWEST_UNITS), None)
     return Plan("days", windows, unit_s=unit)
+
+
+def _whole_units(since: Floats, unit_s: float) -> int:
+    """How many whole units have jobs, submitted so long after the first. The last unit is rarely whole."""
+    unit = since // unit_s
+    return len(np.unique(unit[unit < since[-1] // unit_s]))

@@ -13,7 +13,8 @@ from queuewise.errors import InputError
 from queuewise.policies.found_rules import read_rule
 from queuewise.policies.names import found_rule, parse_policy
 from queuewise.sim.core.schedule import CANCELLED, PENDING, QUEUED, REJECTED, RUNNING, Schedule
-from queuewise.workload.estimates import is_constant
+from queuewise.workload.estimates import estimate as named_estimates
+from queuewise.workload.estimates import is_constant, learns_by_waits
 from queuewise.workload.jobs import ANY_PARTITION, WHOLE_GPU, Floats, Workload, named_partitions
 from queuewise.workload.transform import offered_load
 
@@ -26,11 +27,7 @@ MOST_REJECTED = 0.5  # share of jobs; with more, a command ends with exit code 3
 
 def before(workload: Workload, cluster: Cluster, policies: Sequence[str], estimate: Floats, estimates: str) -> list[str]:
     """Remarks that need no replay."""
-    remarks = []
-    if is_constant(estimate):
-        remarks.append(
-            f"all estimates ({estimates}) are {estimate[0]:g} s, so orders that sort by runtime equal fcfs; try --estimates predicted"
-        )
+    remarks = equal_estimates(estimate, estimates)
     for policy, rule in [(policy, found_rule(policy)) for policy in policies]:
         if rule is not None and read_rule(rule).estimates not in ("", estimates):
             remarks.append(f"{policy} was found with {read_rule(rule).estimates} estimates, but here policies know {estimates} ones")
@@ -38,6 +35,19 @@ def before(workload: Workload, cluster: Cluster, policies: Sequence[str], estima
     if placed and cluster.num_nodes == 1:
         remarks.append(f"{cluster.name} is one node, so placements such as @{parse_policy(placed[0]).placement} change nothing")
     return remarks
+
+
+def equal_estimates(estimate: Floats, estimates: str) -> list[str]:
+    """A remark if estimates of this name are equal for all jobs."""
+    if not is_constant(estimate):
+        return []
+    other = "" if learns_by_waits(estimates) else "; try --estimates predicted"
+    return [f"all estimates ({estimates}) are {estimate[0]:g} s, so orders that sort by runtime equal fcfs{other}"]
+
+
+def equal_requests(workload: Workload, estimates: str, seed: int = 0) -> list[str]:
+    """The same, quick. Predictions are not made for it: they change with everything that they learn."""
+    return [] if learns_by_waits(estimates) else equal_estimates(named_estimates(workload, estimates, seed).values, estimates)
 
 
 def after(workload: Workload, cluster: Cluster, waits_p95_s: Sequence[float | None], scores: Sequence[float]) -> list[str]:

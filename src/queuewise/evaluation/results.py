@@ -34,7 +34,7 @@ def write_results(folder: Path, cells: Sequence[Cell], result: Result) -> None:
 
 def _beside_columns(result: Result, policy: str) -> dict[str, Any]:
     beside = result.beside[policy]
-    return {"makespan_by_span": beside.makespan_by_span, "waits_longer": beside.waits_longer, "seen": beside.seen}
+    return {"makespan_by_span": beside.makespan_by_span, "waits_longer": beside.waits_longer_than is not None, "seen": beside.seen}
 
 
 def mean_metrics(cells: Sequence[Cell]) -> list[dict[str, Any]]:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from queuewise.cluster.altered import counts_cores, node_groups, resize_group
+from queuewise.cluster.altered import counts_cores, node_groups, nodes_in, resize_group
 from queuewise.cluster.spec import MOST_NODES, Cluster
 from queuewise.errors import InputError, unknown_name
 from queuewise.evaluation.measure import measure
@@ -115,8 +115,7 @@ def choose_group(cluster: Cluster, group: str | None) -> str:
     if group is None and len(groups) > 1:
         raise InputError(f"{cluster.name} has {len(groups)} groups of nodes", hint=f"say which to vary: --group {' | '.join(groups)}")
     chosen = next(iter(groups)) if group is None else group
-    if chosen not in groups:
-        raise unknown_name(f"group of nodes of {cluster.name}", chosen, groups)
+    nodes_in(cluster, chosen)  # report a mistake
     return chosen
 
 
@@ -129,7 +128,7 @@ def find_size(
     A size at which fewer jobs end than at the largest one does not meet it: their waits would not count.
     """
     chosen = choose_group(cluster, group)
-    now = round(cluster.num_cores) if counts_cores(cluster) else len(node_groups(cluster)[chosen])
+    now = round(cluster.num_cores) if counts_cores(cluster) else len(nodes_in(cluster, chosen))
     largest = now * MOST_TIMES if counts_cores(cluster) else min(now * MOST_TIMES, now + MOST_NODES - cluster.num_nodes)
     tried: dict[int, SizePoint] = {}
     ended: dict[int, int] = {}

@@ -12,6 +12,7 @@ from pydantic import ConfigDict, Field, FiniteFloat, NonNegativeInt, field_valid
 from queuewise.cluster.conditions import Power
 from queuewise.config import Config
 from queuewise.evaluation.metrics import DISTRIBUTIONS
+from queuewise.evaluation.statistics import SAME
 
 Number = FiniteFloat | None
 Numbers = dict[str, Number]
@@ -59,6 +60,7 @@ class CellFields(ReplayFields):
     finished_digest: str
     packing: dict[str, list[FiniteFloat]] | None = None
     units: dict[str, list[FiniteFloat]] | None = None
+    unit_s: Number = None
     geometric_mean: Number = None
     makespan_by_span: Number = None
     seen: bool = False
@@ -110,6 +112,7 @@ class SummaryRow(StoredFields):
 
     policy: str
     score: str = ""
+    same_below_percent: FiniteFloat = Field(100 * SAME, ge=0, lt=100)
 
 
 class WaitsFields(StoredFields):

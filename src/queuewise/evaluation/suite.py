@@ -17,7 +17,9 @@ import numpy as np
 
 from queuewise.cluster import load_cluster
 from queuewise.evaluation.experiment import Cell, Experiment, ReplaySettings, run_experiment
+from queuewise.evaluation.judging import UTILISATION, busier_resource, mean_of
 from queuewise.evaluation.protocol import make_plan
+from queuewise.evaluation.remarks import equal_requests
 from queuewise.evaluation.statistics import ScoreSeries
 from queuewise.evaluation.units import mean_series
 from queuewise.policies import simulate
@@ -28,7 +30,9 @@ from queuewise.workload.jobs import Workload
 from queuewise.workload.models import generate
 
 REFERENCE = "fcfs+easy"
-POLICIES = (WISE, REFERENCE, "fcfs+easy:sjf", "sjf+easy", "saf+easy~3d", "wfp3+easy", "fcfs+conservative")  # that are shown without others
+POLICIES = (  # that are shown without others
+    WISE, "model:generalist-hpc", REFERENCE, "fcfs+easy:sjf", "sjf+easy", "saf+easy~3d", "wfp3+easy", "fcfs+conservative",
+)  # fmt: skip
 SCORES = ("bsld", "wait")
 LEAST_WAIT_S = 60.0  # added to waits before ratios are taken
 
@@ -69,12 +73,16 @@ class Outcome:
     policy: str
     means: dict[str, float]  # of SCORES
     max_wait_s: float
+    p99_wait_s: float | None = None  # these three are means over windows or replays
+    makespan_by_span: float | None = None
+    utilisation: float | None = None  # of the GPUs or the cores, of which the jobs use the larger share
 
 
 @dataclass(frozen=True, eq=False)
 class Standings:
     outcomes: list[Outcome]
     left_out: list[str]  # tasks whose logs are not there
+    remarks: Sequence[str] = ()  # what should be known of tasks, each with its name
 
     def ratio(self, policy: str) -> float:
         """The geometric mean over tasks and scores of the policy's mean ÷ that of the reference."""
@@ -93,7 +101,8 @@ class Standings:
             "standings": [{"policy": policy, "ratio": self.ratio(policy)} for policy in self.policies],
             "tasks": [
                 {"task": one.task, "policy": one.policy, **{f"mean_{name}": value for name, value in one.means.items()},
-                 "max_wait_s": one.max_wait_s}
+                 "max_wait_s": one.max_wait_s, "wait_p99_s": one.p99_wait_s, "makespan_by_span": one.makespan_by_span,
+                 "utilisation": one.utilisation}
                 for one in self.outcomes
             ],
             "left_out": self.left_out,
@@ -122,14 +131,18 @@ def run_suite(
     names = list(dict.fromkeys((*policies, REFERENCE)))
     outcomes: list[Outcome] = []
     left_out: list[str] = []
+    remarks: list[str] = []
     for task in (task for task in tasks if task.quick or not quick):
         if task.path and (traces is None or not (traces / task.path).exists()):
             left_out.append(task.name)
             continue
         on_task(task)
-        cells = run_experiment(_experiment(task, traces), names, simulate)
-        outcomes += [_outcome(task, name, [cell for cell in cells if cell.policy == name]) for name in names]
-    return Standings(outcomes, left_out)
+        experiment = _experiment(task, traces)
+        remarks += [f"{task.name}: {remark}" for remark in equal_requests(experiment.workload, experiment.settings.estimates or "")]
+        cells = run_experiment(experiment, names, simulate)
+        resource = UTILISATION[busier_resource(cells)]
+        outcomes += [_outcome(task, name, [cell for cell in cells if cell.policy == name], resource) for name in names]
+    return Standings(outcomes, left_out, remarks)
 
 
 def _experiment(task: SuiteTask, traces: Path | None) -> Experiment:
@@ -149,10 +162,12 @@ def _experiment(task: SuiteTask, traces: Path | None) -> Experiment:
     return Experiment(workload, cluster, plan, ReplaySettings(estimates=default_estimates(workload)), draw)
 
 
-def _outcome(task: SuiteTask, policy: str, cells: Sequence[Cell]) -> Outcome:
+def _outcome(task: SuiteTask, policy: str, cells: Sequence[Cell], resource: str) -> Outcome:
     def mean(score: str) -> float:
         if task.path:
             return mean_series([cell.units or {} for cell in cells], [(1.0, score)]).mean
         return ScoreSeries.of_means([cell.scores[score] or 0.0 for cell in cells]).mean
 
-    return Outcome(task.name, policy, {score: mean(score) for score in SCORES}, max(float(cell.metrics["wait_s"]["max"]) for cell in cells))
+    longest = max(float(cell.metrics["wait_s"]["max"]) for cell in cells)
+    beside = [[cell.metrics["wait_s"]["p99"], cell.makespan_by_span, cell.metrics.get(resource)] for cell in cells]
+    return Outcome(task.name, policy, {score: mean(score) for score in SCORES}, longest, *map(mean_of, zip(*beside, strict=True)))

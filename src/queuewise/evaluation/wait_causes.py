@@ -106,8 +106,9 @@ def _shares(seconds: Floats) -> dict[str, float]:
 
 
 def in_words(shares: dict[str, float]) -> str:
-    """Shares as text, for example "61 % cores, 39 % priority"; what would be 0 % is left out."""
-    return ", ".join(f"{text} % {cause}" for cause, share in shares.items() if (text := f"{100 * share:.0f}") != "0")
+    """Shares as text, for example "61 % GPUs, 39 % priority"; what would be 0 % is left out."""
+    shown = {cause: text for cause, share in shares.items() if (text := f"{100 * share:.0f}") != "0"}
+    return ", ".join(f"{text} % {'GPUs' if cause == 'gpus' else cause}" for cause, text in shown.items())
 
 
 def wait_causes(schedule: Schedule) -> WaitCauses:

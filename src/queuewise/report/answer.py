@@ -18,6 +18,9 @@ from queuewise.report.charts import Chart
 from queuewise.report.readable import duration, figure
 from queuewise.report.text_tables import interval
 
+IN_WORDS = {  # of scores; sums and the others have their names
+    "bsld": "mean bounded slowdown", "slowdown": "mean slowdown", "wait": "mean wait", "jct": "mean completion time",
+}  # fmt: skip
 ANSWER = re.compile(r'<p id="answer">(.*?)</p>', re.S)
 
 
@@ -30,7 +33,8 @@ def _ranking(result: Result) -> str:
     best, better = result.standings[0], "highest" if result.score.higher_is_better else "lowest"
     digits = 4 if abs(best.mean) < 10 else 2
     bounds = f" (95 % {interval(best.ci95, digits, result.score.least)})" if best.ci95 else ""
-    first = f"{best.policy} has the {better} {result.score.name}, {figure(best.mean, digits)}{bounds}"
+    name = IN_WORDS.get(result.score.name, result.score.name)
+    first = f"{best.policy} has the {better} {name}, {figure(best.mean, digits)}{bounds}"
     baseline, versus = best.best_baseline, best.vs_best_baseline
     if baseline == best.policy and len(result.standings) > 1:
         second = result.standings[1]
@@ -47,8 +51,8 @@ def _ranking(result: Result) -> str:
 
 
 def _against(change: float, baseline: str) -> str:
-    percent = f"{abs(change):.0%}"
-    if percent == "0%":
+    percent = f"{100 * abs(change):.0f} %"
+    if percent == "0 %":
         return f"{'within 1 % of' if change else 'the same as'} {baseline}"
     return f"{percent} {'below' if change < 0 else 'above'} {baseline}"
 
@@ -73,8 +77,8 @@ def _waits(replays: Sequence[Measurement], causes: Mapping[str, WaitCauses]) -> 
     return f"{text}. Waiting: {in_words(shares)}." if shares else f"{text}."
 
 
-def drawn_part(m: Measurement, window: int, windows: int) -> str:
-    """Which jobs and days the charts show."""
+def drawn_part(m: Measurement, window: int, windows: int, *, in_days: bool = False) -> str:
+    """Which jobs and days the charts show. `in_days`: the windows are replays of the same days, all but the first of them shaken."""
     workload = m.schedule.workload
     counted = workload.submit[m.jobs]
     if not len(counted):
@@ -84,7 +88,8 @@ def drawn_part(m: Measurement, window: int, windows: int) -> str:
     if workload.epoch:
         first, last = (datetime.fromtimestamp(workload.epoch + float(time), UTC).strftime("%Y-%m-%d") for time in (counted[0], counted[-1]))
         span = f"{first} to {last}" if first != last else first
-    which = f"window {window} of 0 to {windows - 1}; queuewise report --window I draws another" if windows > 1 else "the whole replay"
+    name = "replay" if in_days else "window"
+    which = f"{name} {window} of 0 to {windows - 1}; queuewise report --window I draws another" if windows > 1 else "the whole replay"
     return f"Charts and metrics by job show {jobs}, {span} ({which})."
 
 

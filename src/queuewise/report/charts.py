@@ -46,6 +46,7 @@ class Chart:
     whole_x: bool = False  # x are whole numbers, and so are the ticks of figures
     log_y: bool = False
     z: Sequence[Sequence[float | None]] = ()  # heat map: one row per y
+    z_most: float = 1.0  # the scale of colours ends here and begins at 0: the same for maps that are compared
     z_label: str = ""
     rows: Sequence[str] = ()
     columns: Sequence[str] = ()
@@ -58,15 +59,15 @@ def make_charts(replays: Sequence[Measurement], result: Result | None = None) ->
     """All charts for replays of the same jobs under several policies, and the reasons for omitted ones."""
     made: list[ChartOrReason] = [intervals(result)] if result is not None else []
     made += [make(replays) for make in CHARTS]
-    made += [hours_heatmap(m, index) for index, m in enumerate(replays[:MAX_HEATMAPS])]
+    made += hours_heatmaps(replays[:MAX_HEATMAPS])
     return [chart for chart in made if isinstance(chart, Chart)], [reason for reason in made if isinstance(reason, str)]
 
 
 def intervals(result: Result) -> ChartOrReason:
     """Means with 95 % intervals, best first."""
-    standings = result.standings
+    standings, units = result.standings, "days" if result.in_days else "windows"
     if any(s.ci95 is None for s in standings):
-        return "Intervals need at least two windows."
+        return "Intervals need at least ten days or ten quarters of a day." if result.in_days else "Intervals need at least two windows."
     series = Series(
         result.score.name,
         x=[s.policy + result.mark(s.policy) for s in standings],
@@ -79,7 +80,7 @@ def intervals(result: Result) -> ChartOrReason:
     return Chart(
         "scores",
         f"Mean {result.score.name} with intervals",
-        f"Mean {result.score.name} over the windows with 95 % bootstrap intervals; {better} is better.{bound}",
+        f"Mean {result.score.name} over the {units} with 95 % bootstrap intervals; {better} is better.{bound}",
         "intervals",
         result.score.name,
         "",
@@ -156,11 +157,17 @@ def _by_class(key: str, by: str, title: str, figure: str, y_label: str, log_y: b
             Series(policy, [row.key for row in mine], _round(np.array([getattr(row, figure) for row in mine])))
             for policy, mine in rows.items()
         )
-        size = "GPUs" if by == "size" and replays[0].schedule.cluster.num_gpus else "cores" if by == "size" else by
+        size = _sizes_of(replays[0]) if by == "size" else by
         wide = max(max(s.y) for s in series) > 10  # a narrow range is easier to read on a linear axis
         return Chart(key, title, f"{title} of finished jobs.", "bars", size, y_label, series, log_y=log_y and wide, columns=classes)
 
     return make
+
+
+def _sizes_of(m: Measurement) -> str:
+    """What the sizes of the jobs count."""
+    with_gpus = m.schedule.workload.gpu_milli[m.rows] > 0
+    return "GPUs" if with_gpus.all() else "GPUs, or cores of jobs without GPUs" if with_gpus.any() else "cores"
 
 
 def fairness_scatter(replays: Sequence[Measurement]) -> ChartOrReason:
@@ -191,31 +198,46 @@ def energy_bars(replays: Sequence[Measurement]) -> ChartOrReason:
                  "energy [kWh]", (Series("energy", names, _round(np.array(known))),), columns=names)  # fmt: skip
 
 
-def hours_heatmap(m: Measurement, index: int) -> ChartOrReason:
-    """Mean wait of the jobs submitted in each hour of the week."""
-    policy, workload = m.schedule.policy, m.schedule.workload
-    if m.span < 86_400 or not m.rows.size:
-        return f"Waits by hour ({policy}): the replay is shorter than a day."
-    seconds = workload.submit[m.rows] + workload.epoch
+def hours_heatmaps(replays: Sequence[Measurement]) -> list[ChartOrReason]:
+    """Mean wait of the jobs submitted in each hour of the week, with one scale of colours for all policies."""
+    long = [m for m in replays if m.span >= 86_400 and m.rows.size]
+    waits = {m.schedule.policy: _waits_by_hour(m) for m in long}
+    most = max((float(np.nanmax(mean)) for mean in waits.values()), default=0.0)
+    unit, seconds = ("h", 3600.0) if most >= 3 * 3600 else ("min", 60.0)
+    return [
+        _hours_heatmap(m, index, waits[m.schedule.policy] / seconds, (most / seconds) or 1.0, unit)
+        if m.schedule.policy in waits
+        else f"Waits by hour ({m.schedule.policy}): the replay is shorter than a day."
+        for index, m in enumerate(replays)
+    ]
+
+
+def _waits_by_hour(m: Measurement) -> Floats:
+    """[168] mean wait in seconds by hour of the week of the submission, NaN where there is none."""
+    seconds = m.schedule.workload.submit[m.rows] + m.schedule.workload.epoch
     hour = (seconds // 3600 % 24).astype(np.int64)
-    first = 3 if workload.epoch else 0  # second 0 of Unix time was a Thursday
-    day = ((seconds // 86_400 + first) % 7).astype(np.int64)
-    cell = day * 24 + hour
+    first = 3 if m.schedule.workload.epoch else 0  # second 0 of Unix time was a Thursday
+    cell = ((seconds // 86_400 + first) % 7).astype(np.int64) * 24 + hour
     count = np.bincount(cell, minlength=168)
     total = np.bincount(cell, weights=measure.wait(m), minlength=168)
-    mean = [float(f"{t / c / 60:.4g}") if c else None for t, c in zip(total, count, strict=True)]
-    days = DAYS if workload.epoch else tuple(f"day {i}" for i in range(7))
-    clock = "on the local clock of the log" if workload.epoch else "on the clock of the log, whose date is unknown"
+    return np.asarray(np.divide(total, count, out=np.full(168, np.nan), where=count > 0))
+
+
+def _hours_heatmap(m: Measurement, index: int, waits: Floats, most: float, unit: str) -> Chart:
+    dated = bool(m.schedule.workload.epoch)
+    clock = "on the local clock of the log" if dated else "on the clock of the log, whose date is unknown"
+    mean = [None if np.isnan(wait) else float(f"{wait:.4g}") for wait in waits]
     return Chart(
         f"hours-{index}",
-        f"Mean wait by hour of submission: {policy}",
-        f"Hours and days {clock}. Empty cells have no submissions.",
+        f"Mean wait by hour of submission: {m.schedule.policy}",
+        f"Hours and days {clock}. Empty cells have no submissions. The colours mean the same under every policy.",
         "heatmap",
         "hour of submission",
         "",
         z=[mean[row * 24 : row * 24 + 24] for row in range(7)],
-        z_label="mean wait [min]",
-        rows=days,
+        z_most=most,
+        z_label=f"mean wait [{unit}]",
+        rows=DAYS if dated else tuple(f"day {i}" for i in range(7)),
         columns=[str(h) for h in range(24)],
     )
 

@@ -37,8 +37,15 @@ STYLE: dict[Any, Any] = {
 }
 
 
+def check_matplotlib() -> None:
+    """Raise an error that says how to install it, before long work."""
+    with optional_imports():
+        import matplotlib  # noqa: F401
+
+
 def figure_target(path: str | os.PathLike[str]) -> tuple[Path, str]:
     """The file to write one figure to, and its format, which the suffix determines."""
+    check_matplotlib()
     target = Path(path)
     extension = target.suffix.lstrip(".").lower()
     if extension not in FORMATS:
@@ -172,7 +179,7 @@ def _intervals(axes: Axes, chart: Chart) -> None:
 
 def _heatmap(axes: Axes, chart: Chart) -> None:
     values = np.array([[np.nan if v is None else v for v in row] for row in chart.z], dtype=np.float64)
-    image = axes.imshow(values, aspect="auto", cmap="viridis", interpolation="nearest")
+    image = axes.imshow(values, aspect="auto", cmap="viridis", interpolation="nearest", vmin=0.0, vmax=chart.z_most)
     axes.set_yticks(range(len(chart.rows)), list(map(figure_label, chart.rows)))
     axes.set_xticks(range(0, len(chart.columns), 3), list(map(figure_label, chart.columns))[::3])
     axes.grid(visible=False)

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
 
+from queuewise.cluster.spec import Cluster
 from queuewise.errors import InputError
 from queuewise.evaluation.experiment import Cell, measure_window
 from queuewise.evaluation.judging import Result, judge
@@ -29,6 +30,7 @@ from queuewise.evaluation.replay_files import (
 )
 from queuewise.evaluation.results import flatten, mean_metrics, read_cells
 from queuewise.evaluation.scores import parse_score
+from queuewise.evaluation.statistics import SAME
 from queuewise.evaluation.wait_causes import WaitCauses
 from queuewise.report.answer import answer_of, drawn_part, name_coinciding, read_answer
 from queuewise.report.batsim import write_batsim_jobs
@@ -83,7 +85,7 @@ def _write_report(run: Path, window: int, figures: bool, exports: Exports) -> Pa
     windows = 1 + max(read_facts(replay).get("window", 0) for replay in find_replays(run))
     tables["metrics"] = metric_table(rows, marks, readable=True)  # in files, seconds
     changes = check_run(run).get("what_if", "")  # in folders of earlier versions, a table
-    part = drawn_part(replays[0], window, windows)
+    part = drawn_part(replays[0], window, windows, in_days=result is not None and result.in_days)
     if changes and isinstance(changes, str):
         part = f"{changes[0].upper()}{changes[1:]}. {part}"
     page = render(replays, charts, reasons, tables, sentences, answer_of(replays, causes, result), part)
@@ -96,7 +98,8 @@ def _evaluation(run: Path) -> tuple[Result, list[dict[str, Any]], dict[str, Any]
     summary = read_summary(run)
     if not cells or not summary or not summary[0].get("score"):
         raise InputError("contains no replay", where=str(run), hint="run evaluate again")
-    result = judge(cells, parse_score(summary[0]["score"]))
+    same = summary[0].get("same_below_percent", 100 * SAME) / 100
+    result = judge(cells, parse_score(summary[0]["score"]), same=same)
     order = [s.policy for s in result.standings]
     rows = sorted(mean_metrics(cells), key=lambda row: order.index(row["policy"]))
     first: dict[str, Cell] = {}
@@ -145,6 +148,14 @@ def _write_exports(run: Path, replays: Sequence[Measurement], exports: Exports) 
         write_trace(m.schedule, home / "trace.json.gz")
 
 
+def _machine(cluster: Cluster) -> str:
+    """12 nodes, 96 GPUs; of a cluster without GPUs its cores."""
+    nodes = f"{cluster.num_nodes:,} node{'s' * (cluster.num_nodes != 1)}"
+    if cluster.num_gpus:
+        return f"{nodes}, {cluster.num_gpus:,} GPU{'s' * (cluster.num_gpus != 1)}"
+    return nodes if cluster.num_cores == float("inf") else f"{nodes}, {cluster.num_cores:,.0f} cores"
+
+
 def render(
     replays: Sequence[Measurement],
     charts: Sequence[Chart],
@@ -159,12 +170,12 @@ def render(
     gantts, left_out = _gantts(replays)
     data = {"charts": [plotly_figure(chart) for chart in charts], "gantts": gantts}
     facts = (
-        f"{len(first.workload):,} jobs of {first.workload.name} on {first.cluster.name} "
-        f"({first.cluster.num_nodes:,} nodes, {first.cluster.num_gpus:,} GPUs) under {len(replays)} "
+        f"{len(first.workload):,} jobs of {_title(first)} "
+        f"({_machine(first.cluster)}) under {len(replays)} "
         f"{'policies' if len(replays) > 1 else 'policy'}; dispatch {first.dispatch}, estimates {first.estimates}."
     )
     texts = {
-        "title": html.escape(f"{first.workload.name} on {first.cluster.name}"),
+        "title": html.escape(_title(first)),
         "answer": html.escape(answer or answer_of(replays, {}, None)),
         "facts": html.escape(facts),
         "part": html.escape(part or drawn_part(replays[0], 0, 1)),
@@ -177,6 +188,12 @@ def render(
         "notes": "".join(f"<li>{html.escape(reason)}</li>" for reason in [*reasons, *left_out]),
     }
     return fill_page(texts, data)
+
+
+def _title(schedule: Schedule) -> str:
+    """The log and the cluster. A cluster that was made from the log has its name."""
+    log, cluster = schedule.workload.name, schedule.cluster.name
+    return f"{log} on the nodes of the log" if log == cluster else f"{log} on {cluster}"
 
 
 def _gantts(replays: Sequence[Measurement]) -> tuple[list[dict[str, Any]], list[str]]:

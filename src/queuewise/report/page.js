@@ -5,7 +5,8 @@
   const dark = window.matchMedia("screen and (prefers-color-scheme: dark)");
   const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
-  // What depends on the theme and on the width. Black lines would vanish on a dark page.
+  // What depends on the theme and on the width. Black and dark blue lines would be hard to see on a dark page.
+  const LIGHTER = { "#000000": "#ffffff", "#0072B2": "#4aa3e8" };
   function themed(layout) {
     const font = { family: 'system-ui, "Segoe UI", "DejaVu Sans", sans-serif', size: 12, color: colour("--ink") };
     const axis = { gridcolor: colour("--line"), linecolor: colour("--line") };
@@ -14,7 +15,7 @@
 
   function visibleOn(traces) {
     if (!dark.matches) return traces;
-    const swap = (part) => part && part.color === "#000000" ? { ...part, color: "#ffffff" } : part;
+    const swap = (part) => part && LIGHTER[part.color] ? { ...part, color: LIGHTER[part.color] } : part;
     return traces.map((trace) => ({ ...trace, ...(trace.line && { line: swap(trace.line) }), ...(trace.marker && { marker: swap(trace.marker) }) }));
   }
 

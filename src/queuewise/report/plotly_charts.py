@@ -44,7 +44,8 @@ def plotly_figure(chart: Chart) -> dict[str, Any]:
             layout["yaxis"]["range"] = [0, math.log10(max(max(series.y) for series in chart.series)) * 1.05]
     elif chart.kind == "intervals":
         layout["xaxis"], layout["yaxis"] = _axis(chart.x_label, chart.log_x, []), _axis("", False, [])
-        layout["yaxis"] |= {"type": "category", "autorange": "reversed"}
+        rows = max((len(series.x) for series in chart.series), default=1)
+        layout["yaxis"] |= {"type": "category", "range": [rows - 0.5, -0.5]}  # from above, with half a row at either end
     elif chart.kind == "line" and not chart.log_y:
         layout["yaxis"]["rangemode"] = "tozero"
     return {"key": chart.key, "data": [_trace(chart, index) for index in range(len(chart.series))], "layout": layout}
@@ -72,14 +73,14 @@ def _cells(chart: Chart) -> list[dict[str, Any]]:
     cells = [(c, r, value) for r, row in enumerate(chart.z) for c, value in enumerate(row) if value is not None]
     columns, rows = _labels(chart.columns), _labels(chart.rows)
     values = [value for *_, value in cells]
-    low, high = min(values, default=0.0), max(values, default=1.0)
+    unit = chart.z_label.partition("[")[2].rstrip("]")
     bars = {
         "type": "bar", "x": [c for c, *_ in cells], "y": [1] * len(cells), "base": [r - 0.5 for _, r, _ in cells], "width": 1,
-        "marker": {"color": [_viridis((value - low) / ((high - low) or 1.0)) for value in values], "line": {"width": 0}},
-        "hoverinfo": "text", "textposition": "none", "hovertext": [f"{rows[r]} {columns[c]}: {value:,.4g}" for c, r, value in cells],
+        "marker": {"color": [_viridis(value / chart.z_most) for value in values], "line": {"width": 0}},
+        "hoverinfo": "text", "textposition": "none", "hovertext": [f"{rows[r]} {columns[c]}: {value:,.4g} {unit}" for c, r, value in cells],
     }  # fmt: skip
     colorbar = {"title": {"text": plotly_text(chart.z_label), "side": "right"}, "outlinewidth": 0}
-    marker = {"color": [low, high], "colorscale": "Viridis", "showscale": True, "colorbar": colorbar}
+    marker = {"color": [0, chart.z_most], "cmin": 0, "cmax": chart.z_most, "colorscale": "Viridis", "showscale": True, "colorbar": colorbar}
     scale = {"type": "scatter", "mode": "markers", "x": [None, None], "y": [None, None], "marker": marker, "hoverinfo": "skip"}
     return [bars, scale]
 

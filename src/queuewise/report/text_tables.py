@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 from queuewise.evaluation.judging import Result
+from queuewise.evaluation.protocol import DAY_S
 from queuewise.evaluation.statistics import Difference
 from queuewise.plain_text import printable
 from queuewise.report.readable import duration, figure
@@ -31,6 +32,10 @@ COLUMNS: tuple[tuple[str, str, int], ...] = (
     ("rejected", "rejected", 0),
 )
 UNIT = {"makespan_s": 3600.0}  # shown in hours
+GEOMETRIC = "geom. mean bsld"
+# Where the terminal is narrow. The difference and its interval stay beside the score.
+LEFT_OUT_FIRST = ("wins", "worst window", "worst day", "worst 6 h", "rank", "95 % interval", GEOMETRIC, "makespan ÷ span", "p99")
+BESIDE = ("mean wait", "p99", "max", "makespan ÷ span", "{resource} used")  # the last columns of a table of scores
 
 TEX = {
     "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "–": "--", "…": r"\dots{}", "÷": r"$\div$",
@@ -64,23 +69,35 @@ def score_digits(result: Result) -> int:
 
 
 def score_table(result: Result) -> TextTable:
-    """Ranks, means, intervals and paired differences, with the figures that stand beside every score."""
-    digits = score_digits(result)
+    """Ranks, means, intervals and paired differences, with the figures that stand beside every score.
+
+    They include the worst day or window, if there are several, and the geometric mean of the bounded slowdown over jobs.
+    """
+    digits, several = score_digits(result), len(next(iter(result.series.values())).sums) > 1
     rows = []
     for s in result.standings:
         versus = s.vs_best_baseline if s.best_baseline != s.policy else None
         difference = ["–", "–", "–"]
         if versus:
-            change = "same" if versus.same else "–" if versus.relative is None else f"{versus.relative:+.1%}"
+            change = "same" if versus.same else "–" if versus.relative is None else _change(versus.relative)
             difference = [change, _relative_interval(versus), f"{versus.win_rate:.0%}"]
         beside = result.beside[s.policy]
         waits = [duration(wait) for wait in (beside.wait_s, beside.wait_p99_s, beside.max_wait_s)]
         use = "–" if beside.utilisation is None else f"{beside.utilisation:.1%}"
         score = [figure(s.mean, digits), interval(s.ci95, digits, result.score.least)]
+        score += [figure(beside.worst_unit, digits) if several else "–", figure(beside.geometric_mean, 2)]
         rows.append([s.policy + result.mark(s.policy), str(s.rank), *score, *difference, *waits, figure(beside.makespan_by_span, 3), use])
     against = f"against {result.standings[0].best_baseline}"
-    columns = ["policy", "rank", result.score.name, "95 % interval", against, "95 % interval", "wins"]
-    return [*columns, "mean wait", "p99", "max", "makespan ÷ span", f"{result.resource} used"], rows
+    score_columns = [result.score.name, "95 % interval", f"worst {unit_name(result)}", GEOMETRIC]
+    columns = ["policy", "rank", *score_columns, against, "95 % interval", "wins"]
+    return [*columns, *(heading.format(resource=result.resource) for heading in BESIDE)], rows
+
+
+def unit_name(result: Result) -> str:
+    """Of what is compared: a day, six hours of a short log, or a window."""
+    if not result.in_days:
+        return "window"
+    return "day" if result.unit_s in (None, DAY_S) else f"{result.unit_s / 3600:g} h"
 
 
 def _relative_interval(versus: Difference) -> str:
@@ -88,7 +105,12 @@ def _relative_interval(versus: Difference) -> str:
     if versus.ci95 is None or not versus.relative:
         return "–"
     low, high = (bound * versus.relative / versus.diff for bound in versus.ci95)
-    return f"{low:+.1%} … {high:+.1%}"
+    return f"{_change(low)} … {_change(high)}"
+
+
+def _change(share: float) -> str:
+    """A decimal where it says something."""
+    return f"{share:+.1%}" if abs(share) < 1 else f"{share:+,.0%}"
 
 
 def to_markdown(cells: TextTable, sentences: Sequence[str] = ()) -> str:

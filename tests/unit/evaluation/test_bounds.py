@@ -112,3 +112,14 @@ def test_elastic_jobs_have_no_bounds() -> None:
     assert lower_bounds(jobs, small_cluster()).jct is not None
     elastic = make_elastic(jobs, 0.5, 1.0, 2.0, "linear", 0)
     assert set(dataclasses.astuple(lower_bounds(elastic, small_cluster()))) == {None}
+
+
+def test_bounds_do_not_depend_on_when_the_clock_begins() -> None:
+    """Shaken submissions can be before 0."""
+    jobs = one_core_jobs([0.0, 3.0, 4.0, 30.0], [10.0, 2.0, 60.0, 20.0], [2, 1, 3, 4])
+    cluster = build("flat", [NodeGroup(1, cpus=4)])
+    before = jobs.replace(submit=jobs.submit - 1e6)
+    ours, theirs = lower_bounds(before, cluster), lower_bounds(jobs, cluster)
+    assert ours.bsld == pytest.approx(theirs.bsld)
+    assert ours.jct == pytest.approx(theirs.jct)
+    assert ours.makespan_s == pytest.approx(theirs.makespan_s)

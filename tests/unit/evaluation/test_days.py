@@ -9,6 +9,7 @@ import pytest
 
 from queuewise import load_cluster, simulate
 from queuewise.cli import main
+from queuewise.cli.evaluate import print_result
 from queuewise.errors import InputError
 from queuewise.evaluation import experiment
 from queuewise.evaluation.experiment import Cell, Experiment, ReplaySettings, run_experiment
@@ -17,6 +18,7 @@ from queuewise.evaluation.measure import Measurement, bounded_slowdown, last_eve
 from queuewise.evaluation.protocol import SHAKE_S, block_jobs, make_plan
 from queuewise.evaluation.scores import parse_score
 from queuewise.policies.estimating import declare_part, estimate_on
+from queuewise.report.readable import duration
 from queuewise.workload.models import generate
 from queuewise.workload.transform import shake
 from queuewise.workload.writers import write_workload
@@ -43,6 +45,26 @@ def test_the_score_is_that_of_the_counted_jobs_in_a_whole_replay() -> None:
         assert row["max_wait_s"] == pytest.approx(schedule.first_wait[first:].max())
         assert row["worst_day"] == max(row["per_window"])
         assert len(row["per_window"]) == row["days"]
+
+
+@pytest.mark.parametrize("width", [60, 80, 120, 160, 300])
+def test_scores_never_stand_alone_however_narrow_the_terminal(
+    width: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    found = result(["fcfs+easy", "saf:predicted+easy:sjf:predicted~3d"])
+    print_result(found, "days")
+    printed = capsys.readouterr()
+    assert max(map(len, printed.out.splitlines())) <= width
+    headings = printed.out + printed.err  # what does not fit is named
+    for heading in ("bsld", "95 % interval", "worst 6 h", "geom. mean bsld", "mean wait", "p99", "max", "makespan ÷ span", "cores used"):
+        assert heading in headings
+    for row in found.as_json():
+        assert duration(row["wait_s"]) in printed.out
+        assert width == 60 or duration(row["max_wait_s"]) in printed.out
+        if width == 300:
+            assert f"{row['worst_day']:,.2f}" in printed.out
+            assert f"{row['geometric_mean']:,.2f}" in printed.out
 
 
 def test_a_heavy_day_does_not_hide_what_the_typical_job_gains() -> None:
@@ -158,9 +180,31 @@ def test_a_policy_that_buys_its_score_with_waits_is_marked() -> None:
     cells = [cell("fcfs+easy", 1.0, 1.0), cell("idle.py:idle", 0.5, 1.5), cell("good.py:good", 0.6, 0.9)]
     found = judge(cells, parse_score("bsld"))
     assert [found.mark(policy) for policy in ("fcfs+easy", "idle.py:idle", "good.py:good")] == ["", " *", ""]
-    assert found.legend == ["* better than fcfs+easy by bsld, but jobs wait clearly longer"]
-    marked = {policy: beside.waits_longer for policy, beside in judge(cells, parse_score("bsld")).beside.items()}
+    assert found.legend == ["* idle.py:idle: better than fcfs+easy by bsld, but jobs wait clearly longer"]
+    marked = {row["policy"]: row["waits_longer"] for row in found.as_json()}
     assert marked == {"fcfs+easy": False, "idle.py:idle": True, "good.py:good": False}
+    rules = judge([cell("fcfs+easy", 1.0, 1.0), cell("sjf", 0.5, 1.5), cell("saf", 0.9, 1.01)], parse_score("bsld"))
+    assert rules.legend == ["* sjf: better than saf by bsld, but jobs wait clearly longer"]  # the best baseline is marked, too
+
+
+def test_units_of_six_hours_are_not_called_days(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "300")
+    submit = np.linspace(0.0, 10 * 86_400.0, len(JOBS))
+    short = JOBS.replace(submit=submit)
+    plan = make_plan("days", short, shakes=1)
+    found = judge(run_experiment(Experiment(short, CLUSTER, plan, ReplaySettings()), ["fcfs+easy"], simulate), parse_score("bsld"))
+    (row,) = found.as_json()
+    assert (row["days"], row["unit_s"]) == (len(row["per_window"]), 21_600.0)
+    print_result(found, "days")
+    printed = capsys.readouterr().out
+    assert "worst 6 h" in printed
+    assert "worst day" not in printed
+    long = JOBS.replace(submit=4 * submit)
+    (row,) = judge(
+        run_experiment(Experiment(long, CLUSTER, make_plan("days", long, shakes=1), ReplaySettings()), ["fcfs+easy"], simulate),
+        parse_score("bsld"),
+    ).as_json()
+    assert row["unit_s"] == 86_400.0
 
 
 @pytest.mark.parametrize(("gpu", "cpu", "resource"), [(0.99, 0.4, "GPUs"), (0.01, 0.4, "cores"), (None, 0.4, "cores"), (0.0, None, "GPUs")])

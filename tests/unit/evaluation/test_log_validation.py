@@ -11,10 +11,12 @@ import pytest
 import queuewise
 from queuewise.cluster import load_cluster
 from queuewise.errors import InputError
-from queuewise.evaluation.log_replay import LogReplay, default_policy, log_begin, replay_log
+from queuewise.evaluation.log_replay import LogReplay, default_policy, replay_log
 from queuewise.evaluation.log_validation import Validation, Waits, compare_waits, judge_replay, rank_correlation
 from queuewise.evaluation.validation_causes import fitting_wait, idle_gaps, likely_causes
 from queuewise.workload import Loaded, ReadOptions, load_workload
+from queuewise.workload.jobs import Workload
+from queuewise.workload.transform import log_begin
 
 HOUR = 3600
 Row = tuple[int, int, int, int]  # submit, wait, run, processors
@@ -52,6 +54,7 @@ def test_a_replay_that_is_the_log_is_close(tmp_path: Path) -> None:
         "why": ["mean and ranks of the waits and the use over time are within the limits of close"],
     }
     assert (found.jobs, found.at_begin, found.rejected, found.resource) == (4, 0, 0, "cores")
+    assert repr(found).endswith(": close, mean wait 22 s recorded, 22 s replayed)")
     assert np.mean(found.recorded_use) == pytest.approx((2 * 100 * 2 + 50 * 4) / (4 * 500))  # up to the last submission
 
 
@@ -111,6 +114,27 @@ def test_where_a_log_begins() -> None:
     assert log_begin(submit, submit + 300) == 0.0  # selected by submissions: 30 jobs before the first end, as expected
     long_ago = np.concatenate([[0.0], np.arange(900.0, 1000)])
     assert log_begin(long_ago, long_ago + np.concatenate([[950.0], np.full(100, 5.0)])) == 905.0  # one job was running
+
+
+def test_a_queue_that_was_there_when_the_log_begins_is_recognised(tmp_path: Path) -> None:
+    """What happened on a busy machine in 20 days, and of that the jobs that ended after the eighth, when 16 jobs waited."""
+    rng = np.random.default_rng(0)
+    number, cut = 1500, 8 * 24 * HOUR
+    jobs = Workload(
+        submit=np.sort(rng.uniform(0, 20 * 24 * HOUR, number)).round(),
+        runtime=np.clip(rng.lognormal(7.7, 1.6, number), 1, 80_000).round(),
+        num_tasks=(2 ** rng.integers(0, 6, number)).astype(np.int32),
+        cpu_milli=np.full(number, 1000, np.int32),
+    )
+    happened = queuewise.simulate(jobs, load_cluster("flat:64"), "fcfs+easy", estimates="oracle")
+    kept = np.flatnonzero(happened.end >= cut)
+    columns = (jobs.submit, happened.start - jobs.submit, jobs.runtime, jobs.num_tasks)
+    rows = [tuple(map(int, row)) for row in np.stack(columns, axis=1)[kept].tolist()]
+    replay = replayed(tmp_path, rows, "flat:64")  # type: ignore[arg-type]
+    assert replay.begin >= cut
+    assert ((happened.start >= cut) & (jobs.submit < cut)).sum() == 16
+    found = compare_waits(replay)
+    assert (found.verdict, found.replayed) == ("close", found.recorded)
 
 
 def test_jobs_that_ran_or_waited_when_the_log_begins_are_replayed_and_not_compared(tmp_path: Path) -> None:

@@ -32,6 +32,8 @@ def test_windows_may_overlap_if_asked() -> None:
 def test_by_default_there_are_ten_windows_or_as_many_as_fit() -> None:
     assert len(make_plan("windows", JOBS, window_jobs=100).windows) == 10
     assert len(make_plan("windows", JOBS, window_jobs=700).windows) == 4
+    assert len(make_plan("windows", JOBS, window_jobs=700, from_model=True).windows) == 4  # cut from one workload, too
+    assert len(make_plan("blocks", JOBS, window_jobs=700, from_model=True).windows) == 10  # a workload each
 
 
 def test_days_count_the_last_part_of_one_replay_from_the_first_job() -> None:
@@ -51,6 +53,20 @@ def test_the_unit_is_a_day_or_six_hours_or_nothing() -> None:
     for span, unit in spans.items():
         log = JOBS.replace(submit=np.linspace(0.0, span, len(JOBS)))
         assert make_plan("days", log).unit_s == unit
+
+
+def test_days_without_jobs_are_no_units() -> None:
+    """The counted part begins on day 65 of 100."""
+    busy = np.linspace(0.0, 60 * 86_400.0, 2000)
+
+    def unit(days: list[int]) -> float | None:
+        later = [day * 86_400.0 + hour * 3600.0 for day in days for hour in range(0, 24, 2)]
+        submit = np.concatenate((busy, later))
+        return make_plan("days", JOBS.take(slice(0, len(submit))).replace(submit=submit), split=(0.6, 0.05, 0.35)).unit_s
+
+    assert unit([*range(66, 78), 99]) == 86_400.0
+    assert unit([66, 67, 70, 99]) == 21_600.0
+    assert unit([66, 99]) is None
 
 
 def test_splits_are_three_shares() -> None:
@@ -111,6 +127,16 @@ def test_blocks_share_no_job_and_windows_stay_in_their_block() -> None:
         for window in make_plan("blocks", JOBS, num_windows=6, window_jobs=100, block=block).windows:
             assert window.start in ranges[block]
             assert window.stop - 1 in ranges[block]
+
+
+def test_jobs_from_before_the_log_do_not_shift_the_split() -> None:
+    """One job was submitted ten days before the log of five days, and ran until it began."""
+    days = 86_400.0 * np.concatenate(([0.0], np.linspace(10.0, 15.0, 1000)))
+    log = JOBS.take(slice(0, 1001)).replace(submit=days, runtime=np.full(1001, 60.0), recorded_wait=np.full(1001, 5.0))
+    late = log.replace(recorded_wait=np.where(days == 0.0, 10.2 * 86_400.0, 5.0))
+    ranges = block_jobs(late)
+    assert [len(ranges[name]) for name in ("train", "val", "report")] == [452, 199, 350]  # with the first job of the log, which ends first
+    assert len(block_jobs(log)["train"]) == 1  # this job ended at once: the log does begin ten days earlier
 
 
 def test_a_models_blocks_use_seeds_that_training_never_draws() -> None:

@@ -8,10 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from queuewise.agents.scenario import load_scenario
+from queuewise.agents.train_settings import TrainSettings
 from queuewise.cli import main
 from queuewise.cluster import NodeGroup, load_cluster
 from queuewise.cluster.spec import build
 from queuewise.evaluation import remarks
+from queuewise.evaluation.suite import SuiteTask, run_suite
 from queuewise.workload.jobs import Workload
 
 FLAT = load_cluster("flat:8")
@@ -24,8 +27,54 @@ def jobs(number: int = 4, **columns: object) -> Workload:
 
 def test_constant_estimates() -> None:
     (remark,) = remarks.before(jobs(), FLAT, ["sjf"], np.full(4, 86_400.0), "requested")
-    assert remark.startswith("all estimates (requested) are 86400 s, so orders that sort by runtime equal fcfs")
+    equal = "are 86400 s, so orders that sort by runtime equal fcfs"
+    assert remark == f"all estimates (requested) {equal}; try --estimates predicted"
+    assert remarks.equal_estimates(np.full(4, 86_400.0), "predicted") == [f"all estimates (predicted) {equal}"]
     assert remarks.before(jobs(), FLAT, ["sjf"], np.arange(4.0), "requested") == []
+
+
+def log_with_equal_requests(folder: Path) -> Path:
+    """Forty jobs of different lengths, each of which asks for a day."""
+    rows = [f"{j + 1} {60 * j} {j % 7} {30 + 17 * (j % 11)} 2 -1 -1 2 86400 -1 1 1 1 -1 -1 -1 -1 -1" for j in range(40)]
+    path = folder / "equal.swf"
+    path.write_text("; MaxProcs: 8\n" + "\n".join(rows) + "\n", encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["simulate", "--policy", "sjf", "--workload"], 0),
+        (["evaluate", "--policy", "sjf", "--workload"], 0),
+        (["validate"], 0),
+        (["size", "--target", "mean wait < 1d"], 0),
+        (["learn"], 2),  # too few jobs to learn from
+    ],
+    ids=lambda value: value[0] if isinstance(value, list) else None,
+)
+def test_every_command_says_that_estimates_are_constant(
+    arguments: list[str], code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert (main([*arguments, str(log_with_equal_requests(tmp_path)), "--cluster", "flat:8"]) or 0) == code
+    assert capsys.readouterr().err.count("all estimates (requested) are 86400 s, so orders that sort by runtime equal fcfs") == 1
+
+
+@pytest.mark.parametrize(("workload", "estimates"), [(["{log}"], "requested"), (["lublin", "--jobs", "60"], "oracle")])
+def test_tables_say_what_policies_know(workload: list[str], estimates: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = [part.format(log=log_with_equal_requests(tmp_path)) for part in workload]
+    for command in ("simulate", "evaluate"):
+        protocol = ["--protocol", "replay"] if command == "evaluate" else []
+        assert main([command, "--policy", "sjf", "--cluster", "flat:256", "--workload", *arguments, *protocol]) == 0
+        assert f", estimates {estimates}\n" in capsys.readouterr().out
+
+
+def test_training_and_the_suite_say_that_estimates_are_constant(tmp_path: Path) -> None:
+    path, told = log_with_equal_requests(tmp_path), list[str]()
+    load_scenario(TrainSettings(workload=str(path), cluster="flat:8"), told.append)
+    assert [line for line in told if line.startswith("all estimates (requested) are 86400 s")]
+    found = run_suite(["sjf+easy"], traces=tmp_path, tasks=[SuiteTask("log", "flat:8", path=path.name, shakes=1)])
+    assert [line.partition(",")[0] for line in found.remarks] == ["log: all estimates (requested) are 86400 s"]
 
 
 def test_a_placement_on_one_node() -> None:

@@ -14,6 +14,7 @@ from queuewise.cluster import load_cluster
 from queuewise.evaluation import suite
 from queuewise.evaluation.suite import REFERENCE, Outcome, Standings, SuiteTask, run_suite
 from queuewise.policies import simulate
+from queuewise.report.readable import duration
 from queuewise.workload.models import generate
 
 ALL_TASKS = suite.TASKS
@@ -84,6 +85,18 @@ def test_the_command_prints_standings(capsys: pytest.CaptureFixture[str]) -> Non
     assert len(found["tasks"]) == 2 * len(found["standings"])
 
 
+def test_scores_stand_beside_waits_makespan_and_use(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    assert not main(["suite", "--quick"])
+    printed = capsys.readouterr().out
+    (one,) = [one for one in run_suite(["sjf+easy"], quick=True).outcomes if (one.task, one.policy) == ("lublin", "sjf+easy")]
+    (line,) = [line for line in printed.splitlines() if line.split()[:2] == ["lublin", "sjf+easy"]]
+    assert one.p99_wait_s is not None
+    assert duration(one.p99_wait_s) in line
+    assert duration(one.max_wait_s) in line
+    assert line.split()[-2:] == [f"{one.makespan_by_span:.3f}", f"{one.utilisation:.1%}"]
+
+
 SHORTEST = """
 def shortest(job):
     return job.estimate
@@ -116,6 +129,9 @@ def test_the_leaderboard_is_a_page(tmp_path: Path, capsys: pytest.CaptureFixture
     places = [text.index(f"| {policy} |") for policy in ranked]
     assert places == sorted(places)
     assert main(["suite", "--quick", "--page", str(tmp_path / "none" / "page.md")]) == 2
+    capsys.readouterr()
+    assert main(["suite", "--quick", "--page", "/dev/full"]) == 2
+    assert capsys.readouterr().err.splitlines() == ["error: /dev/full: is not a regular file", "hint: choose another --page"]  # no task ran
 
 
 def test_every_task_has_a_cluster_and_jobs_that_run_on_it() -> None:

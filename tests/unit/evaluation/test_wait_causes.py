@@ -207,6 +207,7 @@ def test_means_shares_and_sums_by_account(schedule: Schedule) -> None:
 
 def test_shares_in_words() -> None:
     assert in_words({"cores": 0.612, "priority": 0.385, "bound": 0.003}) == "61 % cores, 38 % priority"
+    assert in_words({"gpus": 1.0}) == "100 % GPUs"
 
 
 def test_without_a_finished_job_there_are_no_means() -> None:

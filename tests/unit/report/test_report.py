@@ -6,6 +6,8 @@ import csv
 import gzip
 import json
 import re
+import shutil
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +24,7 @@ from queuewise.evaluation.metrics import summarise
 from queuewise.evaluation.protocol import Window, make_plan
 from queuewise.evaluation.results import write_results
 from queuewise.evaluation.scores import parse_score
+from queuewise.policies import simulate
 from queuewise.report.batsim import FINAL_STATES, _intervals, write_batsim_jobs
 from queuewise.report.charts import Chart, make_charts
 from queuewise.report.chrome_trace import write_trace
@@ -29,6 +32,7 @@ from queuewise.report.figures import write_figures
 from queuewise.report.gantt import OVERVIEW_COLUMNS, gantt_data
 from queuewise.report.html import _load, write_report
 from queuewise.report.lanes import count_bars, make_bars
+from queuewise.report.plotly_charts import plotly_figure
 from queuewise.report.text_tables import metric_table, to_latex, to_markdown
 from queuewise.sim.core.schedule import STATUS_NAMES
 from stand_in import busy_days, line_up, small_cluster
@@ -67,6 +71,8 @@ def test_the_charts_of_an_evaluation_have_the_jobs_of_its_tables(tmp_path: Path)
     counted = setup.plan.windows[0].num_jobs - setup.plan.windows[0].counted
     assert 0 < counted == cells[0].metrics["jobs"] < len(JOBS)
     assert f"{counted} of the {len(JOBS)} replayed jobs" in page
+    assert "(replay 0 of 0 to 1; queuewise report --window I draws another)" in page
+    assert "Intervals need at least ten days" in page  # not windows
     (replay,), _ = _load(tmp_path, 0, None)
     assert wait(replay).mean() == pytest.approx(cells[0].metrics["wait_s"]["mean"])
 
@@ -94,6 +100,30 @@ def test_utilisation_over_time_averages_to_the_metric(charts: dict[str, Chart], 
     longest = max(m.span for m in replays)
     for series, m in zip(charts["utilisation"].series, replays, strict=True):
         assert np.mean(series.y) * longest / m.span == pytest.approx(summarise(m.schedule)["gpu_utilisation"], rel=1e-3)
+
+
+def test_waits_by_hour_have_one_scale_for_all_policies(charts: dict[str, Chart], replays: list[Measurement]) -> None:
+    """The same colour is the same wait, in figures and on the page; long waits are in hours."""
+    first, second = charts["hours-0"], charts["hours-1"]
+    greatest = [max(value for row in chart.z for value in row if value is not None) for chart in (first, second)]
+    assert first.z_most == second.z_most == pytest.approx(max(greatest), rel=1e-3)
+    assert greatest[0] != greatest[1]
+    assert [plotly_figure(chart)["data"][1]["marker"]["cmax"] for chart in (first, second)] == [first.z_most] * 2
+    assert first.z_label == second.z_label == "mean wait [h]"
+    submit = replays[0].schedule.workload.submit[replays[0].rows] + JOBS.epoch
+    cells = (submit // 3600 + (72 if JOBS.epoch else 0)) % 168  # second 0 of Unix time was a Thursday
+    one = cells == cells[5]
+    assert first.z[int(cells[5] // 24)][int(cells[5] % 24)] == pytest.approx(wait(replays[0])[one].mean() / 3600, rel=1e-3)
+
+
+def test_sizes_are_named_by_what_they_count() -> None:
+    """On a cluster with GPUs, many jobs may use none."""
+    some, none = np.where(np.arange(500) % 2 == 0, 1000, 0).astype(np.int32), np.zeros(500, np.int32)
+    labels = []
+    for gpu_milli in (JOBS.gpu_milli, some, none):
+        made, _ = make_charts([measure(simulate(JOBS.replace(gpu_milli=gpu_milli), small_cluster(), "fcfs"))])
+        labels.append(next(chart.x_label for chart in made if chart.key == "size"))
+    assert labels == ["GPUs", "GPUs, or cores of jobs without GPUs", "cores"]
 
 
 def test_charts_without_data_say_why() -> None:
@@ -255,3 +285,13 @@ def test_the_longest_wait_is_that_of_all_windows(run: Path) -> None:
 def test_a_window_that_is_not_there(run: Path) -> None:
     with pytest.raises(InputError, match="has no window 7"):
         write_report(run, window=7)
+
+
+def test_without_matplotlib_figures_can_be_left_out(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = shutil.copytree(run, tmp_path / "run")
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    assert main(["report", str(folder)]) == 2
+    assert "hint: pip install 'queuewise[report]', or add --no-figures\n" in capsys.readouterr().err
+    assert main(["report", str(folder), "--no-figures"]) == 0
