@@ -40,31 +40,37 @@ def jobs_with_ties(seed: int) -> Workload:
     return jobs.replace(submit=submit, runtime=runtime, requested=runtime * np.where(rng.random(400) < 0.5, 1.0, 3.0) + 5.0)
 
 
-def engine_starts(jobs: Workload, rule: FoundRule, options: ReplayOptions) -> Floats:
+def on_gpus(jobs: Workload) -> Workload:
+    """The same jobs with a GPU in place of every core."""
+    return jobs.replace(gpu_milli=np.full(len(jobs), 1000, np.int32), cpu_milli=np.zeros(len(jobs), np.int32))
+
+
+def engine_starts(jobs: Workload, rule: FoundRule, options: ReplayOptions, cluster: str) -> Floats:
     found: list[Floats] = []
 
     def note(_: Candidate, __: int, schedule: Schedule) -> None:
         found.append(schedule.start)
 
     everything = [WindowRows(slice(0, len(jobs)), slice(0, len(jobs)))]
-    replay_windows(jobs, load_cluster("flat:128"), [Candidate(0, rule.policy, rule.numbers)], everything, options, 1, note)
+    replay_windows(jobs, load_cluster(cluster), [Candidate(0, rule.policy, rule.numbers)], everything, options, 1, note)
     return found[0]
 
 
-@pytest.mark.parametrize("estimates", ["oracle", "requested"])
+@pytest.mark.parametrize("cluster", ["flat:128", "16x8:V100-16"])
+@pytest.mark.parametrize("estimates", ["oracle", "requested", "noisy:1.0"])
 @pytest.mark.parametrize("scheduling", ["+easy", "+easy:sjf~1d", "+easy:sjf:noisy:1.0~3h"])
 @pytest.mark.parametrize("name", RULES)
-def test_starts_are_those_of_the_engine(name: str, scheduling: str, estimates: str) -> None:
+def test_starts_are_those_of_the_engine(name: str, scheduling: str, estimates: str, cluster: str) -> None:
     order = "noisy:0.5" if "noisy" in scheduling else ""
     rule = FoundRule(tuple(float(RULES[name].get(number, 0.0)) for number in NUMBERS), order, scheduling, estimates)
     options = replace(OPTIONS, estimates=estimates)
     waited = 0
     for seed in (1, 2):
-        jobs = jobs_with_ties(seed)
-        assert is_flat(jobs, load_cluster("flat:128"), options)
+        jobs = jobs_with_ties(seed) if cluster.startswith("flat") else on_gpus(jobs_with_ties(seed))
+        assert is_flat(jobs, load_cluster(cluster), options)
         assert can_replay(rule)
-        (found,) = FlatReplays(jobs, load_cluster("flat:128"), options).starts([rule], 1)
-        expected = engine_starts(jobs, rule, options)
+        (found,) = FlatReplays(jobs, load_cluster(cluster), options).starts([rule], 1)
+        expected = engine_starts(jobs, rule, options, cluster)
         assert np.array_equal(found, expected)
         assert np.isinf(found).any()
         waited += int(((found > jobs.submit) & np.isfinite(found)).sum())
@@ -74,7 +80,11 @@ def test_starts_are_those_of_the_engine(name: str, scheduling: str, estimates: s
 def test_other_replays_are_left_to_the_engine() -> None:
     jobs = generate("lublin", 10, 1)
     assert not is_flat(jobs, load_cluster("4x8:V100-16"), OPTIONS)
-    assert not is_flat(jobs, load_cluster("flat:128"), replace(OPTIONS, estimates="predicted"))
+    gpus = on_gpus(jobs)
+    assert is_flat(gpus, load_cluster("4x8:V100-16"), OPTIONS)
+    assert not is_flat(gpus.replace(gpu_milli=np.full(len(jobs), 2000, np.int32)), load_cluster("4x8:V100-16"), OPTIONS)
+    assert not is_flat(gpus.replace(cpu_milli=jobs.cpu_milli), load_cluster("4x8:V100-16"), OPTIONS)
+    assert not is_flat(gpus, load_cluster("hetero56"), OPTIONS)
     assert not is_flat(jobs, load_cluster("flat:128"), replace(OPTIONS, dispatch="commit"))
     assert not is_flat(jobs, load_cluster("flat:128"), replace(OPTIONS, conditions=Conditions(failures=Failures(mtbf_h=1.0, mttr_h=1.0))))
     for scheduling in ("+conservative", "+easy:saf", "+easy/3", "+easy@spread", "+greedy", ""):

@@ -274,7 +274,7 @@ def test_compiled_and_plain_play_are_one(models: Any) -> None:
     runs = {net: models(net, window=8) for net in ("kernel", "hosts", "joint")}
     runs |= {"stops": models("attn", window=8, stops=3, moves=True), "view": models("mlp", window=8, view="rltune")}
     runs |= {"head": models("kernel", window=8, dispatch="head", backfill="easy:aged")}
-    names = [f"model:{run}{bound}" for run in runs.values() for bound in ("", "~1h")]
+    names = [f"model:{run}" for run in runs.values()] + [f"model:{runs[name]}~1h" for name in ("kernel", "stops", "head")]
     names += [f"model:{runs['kernel']}+{rest}" for rest in ("easy", "conservative~1h", "greedy/3@spread")]
     told = []
     for disabled in ("0", "1"):

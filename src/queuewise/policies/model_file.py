@@ -80,9 +80,9 @@ def read_card(path: Path) -> dict[str, Any]:
     try:
         with safe_open(path, "np") as file:
             metadata = file.metadata() or {}
-    except FileNotFoundError:
-        raise InputError("no such file", where=str(path), hint="check the path") from None
-    except PermissionError:
+    except (FileNotFoundError, PermissionError) as error:  # safetensors says of a file without rights that there is none
+        if isinstance(error, FileNotFoundError) and not path.exists():
+            raise InputError("no such file", where=str(path), hint="check the path") from None
         raise InputError("cannot be read: permission denied", where=str(path), hint="check the permissions of the file") from None
     except (SafetensorError, OSError, UnicodeDecodeError) as error:
         raise damaged(path, error) from None

@@ -369,6 +369,8 @@ def _parse_scheduling(name: str, scheduling: str) -> Policy:
             f"policy {name!r}: {WISE} goes by predictions; with other estimates it is an order only",
             hint=f"write {order}:{estimates}+easy:sjf:{estimates}~3d for the same rule",
         )
+    if order in BACKFILLS and not plus:
+        raise InputError(f"policy {name!r} has no order: {order} is a backfill rule", hint=f"write for example fcfs+{name}")
     if not is_reference(order) and order not in ORDERS:
         raise unknown_name("order", order, (*policy_names(), "defrag"))
     _check_order(order, estimates)
@@ -385,9 +387,7 @@ def _parse_backfill(name: str, filling: str, policy: Policy) -> Policy:
         raise unknown_name("backfill", rule, BACKFILLS)
     if rule == SLURM:
         if slash:
-            raise InputError(
-                f"policy {name!r}: {filling!r} is not slurm or slurm:FILE", hint="bf_max_job_test in FILE limits what is planned"
-            )
+            raise InputError(f"policy {name!r}: {filling!r} is not slurm or slurm:FILE", hint="bf_max_job_test in FILE limits plans")
         slurm_loops(second)
         return dataclasses.replace(policy, backfill=SLURM, slurm_config=second)
     if rule == "none" and (slash or colon):

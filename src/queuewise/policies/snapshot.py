@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
+from queuewise.config import in_plain_words
 from queuewise.errors import InputError
 from queuewise.policies.snapshot_checks import check_snapshot
 from queuewise.regular_files import check_regular
@@ -268,9 +269,9 @@ class Snapshot:
         try:
             snapshot = _adapter().validate_python(content)
         except ValidationError as error:
-            first = error.errors()[0]
+            first = error.errors(include_url=False)[0]
             place = ".".join(str(part) for part in first["loc"])
-            raise InputError(f"{place}: {first['msg']}", where=where, hint="docs/snapshots.md lists the fields") from None
+            raise InputError(f"{place}: {in_plain_words(first['msg'])}", where=where, hint="docs/snapshots.md lists the fields") from None
         check_snapshot(snapshot, where=where)
         return snapshot
 

@@ -48,7 +48,7 @@ def check_snapshot(snapshot: Snapshot, *, where: str = "snapshot") -> None:
         refuse(f"job {ended.job_id}", _problem_of_ended(ended, now))
     gpus = [MOST_GPUS] * len(snapshot.nodes)
     for one in snapshot.jobs:
-        problem = _problem_of_record(one.job, now) or _problem_of_runs(one, now, gpus) or _problem_of_progress(one)
+        problem = problem_of_record(one.job, now) or _problem_of_runs(one, now, gpus) or _problem_of_progress(one)
         refuse(f"job {one.job.job_id}", problem)
     for waiting in snapshot.queue:
         refuse(f"waiting job {waiting.job.job_id}", _problem_of_waiting(waiting, now, gpus))
@@ -222,7 +222,8 @@ def _problem_of_ended(one: EndedJob, now: float) -> str:
     return "" if 0 <= one.stops <= LARGEST else f"was stopped {one.stops} times"
 
 
-def _problem_of_record(job: JobRecord, now: float) -> str:
+def problem_of_record(job: JobRecord, now: float) -> str:
+    """What is wrong with what a job asks for; empty if nothing is."""
     if not 1 <= job.min_tasks <= job.num_tasks <= job.max_tasks <= LARGEST:
         return f"has num_tasks {job.num_tasks}, min_tasks {job.min_tasks}, max_tasks {job.max_tasks}: 1 ≤ min ≤ num ≤ max is expected"
     if not 0 <= job.gpu_milli <= LARGEST or (job.gpu_milli > WHOLE_GPU and job.gpu_milli % WHOLE_GPU):

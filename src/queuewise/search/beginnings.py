@@ -18,7 +18,7 @@ ORDERS = (  # numbers that are not 0
     {"log_runtime": 1.0},  # sjf
     {"log_runtime": 1.0, "log_width": 0.5},
 )
-WATCHFUL = {"log_runtime": 1.0, "log_width": 1.0, "age": 1.0, "blocked": 1.0, "blocked_share": 1.0, "guard": 0.5}  # what fits goes first
+FITTING_FIRST = {"log_runtime": 1.0, "log_width": 0.7, "age": 1.0, "blocked": 2.0, "blocked_share": 1.0}  # as model:generalist-hpc
 MODELLED = {  # found on jobs of the lublin model (benchmarks/generalist.py)
     "log_runtime": 0.915, "log_width": 0.582, "log_runtime_squared": 0.043, "log_width_squared": -0.068, "log_runtime_log_width": -0.017,
     "share": -0.908, "share_log_runtime": 0.21, "age": 0.921, "log_age_hours": -1.395, "blocked": 0.748, "blocked_share": -0.145,
@@ -38,7 +38,7 @@ def beginnings(estimates: str) -> list[FoundRule]:
     """
     exact = estimates == "oracle"
     by = ("",) if exact else (WISE_ORDER[1], "")
-    orders = (PATIENT, PATIENT | {"log_width": 1.0}) if exact else (*ORDERS, WATCHFUL, MODELLED)
+    orders = (PATIENT, PATIENT | {"log_width": 1.0}) if exact else (*ORDERS, FITTING_FIRST, MODELLED)
     return [
         FoundRule(tuple(order.get(name, 0.0) for name in NUMBERS), known, f"{backfill}{bound}", estimates)
         for known in by

@@ -38,6 +38,7 @@ WORSE = 2.0  # what the logarithm of a ratio above 1 costs in addition: a figure
 MOST_SEED = 2**32 - 1  # of the optimiser, which takes 0 for none
 REFERENCES = "references"  # key of a journal
 LONGEST = 0.1  # weight of the logarithm of the longest wait, where it is longer than the reference's
+TOO_LONG, LONG_S = 1.0, 8 * 86_400.0  # further weight where it is also longer than this
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ def cost_of(figures: Figures, objective: Mapping[str, float], references: int) -
     Half of it is the mean of the logarithms part by part, and half that of all jobs together, so that neither quiet parts nor a single
     heavy one decide alone.
     """
-    padded = {name: getattr(figures, name) + (LEAST_WAIT_S if name != "bsld" else 0.0) for name in objective}
+    padded = {name: figures.values(name) + (LEAST_WAIT_S if name == "wait" else 0.0) for name in objective}
     worth = sum(weight * np.log(padded[name].mean(axis=1)) for name, weight in objective.items())
     best = len(figures.bsld) - references + int(np.argmin(worth[-references:]))
     total = np.zeros(len(figures.bsld) - references)
@@ -72,7 +73,8 @@ def cost_of(figures: Figures, objective: Mapping[str, float], references: int) -
         of_all = np.log(values.mean(axis=1) / own.mean())
         total += weight * ((by_part + of_all) / 2 + WORSE * np.maximum(of_all, 0.0))
     longest = figures.max_wait.max(axis=1) + 3600.0
-    total += LONGEST * np.maximum(np.log(longest[:-references] / longest[best]), 0.0)
+    for weight, accepted in ((LONGEST, longest[best]), (TOO_LONG, max(longest[best], LONG_S))):
+        total += weight * np.maximum(np.log(longest[:-references] / accepted), 0.0)
     return total
 
 

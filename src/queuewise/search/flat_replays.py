@@ -1,8 +1,9 @@
-"""Replays of found rules on a machine that is one pool of cores: the starts are the engine's, in a fifth of its time.
+"""Replays of found rules on a machine that is one pool of cores or of GPUs: the starts are the engine's, in a fifth of its time.
 
 A search makes thousands of replays that differ in nothing but the numbers of a rule. Here everything that does not change during a replay
-(logarithms, the polynomial, the share to hold back) is computed once per job. tests/differential/test_flat_replays.py compares the starts
-with the engine's. What this does not cover (nodes, conditions, guessed reservations, other backfills) the engine replays.
+(logarithms, the polynomial, the share to hold back) is computed once per job. Nodes do not matter where all tasks are of one GPU and all
+nodes alike. tests/differential/test_flat_replays.py compares the starts with the engine's. What this does not cover (tasks of several
+GPUs, conditions, other backfills) the engine replays.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from queuewise.policies.estimating import estimate_on
 from queuewise.policies.found_rules import FoundRule
 from queuewise.policies.names import parse_bound
 from queuewise.policies.window_replays import ReplayOptions
-from queuewise.workload.jobs import Floats, Workload
+from queuewise.sim.backfill.outlived import GROWTH, LEAST_S
+from queuewise.workload.jobs import ANY_PARTITION, WHOLE_GPU, Floats, Workload
 
 SCHEDULING = re.compile(r"\+easy(?::(?P<second>sjf)(?::(?P<estimates>[a-z]+(?::[a-z0-9.]+)?))?)?(?:~(?P<bound>[0-9.]+[smhd]))?")
 LOG_HOUR = math.log(3600.0)
@@ -31,7 +33,7 @@ LOG_HOUR = math.log(3600.0)
 
 @dataclass(frozen=True, eq=False)
 class FlatJobs:
-    """Columns [J] of jobs in the order of submission, and the size of the machine, in milli-cores."""
+    """Columns [J] of jobs in the order of submission, and the size of the machine, in thousandths of cores or GPUs."""
 
     submit: Floats
     runtime: Floats
@@ -40,7 +42,22 @@ class FlatJobs:
 
 
 def is_flat(workload: Workload, cluster: Cluster, options: ReplayOptions) -> bool:
-    """Whether jobs compete for nothing but the cores of one node, and reservations go by limits."""
+    """Whether jobs compete for nothing but the cores of one node, or for nothing but GPUs one by one."""
+    return (
+        (is_of_cores(workload, cluster) or is_of_gpus(workload, cluster))
+        and options.dispatch == "reorder"
+        and isinstance(options.estimates, str)
+        and not options.kill_at_limit
+        and options.conditions == PERFECT
+        and options.start is None
+        and options.max_wait is None
+        and len(cluster.partitions) <= 1
+        and bool((workload.partition == ANY_PARTITION).all())
+        and bool((workload.min_tasks == workload.max_tasks).all())
+    )
+
+
+def is_of_cores(workload: Workload, cluster: Cluster) -> bool:
     asks = (workload.gpu_milli > 0).any() or ((workload.mem_mib > 0).any() and (cluster.node_mem_mib != UNLIMITED).any())
     return (
         cluster.num_nodes == 1
@@ -48,13 +65,20 @@ def is_flat(workload: Workload, cluster: Cluster, options: ReplayOptions) -> boo
         and cluster.node_cpu_milli[0] != UNLIMITED
         and not asks
         and bool((workload.cpu_milli > 0).all())
-        and options.dispatch == "reorder"
-        and options.estimates in ("oracle", "requested")
-        and not options.kill_at_limit
-        and options.conditions == PERFECT
-        and options.start is None
-        and options.max_wait is None
-        and len(cluster.partitions) <= 1
+    )
+
+
+def is_of_gpus(workload: Workload, cluster: Cluster) -> bool:
+    """Whether every task needs one GPU and nothing else, whichever it is."""
+    return (
+        len(cluster.kinds) == 1
+        and cluster.speed[0] == 1.0
+        and bool((cluster.node_gpus > 0).all())
+        and cluster.node_penalty == 0.0
+        and cluster.rack_penalty == 0.0
+        and bool((workload.gpu_milli == WHOLE_GPU).all())
+        and not (workload.cpu_milli.any() or workload.mem_mib.any())
+        and not any(workload.kind_sets)
     )
 
 
@@ -67,8 +91,11 @@ class FlatReplays:
 
     def __init__(self, workload: Workload, cluster: Cluster, options: ReplayOptions) -> None:
         self._workload, self._cluster, self._options = workload, cluster, options
-        width = workload.cpu_milli.astype(np.int64) * workload.num_tasks
-        self._jobs = FlatJobs(workload.submit, workload.runtime, width, int(cluster.node_cpu_milli[0]))
+        of_gpus = is_of_gpus(workload, cluster)
+        width = (workload.gpu_milli if of_gpus else workload.cpu_milli).astype(np.int64) * workload.num_tasks
+        machine = WHOLE_GPU * cluster.num_gpus if of_gpus else int(cluster.node_cpu_milli[0])
+        self._jobs = FlatJobs(workload.submit, workload.runtime, width, machine)
+        self._guessed = estimate_on(workload, cluster, str(options.estimates), options.seed).guessed
         self._known: dict[str, Floats] = {}
 
     def starts(self, rules: list[FoundRule], threads: int) -> list[Floats]:
@@ -85,8 +112,8 @@ class FlatReplays:
         jobs, start = self._jobs, np.full(len(self._jobs.submit), np.inf)
         columns = self._columns(rule)
         _replay(
-            jobs.submit, jobs.runtime, jobs.width_milli, jobs.machine_milli, *columns, scheduling["second"] is not None, rule.holds,
-            np.array(rule.numbers), bound, start,
+            jobs.submit, jobs.runtime, jobs.width_milli, jobs.machine_milli, *columns, self._guessed, scheduling["second"] is not None,
+            rule.holds, np.array(rule.numbers), bound, start,
         )  # fmt: skip
         return start
 
@@ -105,8 +132,8 @@ class FlatReplays:
 
 @njit(error_model="numpy", nogil=True)
 def _replay(
-    submit: Any, runtime: Any, width: Any, machine: int, estimate: Any, second: Any, reserved: Any, by_second: bool, holds: bool,
-    numbers: Any, bound: float, start: Any,
+    submit: Any, runtime: Any, width: Any, machine: int, estimate: Any, second: Any, reserved: Any, guessed: bool, by_second: bool,
+    holds: bool, numbers: Any, bound: float, start: Any,
 ) -> None:  # fmt: skip
     """Replay all jobs; the rules are those of docs/simulator.md. `numbers` are those of found_rules.NUMBERS."""
     size = machine / 1000
@@ -132,6 +159,8 @@ def _replay(
                 pending[waiting] = arrived
                 waiting += 1
             arrived += 1
+        if guessed:
+            _expect_later_ends(expected, expecting, running, start, now)
         shadow, spare, head = np.nan, 0, -1  # of the blocked head, once it is known in this pass
         scored = False
         while waiting:
@@ -281,6 +310,19 @@ def _enter(times: Any, jobs: Any, number: int, time: float, j: int, last_first: 
         times[k], jobs[k] = times[k - 1], jobs[k - 1]
         k -= 1
     times[k], jobs[k] = time, j
+
+
+@njit(error_model="numpy", nogil=True)
+def _expect_later_ends(expected: Any, expecting: Any, running: int, start: Any, now: float) -> None:
+    """Put off the expected ends before now, as in sim/backfill/outlived.py."""
+    while running and expected[0] < now:
+        j, end = expecting[0], expected[0]
+        while end < now:
+            before, end = end, start[j] + max(GROWTH * (end - start[j]), LEAST_S)
+            if end <= before:
+                return
+        _forget(expected, expecting, running - 1, j)
+        _enter(expected, expecting, running - 1, end, j, False)
 
 
 @njit(error_model="numpy", nogil=True)

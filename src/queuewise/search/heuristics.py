@@ -10,6 +10,7 @@ from queuewise.policies.ordering import ORDERS
 from queuewise.workload.estimates import learns_by_waits
 
 FIRST = (WISE, "fcfs+easy", "fcfs+easy:sjf", "sjf+easy", "saf+easy~3d", "wfp3+easy", "saf+easy", "sjf+easy~3d")  # if time is short
+FIRST_BY_PREDICTION = ("saf:predicted+easy:sjf:predicted~3d", "sjf:predicted+easy:sjf:predicted~3d", "saf:predicted+easy:sjf:predicted")
 BACKFILLS = ("easy", "greedy", "conservative")  # from the cheapest to replay to the dearest
 BOUNDS = ("", "~3d")
 PREDICTED = "predicted"
@@ -25,8 +26,9 @@ LEFT_OUT = (
 
 def heuristics(estimates: str) -> list[str]:
     """All of them, the most promising first. Orders go by the estimates of the replay, and also by predictions if those are others."""
-    by = ("",) if learns_by_waits(estimates) or estimates == "oracle" else ("", f":{PREDICTED}")
-    return list(dict.fromkeys((*FIRST, *_all(by))))
+    if learns_by_waits(estimates) or estimates == "oracle":
+        return list(dict.fromkeys((*FIRST, *_all(("",)))))
+    return list(dict.fromkeys((*FIRST, *FIRST_BY_PREDICTION, *_all(("", f":{PREDICTED}")))))
 
 
 def _all(by: Iterable[str]) -> Iterator[str]:

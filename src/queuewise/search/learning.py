@@ -2,8 +2,9 @@
 
 1. Screening: every heuristic is replayed once.
 2. Search (`evolution`) on stretches of the training days, from `wise`.
-3. Gate: the rule is recommended only if its bounded slowdown is lower on the validation days, by an interval, and its mean wait is not
-   clearly longer. Otherwise `wise` is, or the heuristic that is better than it on the training days and on the validation days.
+3. Gate: the rule is recommended only if the objective is lower on the validation days, by an interval, neither bounded slowdown nor
+   mean wait is clearly higher, and nobody waits much longer. Otherwise `wise` is, or the heuristic that is better than it on the training
+   days and on the validation days.
 4. The report days are looked at once, by the policies that were chosen before.
 """
 
@@ -31,6 +32,7 @@ from queuewise.evaluation.experiment import ReplaySettings
 from queuewise.evaluation.measure import Measurement, bounded_slowdown, last_event, wait
 from queuewise.evaluation.protocol import BLOCKS, block_jobs
 from queuewise.evaluation.seen_days import CARD_KEY, TrainedOn
+from queuewise.evaluation.statistics import SAME
 from queuewise.policies import simulate
 from queuewise.policies.estimating import estimate_on
 from queuewise.policies.found_rules import FILE, NUMBERS, SEARCHED, SEARCHED_IF_EXACT, FoundRule, rule_text
@@ -38,10 +40,11 @@ from queuewise.policies.names import MODEL, WISE, WISE_ORDER
 from queuewise.policies.window_replays import ReplayOptions
 from queuewise.runs import file_name, locked, write_text
 from queuewise.search.beginnings import beginnings, best_beginnings
-from queuewise.search.block_verdicts import Verdicts, judge
+from queuewise.search.block_verdicts import Verdicts, verdicts_on
 from queuewise.search.evolution import LEAST_WAIT_S, REFERENCES, Journal, SearchSettings, cost_of, known_references, search
 from queuewise.search.explanation import Effect, RuleTerm, ablate, effects
 from queuewise.search.heuristics import FIRST, heuristics
+from queuewise.search.objective import MEANS, totals_in, totals_of
 from queuewise.search.stretches import Stretches
 from queuewise.sim.core.schedule import REJECTED, Schedule
 from queuewise.workload.jobs import Workload
@@ -54,8 +57,11 @@ CHOOSING = 4  # shaken replays of the validation days that choose between what t
 TRAIL = (0.4, 0.55, 0.7, 0.85, 1.0)  # when, in the course of a search, what it has found may be chosen
 EXPLAINING = 2  # shaken replays of the validation days that say what each term of the rule is worth
 SHAKES = 8
-# Shares of the budget. What is left is for the validation and the report days.
-SCREENING, SEARCHING = 0.25, 0.45
+# Shares of the budget: of the screening, and what the search has at least. It ends when the rest is just enough for the last two steps,
+# which take JUDGING times as long as the replays of the screening let expect.
+SCREENING, SEARCHING = 0.25, 0.2
+JUDGING = 1.3
+WAIT_ACCEPTED_S, LONGER_S = 8 * 86_400.0, 86_400.0  # a rule may let a job wait so long, or so much longer than the other policy
 FEWEST_JOBS = 200  # of each part of the log
 
 
@@ -75,10 +81,11 @@ class Screened:
     policy: str
     bsld: dict[str, float]  # by block
     wait: dict[str, float]
+    totals: dict[str, dict[str, float]]  # by block: those of the objective
     seconds: float
 
     def cost(self, block: str, objective: dict[str, float]) -> float:
-        values = {"bsld": self.bsld[block], "wait": self.wait[block] + LEAST_WAIT_S}
+        values = {"bsld": self.bsld[block], "wait": self.wait[block] + LEAST_WAIT_S, **self.totals[block]}
         return sum(weight * math.log(values[name]) for name, weight in objective.items())
 
 
@@ -92,13 +99,14 @@ class Learned:
     test: Verdicts
     hindsight: str
     screened: list[Screened]
+    objective: dict[str, float]
     terms: list[RuleTerm]  # of the rule
     effects: list[Effect]  # of the recommended policy, against the baseline
     generations: int
     seconds: float
 
     def as_json(self) -> dict[str, Any]:
-        diff, ci95 = self.validation.percent(self.candidate, self.baseline, "bsld")
+        diff, ci95 = self._joint_percent
         series = self.test.series(self.baseline, "bsld")
         return {
             "verdict": self.verdict,
@@ -121,13 +129,15 @@ class Learned:
         }
 
     def details(self) -> dict[str, Any]:
-        """`as_json`, the rule, and for every policy on the report days its figures and how the recommended one differs from it."""
+        """`as_json`, the rule, and for every policy its figures on the report days and how the recommended one and the rule differ."""
         policies = {}
         for name in self.test.cells:
             row: dict[str, Any] = {"max_wait_s": self.test.max_wait(name)}
             for key, score in (("bsld", "bsld"), ("wait_s", "wait")):
                 diff, ci95 = self.test.percent(self.recommended, name, score)
-                row[key] = {"mean": self.test.mean(name, score), "recommended_percent": diff, "ci95": ci95}
+                of_rule = dict(zip(("found_percent", "found_ci95"), self.test.percent(self.candidate, name, score), strict=True))
+                row[key] = {"mean": self.test.mean(name, score), "recommended_percent": diff, "ci95": ci95, **of_rule}
+            row |= {term: self.test.total(name, term) for term in totals_in(self.objective)}
             policies[name] = row
         rule = {"numbers": dict(zip(NUMBERS, self.rule.numbers, strict=True)), "scheduling": self.rule.scheduling,
                 "order_estimates": self.rule.order_estimates, "estimates": self.rule.estimates}  # fmt: skip
@@ -139,13 +149,26 @@ class Learned:
         """The verdict for people."""
         if self.verdict == "keep":
             return f"keep: the rule that was found is not surely better on the validation days; use {self.recommended}"
-        diff, ci95 = self.test.percent(self.recommended, self.baseline, "bsld")
-        interval = f" ({ci95[0]:+.0f} … {ci95[1]:+.0f})" if ci95 else ""
-        return f"better: use {self.recommended}; on the report days its bounded slowdown is {diff:+.0f} %{interval} against {self.baseline}"
+        bsld, waits = (self._difference(score) for score in ("bsld", "wait"))
+        return f"better: use {self.recommended}; on the report days: bounded slowdown {bsld}, mean wait {waits} against {self.baseline}"
+
+    def _difference(self, score: str) -> str:
+        """How the recommended policy differs from the baseline on the report days."""
+        diff, ci95 = self.test.percent(self.recommended, self.baseline, score)
+        if diff is None:
+            return "–"  # nobody waits under the baseline
+        return f"{diff:+.0f} %" + (f" ({ci95[0]:+.0f} … {ci95[1]:+.0f})" if ci95 else "")
 
     @cached_property
     def candidate(self) -> str:
         return next(name for name in self.validation.cells if name.startswith("model:"))
+
+    @property
+    def _joint_percent(self) -> tuple[float, list[float] | None]:
+        """How the rule differs from the baseline on the validation days in what days have of the objective, with the interval."""
+        weights = {name: weight for name, weight in self.objective.items() if name in MEANS}
+        found = self.validation.joint(self.candidate, self.baseline, weights)
+        return 100 * found.relative, None if found.ci95 is None else [100 * value for value in found.ci95]
 
     def _figures(self, score: str) -> dict[str, Any]:
         diff, ci95 = self.test.percent(self.recommended, self.baseline, score)
@@ -157,6 +180,10 @@ class Learned:
             "diff_percent": diff,
             "ci95": ci95,
         }
+
+
+def _best_in_hindsight(screened: Sequence[Screened]) -> str:
+    return min(screened, key=lambda one: one.bsld["report"]).policy
 
 
 def _of_jobs(schedule: Schedule, jobs: slice) -> Measurement:
@@ -198,23 +225,28 @@ class Learning:
 
     def _run(self) -> Learned:
         budget = self._settings.budget_s
-        runs = simulate(self._workload, self._cluster, "fcfs+easy", **self._simulate_options).status != REJECTED
-        self._check_jobs(runs, f"jobs that can run on {self._cluster.name}", "give another --cluster")
+        usual = simulate(self._workload, self._cluster, "fcfs+easy", **self._simulate_options)
+        self._check_jobs(usual.status != REJECTED, f"jobs that can run on {self._cluster.name}", "give another --cluster")
+        totals_of(totals_in(self._settings.objective), _of_jobs(usual, slice(0, len(self._workload))))  # or an error that says why not
         estimate_on(self._workload, self._cluster, WISE_ORDER[1], self._settings.replay.seed)
         self._say(f"runtimes predicted, {self._spent:.0f} s")
         screened = self._screen(budget * SCREENING)
         baseline = self._best(screened, "train").policy
-        rule, generations = self._search(self._references(screened), self._spent + budget * SEARCHING)
+        until = max(self._spent + budget * SEARCHING, budget - JUDGING * self._judging_s(screened))
+        rule, generations = self._search(self._references(screened), until)
         learned = self._learned
         validation = self._judge([learned, WISE, baseline, self._best(screened, "val").policy], "val")
         passes = self._is_better(validation, learned, baseline) and self._is_better(validation, learned, WISE)
         recommended = learned if passes else self._fallback(screened, baseline)
         self._say(f"recommended by the validation days: {recommended}")
-        hindsight = min(screened, key=lambda one: one.bsld["report"]).policy
+        hindsight = _best_in_hindsight(screened)
         test = self._judge([recommended, baseline, WISE, "fcfs+easy", hindsight, learned], "report")
         terms, found = self._terms(rule, baseline), self._effects(recommended, baseline)
         verdict = "better" if passes else "keep"
-        return Learned(verdict, recommended, baseline, rule, validation, test, hindsight, screened, terms, found, generations, self._spent)
+        return Learned(
+            verdict, recommended, baseline, rule, validation, test, hindsight, screened, self._settings.objective, terms, found,
+            generations, self._spent,
+        )  # fmt: skip
 
     # --- screening
 
@@ -233,13 +265,21 @@ class Learning:
         )
         return found
 
+    def _judging_s(self, screened: Sequence[Screened]) -> float:
+        """How long the replays of the validation and report days will take: ten policies, shaken, by the times of the screening."""
+        times = {one.policy: one.seconds for one in screened}
+        best = [self._best(screened, "train").policy, self._best(screened, "val").policy, _best_in_hindsight(screened)]
+        policies = [*best, best[0], *[WISE] * 5, "fcfs+easy"]  # a rule takes about as long as wise
+        return SHAKES * sum(times[name] for name in policies) / len(os.sched_getaffinity(0))
+
     def _replay_once(self, name: str) -> Screened:
         began = time.monotonic()
         schedule = simulate(self._workload, self._cluster, name, **self._simulate_options)
         parts = {block: _of_jobs(schedule, slice(jobs.start, jobs.stop)) for block, jobs in self._blocks.items()}
         bsld = {block: float(bounded_slowdown(part).mean()) for block, part in parts.items()}
         waits = {block: float(wait(part).mean()) for block, part in parts.items()}
-        return Screened(name, bsld, waits, time.monotonic() - began)
+        totals = {block: totals_of(totals_in(self._settings.objective), part) for block, part in parts.items()}
+        return Screened(name, bsld, waits, totals, time.monotonic() - began)
 
     @property
     def _simulate_options(self) -> dict[str, Any]:
@@ -305,7 +345,7 @@ class Learning:
     def _stretches(self, block: str) -> Stretches:
         replay = self._settings.replay
         options = ReplayOptions("reorder", replay.estimates or "", replay.seed, replay.kill_at_limit, replay.conditions)
-        return Stretches(self._workload, self._cluster, self._blocks[block], options)
+        return Stretches(self._workload, self._cluster, self._blocks[block], options, totals_in(self._settings.objective))
 
     def _write_rule(self, text: str) -> None:
         """Write the file of the rule. What an earlier run has measured of another rule is removed."""
@@ -317,17 +357,24 @@ class Learning:
     # --- judging
 
     def _judge(self, policies: Sequence[str], block: str) -> Verdicts:
-        return judge(
+        return verdicts_on(
             self._workload, self._cluster, policies, self._settings.replay, block, shakes=SHAKES,
             folder=self._out / REPORT_DAYS if block == "report" else None,
         )  # fmt: skip
 
     def _is_better(self, found: Verdicts, policy: str, other: str) -> bool:
-        """Whether the bounded slowdown is lower, by an interval below 0, and the mean wait not clearly longer."""
-        if policy == other:
+        """Whether the objective is lower, by an interval below 0, neither of bounded slowdown and mean wait clearly higher, and the longest
+        wait acceptable. An objective with figures that no day has of its own, such as energy, must be lower in every replay instead.
+        """
+        if policy == other or found.max_wait(policy) > max(WAIT_ACCEPTED_S, found.max_wait(other) + LONGER_S):
             return False
-        bsld, waits = (found.difference(policy, other, score) for score in ("bsld", "wait"))
-        return bsld.better() and (waits.diff <= 0 or not waits.clear)
+        objective = self._settings.objective
+        if any(one.diff > 0 and one.clear for one in (found.difference(policy, other, score) for score in MEANS)):
+            return False
+        if totals_in(objective):
+            return max(found.costs(policy, other, objective)) < 0
+        joint = found.joint(policy, other, objective)
+        return joint.clear and joint.relative < -SAME
 
     # --- explaining
 

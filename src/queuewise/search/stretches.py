@@ -8,19 +8,21 @@ replay of a log says little: a few seconds more or less decide which jobs meet.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 import numpy as np
 
 from queuewise.cluster.spec import Cluster
-from queuewise.evaluation.measure import BOUND_S
+from queuewise.evaluation.measure import BOUND_S, Measurement, last_event
 from queuewise.evaluation.protocol import SHAKE_S
 from queuewise.policies.estimating import declare_part
 from queuewise.policies.found_rules import FoundRule
 from queuewise.policies.window_replays import Candidate, ReplayOptions, WindowRows, replay_windows
 from queuewise.search.flat_replays import FlatReplays, can_replay, is_flat
+from queuewise.search.objective import totals_of
+from queuewise.sim.core.schedule import Schedule
 from queuewise.workload.jobs import Floats, Workload
 from queuewise.workload.transform import shake
 
@@ -31,11 +33,16 @@ PARTS = 8  # of what counts, each with figures of its own
 
 @dataclass(frozen=True, eq=False)
 class Figures:
-    """[K, PARTS] of K candidates, part by part."""
+    """[K, PARTS] of K candidates, part by part, and [K] of all counted jobs together."""
 
     bsld: Floats  # mean
     wait: Floats  # mean, seconds
     max_wait: Floats  # seconds
+    totals: Mapping[str, Floats] = field(default_factory=dict)  # by name, as `objective.total_of`
+
+    def values(self, name: str) -> Floats:
+        """[K, PARTS] or [K, 1] of a figure of an objective."""
+        return self.totals[name][:, None] if name in self.totals else getattr(self, name)
 
 
 @dataclass(frozen=True)
@@ -45,11 +52,21 @@ class Stretch:
     shake: int  # seed
 
 
-class Stretches:
-    """Stretches of the jobs of a range."""
+class NumberedPolicy(Protocol):
+    """A policy with numbers for the functions in its name, such as a FoundRule."""
 
-    def __init__(self, workload: Workload, cluster: Cluster, jobs: range, options: ReplayOptions) -> None:
-        self._workload, self._cluster, self._jobs, self._options = workload, cluster, jobs, options
+    @property
+    def policy(self) -> str: ...
+
+    @property
+    def numbers(self) -> tuple[float, ...]: ...
+
+
+class Stretches:
+    """Stretches of the jobs of a range. `totals` are figures of all jobs together that replays are asked for."""
+
+    def __init__(self, workload: Workload, cluster: Cluster, jobs: range, options: ReplayOptions, totals: Sequence[str] = ()) -> None:
+        self._workload, self._cluster, self._jobs, self._options, self._totals = workload, cluster, jobs, options, totals
         self._threads = len(os.sched_getaffinity(0))
 
     def draw(self, rng: np.random.Generator, most_jobs: int) -> Stretch:
@@ -58,17 +75,25 @@ class Stretches:
         first = self._jobs.start + int(rng.integers(0, len(self._jobs) - length + 1))
         return Stretch(first, first + length, int(rng.integers(1, 1 << 31)))
 
-    def replay(self, rules: Sequence[FoundRule | str], stretch: Stretch) -> Figures:
+    def replay(self, rules: Sequence[NumberedPolicy | str], stretch: Stretch) -> Figures:
         """Replay a stretch under rules, or under policies given by name."""
         rows = np.arange(stretch.first, stretch.stop)
         filling = int(len(rows) * FILLING)
         jobs, order = shake(self._workload.take(rows), SHAKE_S, stretch.shake, boundary=filling)
         declare_part(jobs, self._workload, rows[order])
         found = {name: np.full((len(rules), PARTS), np.nan) for name in FIGURES}
+        totals = {name: np.full(len(rules), np.nan) for name in self._totals}
 
         def note(number: int, start: Floats) -> None:
             for name, values in _figures(jobs, start, filling).items():
                 found[name][number] = values
+
+        def note_schedule(one: Candidate, _: int, schedule: Schedule) -> None:
+            note(one.number, schedule.start)
+            if self._totals:
+                counted = Measurement(schedule, slice(filling, len(jobs)), float(jobs.submit[filling]), last_event(schedule))
+                for name, value in totals_of(self._totals, counted).items():
+                    totals[name][one.number] = value
 
         candidates = [
             Candidate(number, rule, None) if isinstance(rule, str) else Candidate(number, rule.policy, rule.numbers)
@@ -82,15 +107,12 @@ class Stretches:
         others = [one for one in candidates if one.number not in quick]
         whole = [WindowRows(np.arange(len(rows)), slice(0, len(rows)))]
         if others:
-            replay_windows(
-                jobs, self._cluster, others, whole, self._options, self._threads, lambda one, _, schedule: note(one.number, schedule.start),
-                known_as_in_the_log=True,
-            )  # fmt: skip
-        return Figures(**found)
+            replay_windows(jobs, self._cluster, others, whole, self._options, self._threads, note_schedule, known_as_in_the_log=True)
+        return Figures(**found, totals=totals)
 
-    def _quick(self, jobs: Workload, rules: Sequence[FoundRule | str]) -> dict[int, FoundRule]:
+    def _quick(self, jobs: Workload, rules: Sequence[NumberedPolicy | str]) -> dict[int, FoundRule]:
         """The rules that need not be replayed by the engine, by number."""
-        if not is_flat(jobs, self._cluster, self._options):
+        if self._totals or not is_flat(jobs, self._cluster, self._options):
             return {}
         return {number: rule for number, rule in enumerate(rules) if isinstance(rule, FoundRule) and can_replay(rule)}
 

@@ -97,7 +97,7 @@ def test_it_survives_a_file(tmp_path: Path) -> None:
         (lambda text: "{}", "has version None, not 1"),
         (lambda text: "[" * 100_000, "nested too deeply"),
         (lambda text: text.replace('"version": 1', '"version": 2'), "has version 2, not 1"),
-        (lambda text: text.replace('"now"', '"then"'), "now: Field required|then: "),
+        (lambda text: text.replace('"now"', '"then"'), "now: missing|then: "),
         (lambda text: text.replace('"now": 5.0', '"now": NaN'), "now: .*finite"),
         (lambda text: text.replace('"submit": 5.0', '"submit": "early"'), "queue.0.job.submit: "),
     ],
@@ -340,3 +340,18 @@ def test_what_does_not_belong_to_it_is_refused(workload: Workload, cluster: Any,
     with pytest.raises(InputError, match=message) as raised:
         simulate(workload, cluster, "fcfs+easy", start=taken())
     assert raised.value.hint
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ({"version": 1}, "now: missing"),
+        ({"version": 1, "now": 0.0, "queue": [], "running": [], "nodes": [], "waiting": 5}, "waiting: no known field"),
+        ({"version": 1, "now": "soon", "queue": [], "running": [], "nodes": []}, "now: must be a number"),
+        ({"version": 1, "now": 0.0, "queue": [], "running": [], "nodes": [3]}, "nodes.0: must be a table"),
+    ],
+)
+def test_a_file_that_is_no_snapshot_is_refused_in_plain_words(content: dict[str, Any], said: str) -> None:
+    with pytest.raises(InputError, match=said) as refused:
+        Snapshot.from_plain(content)
+    assert "docs/snapshots.md" in str(refused.value.hint)

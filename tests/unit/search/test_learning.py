@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ from queuewise.cli import main
 from queuewise.cluster import load_cluster
 from queuewise.errors import InputError
 from queuewise.evaluation.experiment import ReplaySettings
+from queuewise.evaluation.statistics import Difference, TypicalDifference
 from queuewise.policies import simulate
 from queuewise.policies.names import check_run_name, run_name
 from queuewise.search.learning import Learning, LearnSettings
@@ -38,6 +40,86 @@ def test_where_nothing_can_be_gained_the_verdict_is_keep(tmp_path: Path) -> None
     assert found.verdict == "keep"
     assert not found.recommended.startswith("model:")
     assert found.as_json()["test"]["bsld"]["diff_percent"] == pytest.approx(0.0)
+
+
+@dataclass
+class Judged:
+    """What `Learning` reads of the validation days: a rule's differences from another policy, and longest waits in days."""
+
+    joint_ci95: tuple[float, float]  # of the objective, relative
+    bsld: tuple[float, float]  # intervals
+    wait: tuple[float, float]
+    days: dict[str, float]
+    each: list[float] = field(default_factory=list)  # costs of the shaken replays
+
+    def joint(self, policy: str, other: str, objective: object) -> TypicalDifference:
+        low, high = self.joint_ci95
+        return TypicalDifference((low + high) / 2, (low, high), clear=low > 0 or high < 0)
+
+    def difference(self, policy: str, other: str, score: str) -> Difference:
+        low, high = getattr(self, score)
+        return Difference((low + high) / 2, (low, high), 0.5, None, clear=low > 0 or high < 0, same=False)
+
+    def max_wait(self, policy: str) -> float:
+        return 86_400.0 * self.days[policy]
+
+    def costs(self, policy: str, other: str, objective: object) -> list[float]:
+        return self.each
+
+
+@pytest.mark.parametrize(
+    ("joint", "bsld", "wait", "days", "answer"),
+    [
+        ((-0.3, -0.1), (-9.0, 1.0), (-50.0, 60.0), (7.0, 2.0), True),
+        ((-0.3, 0.1), (-9.0, -1.0), (-50.0, 60.0), (2.0, 2.0), False),  # perhaps not lower
+        ((0.1, 0.3), (-9.0, 1.0), (-50.0, 60.0), (2.0, 2.0), False),
+        ((-0.012, -0.001), (-9.0, 1.0), (-50.0, 60.0), (2.0, 2.0), False),  # of no practical interest
+        ((-0.3, -0.1), (-9.0, -1.0), (5.0, 60.0), (2.0, 2.0), False),  # bought by longer waits
+        ((-0.3, -0.1), (0.5, 1.0), (-60.0, -5.0), (2.0, 2.0), False),  # or by slowdowns
+        ((-0.3, -0.1), (-9.0, -1.0), (-50.0, -10.0), (101.0, 50.0), False),  # somebody waits too long
+        ((-0.3, -0.1), (-9.0, -1.0), (-50.0, -10.0), (50.9, 50.0), True),
+    ],
+)
+def test_which_rules_pass_the_gate(
+    joint: tuple[float, float],
+    bsld: tuple[float, float],
+    wait: tuple[float, float],
+    days: tuple[float, float],
+    answer: bool,
+    tmp_path: Path,
+) -> None:
+    learning = Learning(LOG, load_cluster("flat:256"), settings(), tmp_path, lambda text: None)
+    found = Judged(joint, bsld, wait, {"model:a": days[0], "wise": days[1]})
+    assert learning._is_better(found, "model:a", "wise") is answer  # type: ignore[arg-type]
+    assert not learning._is_better(found, "wise", "wise")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("bsld", "each", "answer"),
+    [((-1.0, 1.0), [-0.1, -0.01], True), ((-1.0, 1.0), [-0.1, 0.01], False), ((0.5, 1.0), [-0.1, -0.01], False)],
+)
+def test_objectives_with_energy_must_be_lower_in_every_replay(
+    bsld: tuple[float, float], each: list[float], answer: bool, tmp_path: Path
+) -> None:
+    objective = {"bsld": 1.0, "energy": 0.2}
+    learning = Learning(LOG, load_cluster("flat:256"), settings(objective=objective), tmp_path, lambda text: None)
+    found = Judged((-1.0, 1.0), bsld, (-5.0, 6.0), {"model:a": 1.0, "wise": 1.0}, each)
+    assert learning._is_better(found, "model:a", "wise") is answer  # type: ignore[arg-type]
+
+
+def test_an_objective_that_cannot_be_measured_is_refused_before_the_search(tmp_path: Path) -> None:
+    objective = {"bsld": 1.0, "energy": 0.2}
+    with pytest.raises(InputError, match="the cluster states no watts"):
+        Learning(LOG, load_cluster("flat:256"), settings(objective=objective), tmp_path, lambda text: None).run()
+
+
+def test_learning_for_energy_shows_it(tmp_path: Path) -> None:
+    log = generate("hetero", 1500, 2)
+    objective = {"bsld": 1.0, "wait": 1.0, "energy": 0.2}
+    found = Learning(log, load_cluster("hetero56"), settings(objective=objective), tmp_path, lambda text: None).run()
+    rows = found.details()["report_days"]
+    assert all(row["energy"] > 0 for row in rows.values())
+    assert {one.totals["val"]["energy"] > 0 for one in found.screened} == {True}
 
 
 def test_the_command_ends_with_one_line_of_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,6 +11,8 @@ import pytest
 from queuewise.cluster.cluster_loader import load_cluster
 from queuewise.cluster.conditions import PERFECT
 from queuewise.errors import InputError
+from queuewise.evaluation.energy import energy_kwh
+from queuewise.evaluation.measure import Measurement, last_event
 from queuewise.evaluation.protocol import SHAKE_S
 from queuewise.policies import simulate
 from queuewise.policies.found_rules import NUMBERS, FoundRule
@@ -18,7 +20,7 @@ from queuewise.policies.window_replays import ReplayOptions
 from queuewise.search.beginnings import beginnings, best_beginnings
 from queuewise.search.evolution import REFERENCES, Journal, SearchSettings, cost_of, known_references, search
 from queuewise.search.heuristics import heuristics
-from queuewise.search.objective import parse_objective
+from queuewise.search.objective import parse_objective, total_of
 from queuewise.search.stretches import FILLING, PARTS, Figures, Stretch, Stretches
 from queuewise.workload.models import generate
 from queuewise.workload.transform import shake
@@ -71,6 +73,12 @@ def test_a_figure_cannot_be_paid_for_by_another() -> None:
     ones = np.ones((2, 4))
     figures = Figures(bsld=ones * [[2.0], [4.0]], wait=ones * [[4200.0], [1800.0]], max_wait=ones * 1e4)
     assert cost_of(figures, {"bsld": 1.0, "wait": 1.0}, 1) == pytest.approx([np.log(0.5) + 3 * np.log(4800 / 2400)])
+
+
+def test_waits_that_are_too_long_cost_more() -> None:
+    ones, day = np.ones((3, 4)), 86_400.0
+    figures = Figures(bsld=ones, wait=ones * 300.0, max_wait=ones * [[8 * day], [80 * day], [4 * day]] - 3600.0)
+    assert cost_of(figures, {"bsld": 1.0}, 1) == pytest.approx([0.1 * np.log(2), 0.1 * np.log(20) + np.log(10)])
 
 
 def test_an_interrupted_search_continues_to_the_same_rule(tmp_path: Path) -> None:
@@ -157,6 +165,43 @@ def test_objectives_that_are_none(text: str) -> None:
 
 def test_objectives() -> None:
     assert parse_objective("bsld + 0.5*wait") == {"bsld": 1.0, "wait": 0.5}
+    assert parse_objective("wait+0.2*energy + 2*deadlines") == {"wait": 1.0, "energy": 0.2, "deadlines": 2.0}
+
+
+def test_an_objective_has_waits_or_slowdowns() -> None:
+    with pytest.raises(InputError, match="neither bsld nor wait") as error:
+        parse_objective("energy")
+    assert error.value.hint == 'add one of them, for example "wait + energy"'
+
+
+def test_totals_are_written_so_that_less_is_better() -> None:
+    assert total_of("energy", {"energy_kwh": 3.0}) == 3.0
+    assert total_of("fairness", {"jain_index": 0.5}) == 2.0
+    assert total_of("utilisation", {"gpu_utilisation": None, "cpu_utilisation": 0.8}) == pytest.approx(1.25)
+    assert total_of("deadlines", {"deadline_misses": 0}) == 1.0
+    with pytest.raises(InputError, match="the cluster states no watts"):
+        total_of("energy", {"energy_kwh": None})
+
+
+def test_totals_of_a_stretch_are_those_of_its_replay() -> None:
+    jobs, machine = generate("hetero", 300, 1), load_cluster("hetero56")
+    whole = Stretches(jobs, machine, range(300), ReplayOptions("reorder", "oracle", 0, False, PERFECT), ("energy",))
+    stretch = Stretch(0, 300, 7)
+    filling = int(300 * FILLING)
+    shaken, _ = shake(jobs, SHAKE_S, 7, boundary=filling)
+    expected = []
+    for policy in ("fcfs+easy", "sjf+greedy"):
+        schedule = simulate(shaken, machine, policy, estimates="oracle")
+        counted = Measurement(schedule, slice(filling, 300), float(shaken.submit[filling]), last_event(schedule))
+        expected.append(energy_kwh(counted))
+    assert expected[0] != expected[1]
+    assert whole.replay(["fcfs+easy", "sjf+greedy"], stretch).totals["energy"] == pytest.approx(expected)
+
+
+def test_totals_count_in_the_cost_like_any_figure() -> None:
+    ones = np.ones((2, 4))
+    figures = Figures(bsld=ones, wait=ones, max_wait=ones * 1e4, totals={"energy": np.array([50.0, 100.0])})
+    assert cost_of(figures, {"bsld": 1.0, "energy": 0.2}, 1) == pytest.approx([0.2 * np.log(0.5)])
 
 
 @pytest.mark.parametrize("seed", [2**32 - 1, 2**32, 2**70])

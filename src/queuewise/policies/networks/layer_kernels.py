@@ -36,18 +36,20 @@ from queuewise.sim.core.tables import F32
 
 @inline
 def scale_span(row: F32, mean: F32, scale: F32, first: int, stop: int, out: F32) -> None:
-    for f in range(first, stop):
-        out[f] = (row[f] - mean[f]) * scale[f]
+    source, middle, factor, target = row[first:stop], mean[first:stop], scale[first:stop], out[first:stop]
+    for f in range(len(target)):  # from 0, so that no index can be negative and the loop is vectorised
+        target[f] = (source[f] - middle[f]) * factor[f]
 
 
 @inline
 def clear_unused(out: F32, first: int, number: int, width: int) -> None:
     """Multiply each row of tokens by its first feature, which is 1 for used rows."""
     for at in range(first, first + number * width, width):
-        present = out[at]
+        token = out[at : at + width]
+        present = token[0]
         if present != np.float32(1.0):
-            for f in range(at, at + width):
-                out[f] *= present
+            for f in range(width):
+                token[f] *= present
 
 
 @inline

@@ -53,7 +53,7 @@ def make_members(request: ReplayRequest, names: tuple[str, ...]) -> list[Member]
     if request.conditions != PERFECT:
         raise InputError(f"{request.policy} plans without outages, quotas, reservations and the like", hint="omit the conditions")
     if request.dispatch != "reorder":
-        raise InputError(f"{request.policy} decides anew at every event", hint="use --dispatch reorder")
+        raise InputError(f"{request.policy} decides at every event", hint="use --dispatch reorder")
     members = [_make_member(request, name) for name in names]
     bounds = {one.policy.max_wait_s for one in members}
     if len(bounds) > 1:

@@ -20,7 +20,7 @@ from queuewise.policies.resuming import start_from
 from queuewise.policies.thinking import Thinking
 from queuewise.sim.core.engine import compiled_replay, limited_runtime, schedule_of, simulate
 from queuewise.sim.core.schedule import DONE, KILLED, Schedule
-from queuewise.sim.core.stepwise import ASK_FIT, NEXT_INSTANT, START, act
+from queuewise.sim.core.stepwise import ASK_FIT, NEXT_INSTANT, START, START_OVERDUE, act
 from queuewise.sim.core.tables import addresses_of
 from queuewise.sim.core.watch import run_watched
 from queuewise.workload.dependencies import NO_DEPENDENCIES
@@ -84,9 +84,16 @@ class PlannedReplay:
         self._kernels[self.acting](self._worlds[self.acting], *self._tables, *self._functions[self.acting])
 
     def next_instant(self) -> bool:
-        """Advance to the next instant without a decision; False if there is none."""
+        """Advance to the next instant without a decision; False if there is none.
+
+        Overdue jobs start there: they come before what is decided, and what is asked about others goes by the reservation of the first.
+        """
         self.state.clock.stop_at = np.inf
-        return self._act(NEXT_INSTANT, 0)
+        if not self._act(NEXT_INSTANT, 0):
+            return False
+        if self.world.policy.bounds_waits:
+            self._act(START_OVERDUE, 0)
+        return True
 
     def decide(self) -> None:
         """Let the acting member make one pass now."""

@@ -26,7 +26,7 @@ from queuewise.sim.core.layout import Pools
 from queuewise.sim.core.resume import resume
 from queuewise.sim.core.schedule import NEVER, QUEUED, RUNNING
 from queuewise.sim.core.state import State, World, as_state, as_world
-from queuewise.sim.core.stepwise import START, act
+from queuewise.sim.core.stepwise import START, START_OVERDUE, act
 from queuewise.sim.core.tables import addresses_of
 from queuewise.sim.queue import FACTS, Records
 from queuewise.workload.dependencies import NO_DEPENDENCIES
@@ -59,6 +59,8 @@ def roll_out(  # type: ignore[no-untyped-def]
     for i in range(len(first_jobs)):
         memory[:] = template
         _resume(addresses[1], world, machine, state, running, begins, queued, nobody, never, nobody, never)
+        if w.policy.bounds_waits != 0:
+            _act(addresses[2], world, machine, spare, state, START_OVERDUE, 0, nobody, nobody, nobody)
         j = first_jobs[i]
         if j >= 0 and not _act(addresses[2], world, machine, spare, state, START, j, nobody, nobody, nobody):
             waits[i] = np.inf
