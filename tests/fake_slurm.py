@@ -82,7 +82,7 @@ class FakeSlurm(SlurmCommands):
         for one in self.rows:
             if str(one["job_id"]) in fields["JobId"].split(","):
                 if "AdminComment" in fields:
-                    one["admin_comment"] = fields["AdminComment"].strip('"')
+                    one["admin_comment"] = fields["AdminComment"]  # with its quotes, as the real one does
                 if "SiteFactor" in fields and isinstance(one["priority"], int):
                     one["priority"] += int(fields["SiteFactor"]) - one["site_factor"]
                     one["site_factor"] = int(fields["SiteFactor"])

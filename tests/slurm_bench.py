@@ -5,20 +5,30 @@ from __future__ import annotations
 import json
 import random
 import re
+import sys
 import time
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
 from queuewise.serve.audit_log import AuditLog
 from queuewise.serve.guarded_policy import GuardedPolicy
 from queuewise.serve.local_slurm import LocalSlurm, NodeKind
-from queuewise.serve.slurm_agent import SlurmAgent
+from queuewise.serve.slurm_agent import Cycle, SlurmAgent
 from queuewise.serve.slurm_control import SlurmCommands
 
 FIFTY_NODES = (NodeKind("a100n", 20, 8, "a100"), NodeKind("v100n", 20, 4, "v100"), NodeKind("cpun", 10))
 
 
 Starts = Callable[..., "Bench"]
+
+
+def command(bench: Bench, *arguments: str) -> list[str]:
+    return [sys.executable, "-m", "queuewise", *arguments]
+
+
+def environment(bench: Bench) -> dict[str, str]:
+    return {**bench.slurm.env, "QUEUEWISE_LIVE_HOME": str(bench.slurm.home / "live")}
 
 
 class Bench:
@@ -57,11 +67,16 @@ class Bench:
     def drive(self, agent: SlurmAgent, ids: list[str], *, seconds: float = 120.0, pause: float = 0.2) -> list[tuple[str, tuple[str, ...]]]:
         """Let the agent look until all jobs have ended. Returns what it started, in order."""
         told: list[tuple[str, tuple[str, ...]]] = []
+        cycles: deque[Cycle] = deque(maxlen=4)
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             cycle = agent.look()
+            cycles.append(cycle)
             told += [(start["job_id"], tuple(start["nodes"])) for start in cycle.starts]
             if not cycle.starts and self.states(ids) <= {"COMPLETED"}:
                 return told
             time.sleep(pause)
-        raise AssertionError(f"not all jobs ended in {seconds} s: {self.states(ids)}")
+        log = (self.slurm.home / "slurmctld.log").read_text().splitlines()
+        left = self.slurm.run("squeue", "--states=PENDING,RUNNING", "-o", "%i %T %r %S %n %k")
+        said = (f"not all jobs ended in {seconds} s", left, self.slurm.run("sinfo", "-N"), *map(str, cycles), *log[-40:])
+        raise AssertionError("\n".join(said))

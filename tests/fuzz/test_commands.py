@@ -3,6 +3,7 @@ traceback, and an answer within seconds."""
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
 import shutil
 from collections.abc import Iterator, Sequence
@@ -11,12 +12,23 @@ from pathlib import Path
 import pytest
 
 from fuzz.broken_logs import deep_cases, log_cases, packed_cases
-from fuzz.broken_policies import file_cases, name_cases, rule_cases
+from fuzz.broken_policies import RULE, USES, file_cases, name_cases, rule_cases
 from fuzz.broken_runs import RUN_CASES, DamagedRun, damage_run
-from fuzz.broken_settings import cluster_cases, condition_cases, option_cases
+from fuzz.broken_settings import (
+    CLUSTER,
+    CONDITIONS,
+    POLICIES,
+    RESERVED,
+    WITHOUT_PREEMPTION,
+    cluster_cases,
+    condition_cases,
+    option_cases,
+)
+from fuzz.broken_snapshots import SNAPSHOT_USES, SOUND_FILES, audit_cases, script_cases, snapshot_cases
 from fuzz.cases import GPU_LOG, Case
 from fuzz.huge_numbers import number_cases
 from queuewise.cli import main
+from queuewise.config import to_toml
 
 SEED = 0
 SECONDS = 20  # for one case
@@ -25,7 +37,9 @@ CASES = [
     *log_cases(SEED), *packed_cases(SEED), *deep_cases(),
     *cluster_cases(SEED), *condition_cases(SEED), *option_cases(),
     *name_cases(SEED), *file_cases(), *rule_cases(SEED), *number_cases(),
+    *snapshot_cases(SEED), *audit_cases(SEED), *script_cases(SEED),
 ]  # fmt: skip
+SOUND = SOUND_FILES | {"rule.toml": to_toml(RULE).encode()}
 STORED = Path(__file__).parent.parent / "unit" / "agents" / "stored_runs" / "ppo"
 
 
@@ -35,8 +49,20 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> None:
     home = tmp_path_factory.mktemp("compiled")
     (home / "log.csv").write_bytes(GPU_LOG)
     (home / "mine.py").write_text("class Idle:\n    def decide(self, view):\n        return []\n")
+    (home / "cluster.toml").write_text(to_toml(CLUSTER))
+    usual = ["simulate", "--workload", str(home / "log.csv"), "--cluster"]
     for policy, code in {"fcfs+easy": 0, f"{home / 'mine.py'}:Idle": 2, f"model:{STORED}": 0}.items():  # Idle starts no job
-        assert main(["simulate", "--workload", str(home / "log.csv"), "--cluster", "2x4:V100-16", "--policy", policy]) == code
+        assert main([*usual, "2x4:V100-16", "--policy", policy]) == code
+    for conditions, policies in (({}, POLICIES), (CONDITIONS, POLICIES), (RESERVED, WITHOUT_PREEMPTION)):
+        (home / "conditions.toml").write_text(to_toml(conditions))
+        every = [word for policy in policies for word in ("--policy", policy)]
+        given = ["--conditions", str(home / "conditions.toml")] if conditions else []
+        assert main([*usual, str(home / "cluster.toml"), *every, *given]) == 0
+    for name, content in SOUND.items():
+        (home / name).write_bytes(content)
+    with contextlib.chdir(home):
+        for arguments in (*SNAPSHOT_USES, *USES[::2]):
+            assert main(arguments) == 0
 
 
 @pytest.fixture

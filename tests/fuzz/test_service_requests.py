@@ -52,7 +52,11 @@ def ask(service: DecisionService, body: bytes) -> tuple[int, bytes]:
         "scheme": "http", "root_path": "",
         "server": ("s", 1), "client": ("c", 1),
     }  # fmt: skip
-    asyncio.run(service.app()(scope, receive, send))
+
+    async def run() -> None:
+        await service.app()(scope, receive, send)
+
+    asyncio.run(run())
     return sent[0]["status"], b"".join(part.get("body", b"") for part in sent[1:])
 
 

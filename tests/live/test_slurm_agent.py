@@ -5,9 +5,8 @@ from __future__ import annotations
 import errno
 import json
 import os
-import signal
+import pwd
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -16,17 +15,9 @@ import pytest
 
 from queuewise.serve.audit_log import AuditLog
 from queuewise.serve.kill_switch import switch_off
-from slurm_bench import FIFTY_NODES, Bench, Starts
+from slurm_bench import FIFTY_NODES, Bench, Starts, command, environment
 
 pytestmark = pytest.mark.live
-
-
-def command(bench: Bench, *arguments: str, **env: str) -> list[str]:
-    return [sys.executable, "-m", "queuewise", *arguments]
-
-
-def environment(bench: Bench) -> dict[str, str]:
-    return {**bench.slurm.env, "QUEUEWISE_LIVE_HOME": str(bench.slurm.home / "live")}
 
 
 def test_orders_and_places_of_100_jobs_are_obeyed_exactly(start_slurm: Starts) -> None:
@@ -77,28 +68,47 @@ def test_shadow_changes_nothing(start_slurm: Starts) -> None:
     assert table() == before
 
 
-def test_kills_of_everybody_lose_no_job(start_slurm: Starts) -> None:
-    bench = start_slurm(grace_s=20)
-    ids = bench.submit_many(40, (1.0, 3.0))
-    start = command(bench, "slurm", "--mode", "act", "--by", "start", "--policy", "sjf+easy", "--interval", "0.3")
-    for victim in ("agent", "slurmctld", "a100n1"):
-        agent = subprocess.Popen(start, env=environment(bench), stderr=subprocess.DEVNULL)
-        time.sleep(6)
-        if victim == "agent":
-            agent.kill()
-        else:
-            bench.slurm.kill(victim)
-            time.sleep(2)
-            bench.slurm.start_controller() if victim == "slurmctld" else bench.slurm.start_node(victim)
-            time.sleep(3)
-            agent.send_signal(signal.SIGKILL)
-        agent.wait()
-    subprocess.run(command(bench, "live", "off"), env=environment(bench), check=True, timeout=60)  # gives up places of killed agents
-    deadline = time.monotonic() + 120  # nobody looks any more
-    while bench.states(ids) - {"COMPLETED", "NODE_FAIL", "FAILED", "CANCELLED"}:
-        assert time.monotonic() < deadline, bench.slurm.run("squeue")
-        time.sleep(1)
-    assert set(bench.rows()) >= set(ids)
+@pytest.mark.parametrize("begin", ["now+1day", "now+2minutes"])
+def test_a_begin_time_that_a_user_sets_later_stays(start_slurm: Starts, tmp_path: Path, begin: str) -> None:
+    """Also one that is sooner than the grace; neither the agent nor the switch starts the job before."""
+    bench = start_slurm()
+    mine = str(bench.slurm.submit(0.5, "-N1", "--gres=gpu:1", "--mem=100", "--time=5"))
+    theirs = submitted_by_a_user(bench, tmp_path, begin)
+    home = bench.slurm.home / "live"
+    agent = bench.agent(home=home)
+    deadline = time.monotonic() + 60
+    while bench.states([mine]) != {"COMPLETED"}:
+        cycle = agent.look()
+        assert time.monotonic() < deadline
+        assert theirs not in {start["job_id"] for start in cycle.starts}
+        time.sleep(0.2)
+    assert bench.agent().look().left_alone == {theirs: "its user has set a begin time"}
+    wanted = bench.rows()[theirs]["eligible_time"]
+    assert wanted > time.time() + 60
+    switch_off(home)
+    assert agent.look().commands == ()
+    assert (bench.states([theirs]), bench.rows()[theirs]["eligible_time"]) == ({"PENDING"}, wanted)
+
+
+def submitted_by_a_user(bench: Bench, tmp_path: Path, begin: str) -> str:
+    """A job whose begin time its owner, who is no administrator where we can be another, changes after its submission."""
+    script = "#!/bin/sh\nexec sleep 0.5\n"
+    options = ("--parsable", "--output=/dev/null", "--chdir=/tmp", "-N1", "--gres=gpu:1", "--mem=100", "--time=5")
+    owner: dict[str, Any] = {}
+    if os.getuid() == 0:
+        found = pwd.getpwnam("nobody")
+        owner = {"user": found.pw_uid, "group": found.pw_gid}
+        for folder in (bench.slurm.home, tmp_path, *list(tmp_path.parents)[:-2]):
+            folder.chmod(folder.stat().st_mode | 0o055)
+
+    def run(*words: str, text: str | None = None) -> str:
+        done = subprocess.run(words, env=bench.slurm.env, input=text, capture_output=True, text=True, check=True, timeout=60, **owner)
+        return str(done.stdout).strip()
+
+    job = run("sbatch", *options, text=script)
+    assert str(bench.rows()[job]["admin_comment"]).startswith("queuewise grace 300 until ")
+    run("scontrol", "update", f"JobId={job}", f"StartTime={begin}")
+    return job
 
 
 def test_a_full_disk_stops_actions_and_nothing_else(start_slurm: Starts, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -144,6 +144,17 @@ def test_without_a_service_lsf_decides(mbschd: tuple[Mbschd, Path]) -> None:
     assert mbschd[0].counts == (0, 0, 1)
 
 
+def picks_until_advised(mbschd: Mbschd, jobs: list[tuple[int, int]], free: list[int], advised: dict[int, int]) -> list[dict[int, int]]:
+    """What is picked until an answer has come in time. The plugin tries again a second after one that did not."""
+    picks: list[dict[int, int]] = []
+    for _ in range(20):
+        picks += [mbschd.cycle(jobs, free) for _ in range(50)]
+        if advised in picks:
+            break
+        time.sleep(1.1)
+    return picks
+
+
 def test_a_killed_slowed_and_restarted_service(mbschd: tuple[Mbschd, Path]) -> None:
     jobs, free = [(1, 4), (2, 4), (3, 4)], [8, 8]
     advice = b"3 1\n2 1\n1 \nEND\n"
@@ -152,7 +163,7 @@ def test_a_killed_slowed_and_restarted_service(mbschd: tuple[Mbschd, Path]) -> N
     with ExitStack() as stack:
         server = stack.enter_context(AdviceServer(mbschd[1]))
         server.give(advice)
-        picks = [mbschd[0].cycle(jobs, free) for _ in range(50)]
+        picks = picks_until_advised(mbschd[0], jobs, free, by_us)
         assert by_us in picks
         assert all(one in (by_us, by_lsf) for one in picks)
         server.delay_s = 0.005
@@ -160,8 +171,8 @@ def test_a_killed_slowed_and_restarted_service(mbschd: tuple[Mbschd, Path]) -> N
     assert mbschd[0].cycle(jobs, free) == by_lsf  # killed
     with AdviceServer(mbschd[1]) as server:
         server.give(advice)
-        time.sleep(1.1)  # the plugin tries again after a second
-        assert by_us in [mbschd[0].cycle(jobs, free) for _ in range(50)]
+        time.sleep(1.1)
+        assert by_us in picks_until_advised(mbschd[0], jobs, free, by_us)
     assert mbschd[0].counts[1] >= 10
     print(f"longest wait {mbschd[0].longest_ns / 1e6:.2f} ms, deadline {deadline_ns / 1e6:.0f} ms")
     assert mbschd[0].longest_ns < deadline_ns + 50_000_000  # the rest is the machine's own scheduler

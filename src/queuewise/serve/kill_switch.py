@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from queuewise.runs import write_text
+from queuewise.runs import create_folder, write_text
 
 HOME = "QUEUEWISE_LIVE_HOME"  # environment variable
 NAME = "off"
@@ -23,7 +23,7 @@ def live_home() -> Path:
 
 def switch_off(home: Path, reason: str = "") -> Path:
     """Turn everything off. Returns the file that says so."""
-    home.mkdir(parents=True, exist_ok=True)
+    create_folder(home)
     write_text(home / NAME, reason + "\n")
     return home / NAME
 

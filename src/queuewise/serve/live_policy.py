@@ -11,12 +11,14 @@ from queuewise.cluster.spec import Cluster
 from queuewise.errors import InputError
 from queuewise.policies.compiled_decider import make_decider
 from queuewise.policies.interface import Migrate, Preempt, Start
-from queuewise.policies.names import parse_policy, plays_apart
+from queuewise.policies.names import found_rule, parse_policy, plays_apart
 from queuewise.policies.snapshot import JobId, Place, Snapshot
 from queuewise.policies.snapshot_decider import SnapshotDecider
+from queuewise.serve.fast_pass import FastPass
 from queuewise.serve.forecast import Forecast, roll_forward
 from queuewise.serve.job_positions import positions_of
 from queuewise.serve.snapshot_cluster import cluster_of, with_broken_parts
+from queuewise.serve.snapshot_columns import SnapshotColumns, columns_of
 from queuewise.serve.waiting_reasons import Explanation, explain_wait
 
 
@@ -70,10 +72,13 @@ class LivePolicy:
             raise InputError(f"{name} is a class that decides in Python, with a memory of its own", hint="use a score function of your own")
         self._decider = decider
         self._cluster: Cluster | None = None
+        self._fast = None if plays_apart(name) else FastPass(parse_policy(name).bounded(max_wait), conditions=conditions)
         self.goes_by_predictions = not plays_apart(name) and any("predicted" in one for one in parse_policy(name).own_estimates)
 
     def decide(self, snapshot: Snapshot) -> Decided:
         """What to start now, and where: the most urgent first."""
+        if (quick := self._decide_fast(snapshot)) is not None:
+            return quick
         cluster, shown = self._shown(snapshot)
         positions = positions_of(shown)
         self._decider.forget()
@@ -90,6 +95,24 @@ class LivePolicy:
                 starts.append(_ranked(job_id, decision.nodes, cluster))
         wake_at = self._decider.wake_at
         return Decided(tuple(starts), tuple(stops), wake_at if wake_at < float("inf") else None)
+
+    @property
+    def is_quick(self) -> bool:
+        """Whether `decide_columns` takes no code of the user's own, which might not end."""
+        return self._fast is not None and (found_rule(self.name) is not None or not parse_policy(self.name).own)
+
+    def decide_columns(self, columns: SnapshotColumns, cluster: Cluster) -> Decided | None:
+        """Decide without a Snapshot; what starts is known to be possible. None if the policy or the snapshot needs one."""
+        found = None if self._fast is None else self._fast.decide(columns, cluster)
+        if found is None:
+            return None
+        starts = [RankedStart(job_id, places, _names(places, cluster)) for job_id, places in found.starts]
+        return Decided(tuple(starts), (), found.wake_at if found.wake_at < float("inf") else None)
+
+    def _decide_fast(self, snapshot: Snapshot) -> Decided | None:
+        if self._fast is None or (columns := columns_of(snapshot)) is None:
+            return None
+        return self.decide_columns(columns, cluster_of(snapshot) if self._given is None else self._given)
 
     def probabilities(self, snapshot: Snapshot) -> dict[JobId, float]:
         """How probable each waiting job is to be the next to start, under a decider that has a method `probabilities(view)`."""
@@ -135,4 +158,10 @@ class _SnapshotView:
 
 def _ranked(job_id: JobId, where: Any, cluster: Cluster) -> RankedStart:
     places = tuple(Place(*place) for place in where)
-    return RankedStart(job_id, places, tuple(dict.fromkeys(cluster.node_names[place.node] for place in places)))
+    return RankedStart(job_id, places, _names(places, cluster))
+
+
+def _names(places: tuple[Place, ...], cluster: Cluster) -> tuple[str, ...]:
+    """The names of the nodes, each once."""
+    names = cluster.node_names
+    return (names[places[0][0]],) if len(places) == 1 else tuple(dict.fromkeys([names[n] for n, _, _ in places]))

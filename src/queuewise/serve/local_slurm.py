@@ -11,6 +11,7 @@ import secrets
 import shutil
 import socket
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -24,6 +25,8 @@ PROGRAMS = ("slurmctld", "slurmd", "munged", "squeue", "sinfo", "scontrol", "sba
 STARTING_S = 120.0  # how long the daemons may take to come up
 STOPPING_S = 10.0
 CORES_PER_NODE, NODE_MIB = 64, 256_000
+LONGEST_SOCKET = 107  # characters in the path of a unix socket
+LONGEST_STEP = ".4294967295"  # how the names of the sockets of steps end, after node and job
 PLACES = ("/usr/sbin", "/usr/local/sbin", "/sbin")
 CGROUP = """CgroupPlugin=cgroup/v1
 CgroupAutomount=no
@@ -67,7 +70,7 @@ def _found(name: str) -> str | None:
 class LocalSlurm:
     """Use as a context manager. `env` is what the commands of this cluster need in their environment."""
 
-    home: Path
+    home: Path  # its path may be long: sockets are in a folder of their own
     kinds: Sequence[NodeKind] = SIX_NODES
     partitions: Mapping[str, str] = field(default_factory=lambda: {"main": "ALL"})  # name -> nodes; the first is the default
     settings: Mapping[str, str] = field(default_factory=dict)  # further lines of slurm.conf
@@ -79,6 +82,7 @@ class LocalSlurm:
         self.home = self.home.resolve()
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self._logs: list[IO[bytes]] = []
+        self._sockets = Path()  # a folder with a short path
         ports = iter(_free_ports(1 + len(self.nodes)))
         self._port = next(ports)
         self._node_ports = dict(zip(self.nodes, ports, strict=True))
@@ -92,8 +96,9 @@ class LocalSlurm:
         return {**os.environ, "SLURM_CONF": str(self.home / "slurm.conf"), "LC_ALL": "C"}
 
     def __enter__(self) -> LocalSlurm:
-        self._write_files()
+        self._sockets = _folder_for_sockets(max(map(len, self.nodes)))
         try:
+            self._write_files()
             self._start_munge()
             self.start_controller()
             for node in self.nodes:
@@ -152,6 +157,8 @@ class LocalSlurm:
         for log in self._logs:
             log.close()
         self._logs.clear()
+        if self._sockets.name:
+            shutil.rmtree(self._sockets, ignore_errors=True)
 
     def _spawn(self, name: str, program: str, *arguments: str) -> None:
         log = (self.home / f"{name}.out").open("ab")
@@ -169,7 +176,7 @@ class LocalSlurm:
 
     @property
     def _socket(self) -> Path:
-        return self.home / "munge.s"
+        return self._sockets / "munge"
 
     def _idle_nodes(self) -> int:
         states = self.run("sinfo", "-h", "-N", "-o", "%N %t", check=False).split("\n")
@@ -184,7 +191,7 @@ class LocalSlurm:
         raise InputError(f"{what} did not come up within {STARTING_S:.0f} s", hint=f"the logs are in {self.home}")
 
     def _write_files(self) -> None:
-        for name in ("state", "spool", "devices"):
+        for name in ("state", "devices"):
             (self.home / name).mkdir(parents=True, exist_ok=True)
         (self.home / "cgroup.conf").write_text(CGROUP)
         (self.home / "gres.conf").write_text(self._gres())
@@ -207,7 +214,7 @@ class LocalSlurm:
         conf = {
             "ClusterName": "local", "SlurmctldHost": f"{host}(127.0.0.1)", "SlurmctldPort": str(self._port), "SlurmUser": user,
             "SlurmdUser": user, "AuthType": "auth/munge", "AuthInfo": f"socket={self._socket}", "CredType": "cred/munge",
-            "StateSaveLocation": f"{self.home}/state", "SlurmdSpoolDir": f"{self.home}/spool/%n",
+            "StateSaveLocation": f"{self.home}/state", "SlurmdSpoolDir": f"{self._sockets}/%n",
             "SlurmctldPidFile": f"{self.home}/slurmctld.pid", "SlurmdPidFile": f"{self.home}/%n.pid",
             "SlurmctldLogFile": f"{self.home}/slurmctld.log", "SlurmdLogFile": f"{self.home}/%n.log",
             "ProctrackType": "proctrack/linuxproc", "TaskPlugin": "task/none", "JobAcctGatherType": "jobacct_gather/none",
@@ -237,6 +244,21 @@ def _user() -> str:
     import pwd
 
     return pwd.getpwuid(os.getuid()).pw_name
+
+
+def _folder_for_sockets(name_length: int) -> Path:
+    """A new folder for munge's socket and those of steps. If one of the latter had too long a path, Slurm would hold its job for ever."""
+    folder = Path(tempfile.mkdtemp(prefix="slurm-"))
+    folder.chmod(0o755)  # users other than ours submit, too
+    longest = len(str(folder)) + len(f"/{name_length * 'n'}/{name_length * 'n'}_{2**26}{LONGEST_STEP}")
+    if longest > LONGEST_SOCKET:
+        folder.rmdir()
+        raise InputError(
+            f"paths of sockets would have {longest} characters, and {LONGEST_SOCKET} are possible",
+            where=str(folder.parent),
+            hint="set TMPDIR to a folder with a shorter path",
+        )
+    return folder
 
 
 def _free_ports(number: int) -> list[int]:

@@ -6,23 +6,22 @@ import os
 import subprocess
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
 from queuewise.errors import InputError, QueuewiseError
-from queuewise.serve.audit_log import AuditLog
+from queuewise.serve.audit_log import AuditLog, decision_entry
 from queuewise.serve.guarded_policy import Answer, GuardedPolicy
-from queuewise.serve.holding import divide_held
+from queuewise.serve.holding import HeldJob, divide_held
 from queuewise.serve.kill_switch import is_off, sleep_until_switched
 from queuewise.serve.live_guard import LiveGuard
 from queuewise.serve.live_policy import Decided, RankedStart
-from queuewise.serve.lsf_advice import AdviceServer, advice_text
+from queuewise.serve.lsf_advice import END, AdviceServer, advice_text
 from queuewise.serve.lsf_records import (
     HELD,
     HOST_FIELDS,
     JOB_FIELDS,
-    MARK,
     QUEUE_FIELDS,
     WAITING,
     LsfJob,
@@ -31,7 +30,6 @@ from queuewise.serve.lsf_records import (
     read_lsf_queues,
 )
 from queuewise.serve.lsf_snapshot import (
-    GRACE_S,
     PLACED,
     LsfState,
     brun_command,
@@ -41,6 +39,7 @@ from queuewise.serve.lsf_snapshot import (
     resume_commands,
     take_lsf_snapshot,
 )
+from queuewise.serve.runtime_history import RuntimeHistory
 
 TIMEOUT_S = 30.0
 PATIENCE_S = 60.0  # how long a job may take to start where it was put
@@ -63,6 +62,29 @@ def run_command(command: Sequence[str]) -> str:
     return done.stdout
 
 
+def all_given_back(jobs: Sequence[LsfJob], now: float) -> list[tuple[str, ...]]:
+    """The commands after which no job waits for us, or on hosts of ours."""
+    waiting = [job for job in jobs if job.state in (*WAITING, *HELD)]
+    ours = [job for job in waiting if job.description == PLACED or (job.is_marked and not job.begins_later(now))]
+    return [command for job in ours for command in give_back_commands(job)]
+
+
+def hand_over(run: Runs = run_command) -> str:
+    """Leave all jobs to LSF, without an agent. Returns what was done."""
+    now, problems = time.time(), list[str]()
+    try:
+        commands = all_given_back(read_lsf_jobs(run(("bjobs", "-u", "all", "-o", " ".join(JOB_FIELDS), "-json")), now), now)
+    except QueuewiseError as error:
+        return f"jobs that waited for an agent start by themselves when their grace ends; LSF could not be asked: {error}"
+    for command in commands:
+        try:
+            run(command)
+        except QueuewiseError as error:
+            problems.append(str(error))
+    given_back = len({command[-1] for command in commands})
+    return "; ".join([f"{given_back} jobs were given back to LSF", *problems])[:500]
+
+
 @dataclass
 class LsfAgent:
     """Whatever it does, jobs start by themselves without it: the esub gives them a begin time, not a hold."""
@@ -75,20 +97,21 @@ class LsfAgent:
     guard: LiveGuard | None = None
     home: Path | None = None  # of the switch
     run: Runs = field(default=run_command)
-    grace_s: int = GRACE_S  # as of the esub
+    history: RuntimeHistory = field(default_factory=RuntimeHistory)  # of jobs that have ended; bjobs does not list them for long
 
     def __post_init__(self) -> None:
         self._order: list[str] = []  # as it was last brought about
+        self._advised = END
         self._listed: list[LsfJob] = []  # all jobs of the last look
         self._placed: dict[str, float] = {}  # job -> when it was first seen to wait on hosts of ours (monotonic)
 
     def watch(self, interval_s: float, each: Callable[[dict[str, Any]], None]) -> NoReturn:
         """Look again and again."""
         while True:
-            began = time.monotonic()
+            began, was_off = time.monotonic(), self._is_off()
             cycle = self.look()
             each(cycle)
-            if self._is_off() == (cycle["outcome"] == "off"):
+            if self._is_off() == was_off:
                 sleep_until_switched(began + interval_s, self.home)
 
     def look(self) -> dict[str, Any]:
@@ -127,11 +150,11 @@ class LsfAgent:
         return cycle
 
     def _entry(self, cycle: dict[str, Any], state: LsfState, answer: Answer) -> dict[str, Any]:
-        return {
-            "time": cycle["now"], "mode": self.mode, "by": self.by, "policy": answer.policy, "max_wait": self.policy.max_wait,
-            "outcome": answer.outcome, "decision": answer.decided.as_json(), "commands": cycle["commands"],
-            "snapshot": asdict(state.snapshot),
-        }  # fmt: skip
+        return decision_entry(
+            answer, state.snapshot, self.policy, mode=self.mode, by=self.by,
+            fairness_floor=None if self.guard is None else self.guard.limits.fairness_floor, held_back=list(cycle.get("held_back", ())),
+            commands=cycle["commands"],
+        )  # fmt: skip
 
     def _jobs(self, now: float) -> list[LsfJob]:
         return read_lsf_jobs(self.run(("bjobs", "-u", "all", "-o", " ".join(JOB_FIELDS), "-json")), now)
@@ -141,7 +164,12 @@ class LsfAgent:
         hosts = read_lsf_hosts(self.run(("bhosts", "-o", " ".join(HOST_FIELDS), "-json")))
         active = read_lsf_queues(self.run(("bqueues", "-o", " ".join(QUEUE_FIELDS), "-json")))
         steered = {name: queue for name, queue in active.items() if not self.queues or name in self.queues}
-        return take_lsf_snapshot(jobs, hosts, now, queues=steered, held=self.by != "order")
+        predict = self._predict if self.policy.goes_by_predictions else None
+        return take_lsf_snapshot(jobs, hosts, now, queues=steered, held=self.by != "order", predict=predict)
+
+    def _predict(self, job: LsfJob, limit_s: float) -> float:
+        """The limit, while nothing is known of jobs like it."""
+        return self.history.predict(job.user, job.project, job.slots, limit_s)
 
     def advise(self, server: AdviceServer) -> str:
         """Give the plugin new advice; returns what went wrong. Without advice, and when switched off, LSF decides."""
@@ -151,7 +179,11 @@ class LsfAgent:
         try:
             state = self._read(time.time())
             answer = self.policy.answer(state.snapshot)
-            server.give(advice_text(answer.decided, [one.job.job_id for one in state.snapshot.queue]))
+            advice = advice_text(answer.decided, [one.job.job_id for one in state.snapshot.queue])
+            if self.audit is not None and advice not in (self._advised, END):
+                self.audit.write(decision_entry(answer, state.snapshot, self.policy, mode="advise plugin"))
+            self._advised = advice
+            server.give(advice)
         except Exception as error:
             return str(error) if isinstance(error, QueuewiseError) else f"{type(error).__name__}: {error}"
         return answer.problem
@@ -167,13 +199,14 @@ class LsfAgent:
             self._order = present
             return order_commands(order, present) if order else [], {}
         started = {str(start.job_id) for start in starts}
-        held = [(job_id, job.submit, job.begin or 0.0) for job_id in waiting if (job := state.jobs[job_id]) and job_id not in started]
+        jobs = [state.jobs[job_id] for job_id in waiting if job_id not in started]
+        held = [HeldJob(job.job_id, job.submit, job.begin or 0.0, job.grace_s) for job in jobs]
         expected = None if forecast is None else {str(job_id): at for job_id, at in forecast.starts.items()}
-        kept, let_go = divide_held(held, expected, now=now, grace_s=self.grace_s, max_wait=self.policy.max_wait)
+        kept, let_go = divide_held(held, expected, now=now, max_wait=self.policy.max_wait)
         commands = [command for job in self._stragglers() for command in give_back_commands(job)]
         commands += [command for start in starts for command in self._start(start, state)]
         commands += [command for job_id in let_go for command in give_back_commands(state.jobs[job_id])]
-        return commands + [keep_command(state.jobs[job_id], now + self.grace_s) for job_id in kept], let_go
+        return commands + [keep_command(state.jobs[one.job_id], now + one.grace_s) for one in kept], let_go
 
     def _start(self, start: RankedStart, state: LsfState) -> list[tuple[str, ...]]:
         job = state.jobs[str(start.job_id)]
@@ -193,8 +226,7 @@ class LsfAgent:
         """Switched off: no job waits for us any longer."""
         if self.by == "order":
             return cycle
-        ours = [job for job in self._jobs(cycle["now"]) if job.state in (*WAITING, *HELD) and job.description in (MARK, PLACED)]
-        commands = [command for job in ours for command in give_back_commands(job)]
+        commands = all_given_back(self._jobs(cycle["now"]), cycle["now"])
         problems = [self._do(one) for one in commands] if self.mode == "act" else []
         return {**cycle, "commands": [list(one) for one in commands], "problem": "; ".join(filter(None, problems))[:500]}
 

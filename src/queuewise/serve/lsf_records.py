@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from queuewise.errors import InputError
+from queuewise.serve.holding import grace_in_mark
 
 JOB_FIELDS = (
     "jobid", "jobindex", "stat", "queue", "user", "project", "submit_time", "start_time", "run_time", "runtimelimit", "slots",
@@ -24,12 +25,16 @@ HOST_FIELDS = ("host_name", "status", "max", "njobs", "run", "rsv", "ngpus", "ng
 QUEUE_FIELDS = ("queue_name", "status", "priority", "hosts")
 WAITING, HELD, RUNNING, OVER = ("PEND",), ("PSUSP",), ("RUN", "USUSP", "SSUSP", "PROV"), ("DONE", "EXIT", "ZOMBI", "WAIT", "UNKWN")
 OPEN = ("ok", "closed_Full")
-MARK = "queuewise"  # description of jobs whose begin time is ours
+MARK = "queuewise"  # how descriptions of jobs begin whose begin time is ours
+GRACE = f"{MARK}-grace-"  # the description that the esub gives them; the seconds follow
+GRACE_S = 300
+MOST_GPUS = 1024  # of a host
+SLACK_S = 120.0  # LSF counts begin times in minutes
 SLOTS = ("SLOTS", "NREQ_SLOT", "NALLOC_SLOT")  # the first that says something
 NOTHING = ("", "-", "N/A", "none", "unlimited")
 UNITS_MIB = {"K": 1 / 1024, "M": 1.0, "G": 1024.0, "T": 1024.0**2, "P": 1024.0**3}
-_HOST = re.compile(r"(?:(\d+)\*)?([A-Za-z0-9][\w.-]*)")
-_AMOUNT = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGTP])?(?:[iB]?[bB](?:ytes)?)?", re.IGNORECASE)
+_HOST = re.compile(r"(?:(\d{1,9})\*)?([A-Za-z0-9][\w.-]*)")
+_AMOUNT = re.compile(r"(\d{1,18}(?:\.\d{1,9})?)\s*([KMGTP])?(?:[iB]?[bB](?:ytes)?)?", re.IGNORECASE)
 _SECONDS = re.compile(r"(\d+(?:\.\d+)?)\s*(?:second\(s\)|seconds?|s)?")
 _DATES = ("%b %d %H:%M:%S %Y", "%b %d %H:%M %Y", "%a %b %d %H:%M:%S %Y", "%Y-%m-%dT%H:%M:%S")
 _WITHOUT_YEAR = ("%b %d %H:%M:%S", "%b %d %H:%M", "%a %b %d %H:%M:%S")
@@ -60,6 +65,20 @@ class LsfJob:
     exclusive: bool = False
     description: str = ""
     begin: float | None = None  # before which it does not start; Unix time
+
+    @property
+    def is_marked(self) -> bool:
+        """Whether the esub has set its begin time."""
+        return self.description == MARK or self.description.startswith(GRACE)
+
+    @property
+    def grace_s(self) -> float:
+        """How long the esub has kept it back: its description says so."""
+        return grace_in_mark(self.description.removeprefix(GRACE), GRACE_S)
+
+    def begins_later(self, now: float) -> bool:
+        """Whether its user has set the begin time."""
+        return self.begin is not None and self.begin > (now + self.grace_s + SLACK_S if self.is_marked else now)
 
 
 @dataclass(frozen=True)
@@ -132,10 +151,10 @@ def _records(text: str | bytes, command: str) -> list[Mapping[str, str]]:
 
 def _job(row: Mapping[str, str], now: float) -> LsfJob:
     number = _field(row, "JOBID", "bjobs")
-    if not re.fullmatch(r"\d+(\[\d+\])?", number):
-        raise InputError(f"JOBID is {number!r}", where="bjobs", hint="give the output of one cluster, with jobid in -o")
     index = _text(row, "JOBINDEX")
     job_id = f"{number}[{index}]" if index not in ("", "0", "-") and "[" not in number else number
+    if not re.fullmatch(r"\d{1,18}(\[\d{1,9}\])?", job_id):
+        raise InputError(f"JOBID is {job_id!r:.60}", where="bjobs", hint="give the output of one cluster, with jobid in -o")
     where = f"bjobs, job {job_id}"
     state = _field(row, "STAT", where)
     if state not in (*WAITING, *HELD, *RUNNING, *OVER):
@@ -172,6 +191,8 @@ def _host(row: Mapping[str, str]) -> LsfHost:
     name = _field(row, "HOST_NAME", "bhosts")
     where = f"bhosts, host {name}"
     numbers = {key: int(_number(_text(row, key), where, key) or 0) for key in ("MAX", "NJOBS", "NGPUS", "NGPUS_ALLOC")}
+    if numbers["NGPUS"] > MOST_GPUS:
+        raise InputError(f"NGPUS is {numbers['NGPUS']}", where=where, hint=f"hosts with up to {MOST_GPUS:,} GPUs are understood")
     return LsfHost(
         name, _field(row, "STATUS", where), numbers["MAX"], numbers["NJOBS"], numbers["NGPUS"], numbers["NGPUS_ALLOC"],
         parse_mib(_plain(row, "TOTAL_MEM") or _text(row, "MAX_MEM"), where),
@@ -201,9 +222,10 @@ def parse_gpus(text: str, where: str = "bjobs") -> dict[str, tuple[int, ...]]:
         return found
     for part in text.split(";"):
         host, colon, numbers = part.strip().partition(":")
-        if not host or not colon or not all(number.strip().isdecimal() for number in numbers.split(",")):
-            raise InputError(f"GPU_ALLOC has {part!r}", where=where, hint="GPUs look like h1:0,1;h2:0")
-        found[host] = tuple(int(number) for number in numbers.split(","))
+        plain = [number.strip() for number in numbers.split(",")]
+        if not host or not colon or not all(one.isdecimal() and len(one) < 10 and int(one) < MOST_GPUS for one in plain):
+            raise InputError(f"GPU_ALLOC has {part!r:.60}", where=where, hint="GPUs look like h1:0,1;h2:0")
+        found[host] = tuple(map(int, plain))
     return found
 
 

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
 from queuewise.policies.snapshot import JobRecord, NodeRecord, NodeShape, Place, RunningJob, Snapshot, WaitingJob
+from queuewise.policies.snapshot_checks import LARGEST, problem_of_record
 from queuewise.serve.live_policy import RankedStart
-from queuewise.serve.lsf_records import HELD, MARK, RUNNING, WAITING, LsfHost, LsfJob, LsfQueue
+from queuewise.serve.lsf_records import GRACE, GRACE_S, HELD, MARK, RUNNING, WAITING, LsfHost, LsfJob, LsfQueue
 from queuewise.workload.jobs import WHOLE_GPU
 
 DAY_S = 86_400.0
 NO_LIMIT_S = 365 * DAY_S
-GRACE_S = 300
 PLACED = f"{MARK}-placed"  # description of jobs whose list of hosts is ours
 RELEASED = f"{MARK}-released"  # description of jobs that are LSF's again
+
+
+Predict = Callable[[LsfJob, float], float]  # the runtime of a job with this limit, in seconds
 
 
 @dataclass(frozen=True)
@@ -35,6 +38,7 @@ def take_lsf_snapshot(
     *,
     queues: Mapping[str, LsfQueue] | Collection[str] = (),
     held: bool = False,
+    predict: Predict | None = None,
 ) -> LsfState:
     """The cluster at a Unix time. `queues` are those whose jobs may be steered, all if there are none.
 
@@ -48,12 +52,14 @@ def take_lsf_snapshot(
     running = [job for job in jobs if job.state in RUNNING and any(host in names for host in job.hosts)]
     epoch = math.floor(min([now, *(job.submit for job in (*ours, *running))]) / DAY_S) * DAY_S
     clock = now - epoch
-    records = [(job, _record(job, job.job_id, _demand(job), epoch, clock)) for job in sorted(ours, key=lambda job: job.submit)]
+    records = [(job, _record(job, job.job_id, _demand(job), epoch, clock, predict)) for job in sorted(ours, key=lambda job: job.submit)]
+    problems |= {job.job_id: f"it {problem}" for job, record in records if (problem := problem_of_record(record, clock))}
+    records = [(job, record) for job, record in records if not problems[job.job_id]]
     queue = tuple(WaitingJob(replace(record, partition=job.queue if usable else None)) for job, record in records)
-    runs = tuple(part for job in running for part in _running(job, names, epoch, clock))
+    runs = tuple(part for job in running for part in _running(job, names, epoch, clock, predict))
     nodes = tuple(_node(at, host, runs, [name for name, of in usable.items() if of and host.name in of]) for at, host in enumerate(hosts))
     left_alone = {job_id: problem for job_id, problem in problems.items() if problem}
-    return LsfState(Snapshot(clock, queue, runs, nodes, epoch=epoch), {job.job_id: job for job in ours}, left_alone)
+    return LsfState(Snapshot(clock, queue, runs, nodes, epoch=epoch), {job.job_id: job for job, _ in records}, left_alone)
 
 
 def _hosts_of(queue: LsfQueue, hosts: Sequence[LsfHost]) -> set[str] | None:
@@ -64,16 +70,14 @@ def _hosts_of(queue: LsfQueue, hosts: Sequence[LsfHost]) -> set[str] | None:
 
 
 def _why_left_alone(job: LsfJob, queues: Collection[str], usable: Mapping[str, set[str] | None], now: float, held: bool) -> str:
-    marked = job.description == MARK
-    later = job.begin is not None and job.begin > now
     checks = (
         (bool(queues) and job.queue not in queues, f"queue {job.queue} is not steered"),
         (usable.get(job.queue, set()) is None, f"the hosts of queue {job.queue} are not understood"),
         (job.state in HELD, "it is held by its user or an administrator"),
         (job.dependency not in ("", "-"), "it depends on other jobs"),
         (bool(job.reservation), f"it belongs to reservation {job.reservation}"),
-        (later and not marked, "its user has set a begin time"),
-        (held and not marked, "it was not held back at its submission"),
+        (job.begins_later(now), "its user has set a begin time"),
+        (held and not job.is_marked, "it was not held back at its submission"),
         (held and job.exclusive, "it asks for hosts of its own"),
         (held and bool(job.asked_hosts), f"it asks for hosts {job.asked_hosts}"),
         (held and not _is_understood(job.resreq), f"its request {job.resreq} is not understood"),
@@ -96,16 +100,17 @@ def _demand(job: LsfJob) -> tuple[int, int, int, int]:
     return tasks, job.gpus // tasks, job.slots // tasks, job.mem_mib // tasks
 
 
-def _record(job: LsfJob, job_id: str, demand: tuple[int, int, int, int], epoch: float, clock: float) -> JobRecord:
+def _record(job: LsfJob, job_id: str, demand: tuple[int, int, int, int], epoch: float, clock: float, predict: Predict | None) -> JobRecord:
     tasks, gpus, cores, memory = demand
     limit = NO_LIMIT_S if job.limit_s is None else job.limit_s
     return JobRecord(
         job_id, min(job.submit - epoch, clock), limit, tasks, tasks, tasks, WHOLE_GPU * gpus, WHOLE_GPU * cores, memory,
         priority=job.priority, requested=job.limit_s, user=job.user or None, account=job.project or None,
+        predicted=None if predict is None else predict(job, limit),
     )  # fmt: skip
 
 
-def _running(job: LsfJob, names: Mapping[str, int], epoch: float, clock: float) -> list[RunningJob]:
+def _running(job: LsfJob, names: Mapping[str, int], epoch: float, clock: float, predict: Predict | None) -> list[RunningJob]:
     """The job on each of its hosts: it may hold unequal parts."""
     start = min(max(job.submit if job.start is None else job.start, job.submit) - epoch, clock)
     limit = NO_LIMIT_S if job.limit_s is None else job.limit_s
@@ -114,7 +119,8 @@ def _running(job: LsfJob, names: Mapping[str, int], epoch: float, clock: float) 
         if host in names:
             gpus = job.gpus_on.get(host, ())
             job_id = job.job_id if len(job.hosts) == 1 else f"{job.job_id}@{host}"
-            record = _record(job, job_id, (1, len(gpus), slots, job.mem_mib * slots // max(job.slots, 1)), epoch, clock)
+            memory = min(job.mem_mib * slots // max(job.slots, 1), LARGEST)  # it runs, whatever its limit says
+            record = _record(job, job_id, (1, len(gpus), slots, memory), epoch, clock, predict)
             parts.append(RunningJob(record, start, start, max(start + limit, clock), (Place(names[host], 1, gpus),), first_start=start))
     return parts
 
@@ -178,14 +184,14 @@ ESUB = """#!/bin/sh
 [ -z "$LSB_SUB_BEGIN_TIME$LSB_SUB_RSV_ID$LSB_SUB_JOB_DESCRIPTION" ] || exit 0
 [ "$LSB_SUB_HOLD" != Y ] || exit 0
 echo "LSB_SUB_BEGIN_TIME=$(($(date +%s) + {grace}))" >> "$LSB_SUB_MODIFY_FILE"
-echo 'LSB_SUB_JOB_DESCRIPTION="{mark}"' >> "$LSB_SUB_MODIFY_FILE"
+echo 'LSB_SUB_JOB_DESCRIPTION="{mark}{grace}"' >> "$LSB_SUB_MODIFY_FILE"
 exit 0
 """
 
 
 def esub(grace_s: int = GRACE_S) -> str:
     """The program that LSF runs at every submission."""
-    return ESUB.format(grace=grace_s, mark=MARK)
+    return ESUB.format(grace=grace_s, mark=GRACE)
 
 
 def host_features(snapshot: Snapshot, slots: int, gpus: int, memory_mib: int) -> list[list[float]]:

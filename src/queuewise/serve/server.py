@@ -7,18 +7,20 @@ import signal
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 import uvicorn
 
 from queuewise.errors import InputError
+from queuewise.serve.connections import Connection
 from queuewise.serve.service import DecisionService, log_event
-from queuewise.serve.unix_sockets import bind_unix_socket
+from queuewise.serve.unix_sockets import bind_unix_socket, remove_own_socket
 
 DRAIN_S = 10  # how long requests may take after a stop was asked for
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 BACKLOG = 512
+LOOK_S = 5  # time between two looks for clients that keep it waiting
 
 
 def bound_socket(path: Path | None, host: str, port: int, mode: int) -> socket.socket:
@@ -43,16 +45,17 @@ def bound_socket(path: Path | None, host: str, port: int, mode: int) -> socket.s
 def serve_until_stopped(service: DecisionService, bound: socket.socket, path: Path | None) -> bool:
     """Answer requests until SIGTERM or SIGINT. SIGHUP reloads the policy. Returns whether there ever was a policy."""
     config = uvicorn.Config(
-        service.app(), log_config=None, access_log=False, lifespan="off", http="httptools", loop="asyncio", backlog=BACKLOG,
+        service.app(), log_config=None, access_log=False, lifespan="off", http=Connection, loop="asyncio", backlog=BACKLOG,
         timeout_graceful_shutdown=DRAIN_S, server_header=False, date_header=False, timeout_keep_alive=75,
+        log_level="critical",  # the service answers and reports errors itself; requests that a stop cuts off are none
     )  # fmt: skip
     server = _Server(config, service)
+    own = None if path is None else path.stat().st_ino
     try:
         asyncio.run(server.serve(sockets=[bound]))
     finally:
-        if path is not None:
-            with suppress(FileNotFoundError):
-                path.unlink()
+        if path is not None and own is not None:
+            remove_own_socket(path, own)
         log_event("stopped")
     return not server.failed
 
@@ -88,6 +91,14 @@ class _Server(uvicorn.Server):
                 self.failed = self.should_exit = True
 
         threading.Thread(target=run, daemon=True, name="loading").start()
+
+    async def on_tick(self, counter: int) -> bool:
+        """Ten times a second."""
+        if counter % (10 * LOOK_S) == 0:
+            for connection in list(self.server_state.connections):
+                if isinstance(connection, Connection):
+                    connection.close_if_late()
+        return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._service.stop()

@@ -11,7 +11,7 @@ import hmac
 import json
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -22,15 +22,20 @@ from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
 from queuewise.errors import QueuewiseError
+from queuewise.policies.pass_tables import SUBMIT
 from queuewise.policies.snapshot import Snapshot
+from queuewise.serve.audit_log import AuditLog, decision_entry
 from queuewise.serve.guarded_policy import Answer, GuardedPolicy
 from queuewise.serve.kill_switch import is_off
 from queuewise.serve.openapi import openapi
-from queuewise.serve.service_metrics import CONTENT_TYPE, ServiceMetrics
+from queuewise.serve.request_columns import columns_of_request
+from queuewise.serve.service_metrics import CONTENT_TYPE, ServiceMetrics, ShownQueue
+from queuewise.serve.snapshot_columns import SnapshotColumns
 
-MOST_BYTES = 64 * 2**20  # of a request
+MOST_BYTES, MOST_HELD_BYTES = 64 * 2**20, 256 * 2**20  # of a request; of all that are being read or answered
 LONGEST_DEADLINE_S = 60.0
 QUICK_S, QUICK_JOBS = 0.02, 500  # what is decided without a thread
 FORGETTING = 0.7
@@ -47,11 +52,14 @@ class Refusal(Exception):
 class DecisionService:
     """What answers the requests. `make` makes the policy, at the start and at every reload."""
 
-    def __init__(self, make: Callable[[], GuardedPolicy], *, token: str = "", home: Path | None = None) -> None:
-        self._make, self._token, self._home = make, token.encode(), home
+    def __init__(
+        self, make: Callable[[], GuardedPolicy], *, token: str = "", home: Path | None = None, audit: AuditLog | None = None
+    ) -> None:
+        self._make, self._token, self._home, self._audit = make, token.encode(), home, audit
         self._policy: GuardedPolicy | None = None
         self._stopping = False
         self._turn = asyncio.Lock()
+        self.held_bytes = 0  # of the requests that are being read or answered
         self._slowest_s = 1.0  # of the decisions that are not forgotten yet
         self.metrics = ServiceMetrics()
         self._read_metrics = partial(Response, media_type=CONTENT_TYPE)
@@ -79,7 +87,20 @@ class DecisionService:
     def stop(self) -> None:
         self._stopping = True
 
-    def app(self) -> Starlette:
+    def app(self) -> Callable[[Scope, Receive, Send], Coroutine[Any, Any, None]]:
+        others = self._routes()
+
+        async def app(scope: Scope, receive: Receive, send: Send) -> None:
+            """Decisions go past the router and its middleware, which take longer than some of them."""
+            if scope["type"] == "http" and scope["path"] == "/v1/decide" and scope["method"] == "POST":
+                response = await self._decide(Request(scope, receive))
+                await response(scope, receive, send)
+            else:
+                await others(scope, receive, send)
+
+        return app
+
+    def _routes(self) -> Starlette:
         return Starlette(
             routes=[
                 Route("/v1/decide", self._decide, methods=["POST"]),
@@ -94,17 +115,17 @@ class DecisionService:
     # --- requests
 
     async def _decide(self, request: Request) -> Response:
-        began = time.perf_counter()
+        began, held = time.perf_counter(), _HeldBytes(self)
         try:
             self._authorise(request)
             policy = self._usable()
-            content = _content(await _body(request))
+            content = _content(await held.read(request))
             deadline = _deadline(content.pop("deadline_s", None)) if "snapshot" in content else None
             plain = content.get("snapshot") if "snapshot" in content else content
             if not isinstance(plain, dict) or (set(content) - {"snapshot"} and "snapshot" in content):
                 raise Refusal(422, "the request is neither a snapshot nor an object with snapshot and deadline_s", "see /v1/openapi.json")
-            snapshot = Snapshot.from_plain(plain)
-            answer = await self._answer(policy, snapshot, deadline)
+            answer = await self._answer(policy, plain, deadline)
+            self._record(answer, plain, policy)
         except Refusal as refusal:
             return self._refused(refusal)
         except QueuewiseError as error:
@@ -114,23 +135,45 @@ class DecisionService:
         except Exception as error:  # there is an answer to every request, and it is no 500
             log_event("failed", error=f"{type(error).__name__}: {error}"[:500])
             return self._refused(Refusal(422, "the snapshot cannot be decided", "the log of the service says why; report it"))
+        finally:
+            held.release()
         elapsed = time.perf_counter() - began
         self.metrics.note_decision(answer.outcome, elapsed, len(answer.decided))
-        self.metrics.note_snapshot(snapshot)
         if answer.problem:
             log_event("fallback answered", outcome=answer.outcome, policy=policy.name, problem=answer.problem[:500])
         found = {**answer.decided.as_json(), "outcome": answer.outcome, "policy": answer.policy, "elapsed_s": elapsed}
         return Response(orjson.dumps(found), media_type=JSON)
 
-    async def _answer(self, policy: GuardedPolicy, snapshot: Snapshot, deadline_s: float | None) -> Answer:
-        """Decide, one request after another: at once if decisions are quick, else in a thread, so that /healthz is answered meanwhile."""
+    def _record(self, answer: Answer, plain: dict[str, Any], policy: GuardedPolicy) -> None:
+        """What cannot be recorded is not answered."""
+        if self._audit is None:
+            return
+        try:
+            self._audit.write(decision_entry(answer, plain, policy, mode="serve"))
+        except OSError as error:
+            raise Refusal(503, f"the audit log cannot be written: {error.strerror}", "free space, or serve without --audit") from None
+
+    async def _answer(self, policy: GuardedPolicy, plain: dict[str, Any], deadline_s: float | None) -> Answer:
+        """Decide, one request after another."""
+        found = columns_of_request(plain)
         async with self._turn:
-            began = time.perf_counter()
-            if self._slowest_s < QUICK_S and len(snapshot.queue) <= QUICK_JOBS:
-                answer = policy.answer(snapshot, deadline_s)
-            else:
-                answer = await asyncio.to_thread(policy.answer, snapshot, deadline_s)
-            self._slowest_s = max(time.perf_counter() - began, self._slowest_s * FORGETTING)
+            answer = None if found is None else policy.answer_at_once(*found, deadline_s)
+            if answer is not None and found is not None:
+                self.metrics.note_queue(partial(_queue_of_columns, found[0]))
+                return answer
+            snapshot = Snapshot.from_plain(plain)
+            answer = await self._answer_from_snapshot(policy, snapshot, deadline_s)
+            self.metrics.note_queue(partial(_queue_of_snapshot, snapshot))
+        return answer
+
+    async def _answer_from_snapshot(self, policy: GuardedPolicy, snapshot: Snapshot, deadline_s: float | None) -> Answer:
+        """At once if decisions are quick, else in a thread, so that /healthz is answered meanwhile."""
+        began = time.perf_counter()
+        if self._slowest_s < QUICK_S and len(snapshot.queue) <= QUICK_JOBS:
+            answer = policy.answer(snapshot, deadline_s)
+        else:
+            answer = await asyncio.to_thread(policy.answer, snapshot, deadline_s)
+        self._slowest_s = max(time.perf_counter() - began, self._slowest_s * FORGETTING)
         return answer
 
     async def _health(self, request: Request) -> Response:
@@ -195,17 +238,40 @@ WARM_UP = Snapshot.from_plain(
 )  # fmt: skip
 
 
-async def _body(request: Request) -> bytes:
-    length = request.headers.get("content-length", "")
-    if length.isdecimal() and int(length) > MOST_BYTES:
-        raise Refusal(413, f"the request has {int(length):,} bytes, at most {MOST_BYTES:,} are read", "send a smaller snapshot")
-    parts, size = [], 0
-    async for part in request.stream():
-        size += len(part)
-        if size > MOST_BYTES:
-            raise Refusal(413, f"the request has more than {MOST_BYTES:,} bytes", "send a smaller snapshot")
-        parts.append(part)
-    return b"".join(parts)
+def _queue_of_columns(columns: SnapshotColumns) -> ShownQueue:
+    waits = (columns.now - columns.jobs[: columns.waiting, SUBMIT]).tolist()
+    return ShownQueue(columns.named("partition")[: columns.waiting], waits, len(columns.runs))
+
+
+def _queue_of_snapshot(snapshot: Snapshot) -> ShownQueue:
+    jobs = [one.job for one in snapshot.queue]
+    return ShownQueue([job.partition for job in jobs], [snapshot.now - job.submit for job in jobs], len(snapshot.running))
+
+
+class _HeldBytes:
+    """The body of a request, counted in the service until it is released."""
+
+    def __init__(self, service: DecisionService) -> None:
+        self._service, self._size = service, 0
+
+    async def read(self, request: Request) -> bytes:
+        length = request.headers.get("content-length", "")
+        if length.isdecimal() and int(length) > MOST_BYTES:
+            raise Refusal(413, f"the request has {int(length):,} bytes, at most {MOST_BYTES:,} are read", "send a smaller snapshot")
+        parts = []
+        async for part in request.stream():
+            self._size += len(part)
+            self._service.held_bytes += len(part)
+            if self._size > MOST_BYTES:
+                raise Refusal(413, f"the request has more than {MOST_BYTES:,} bytes", "send a smaller snapshot")
+            if self._service.held_bytes > MOST_HELD_BYTES:
+                raise Refusal(503, f"requests of more than {MOST_HELD_BYTES:,} bytes are being answered", "try again")
+            parts.append(part)
+        return b"".join(parts)
+
+    def release(self) -> None:
+        self._service.held_bytes -= self._size
+        self._size = 0
 
 
 def _content(body: bytes) -> dict[str, Any]:

@@ -15,9 +15,9 @@ from typing import Any
 from queuewise.cluster.spec import Cluster
 from queuewise.errors import InputError, QueuewiseError
 from queuewise.policies.snapshot import JobRecord, Snapshot, WaitingJob
-from queuewise.serve.audit_log import AuditLog
+from queuewise.serve.audit_log import AuditLog, decision_entry
 from queuewise.serve.guarded_policy import Answer, GuardedPolicy
-from queuewise.serve.holding import Held, divide_held
+from queuewise.serve.holding import HeldJob, divide_held
 from queuewise.serve.kill_switch import is_off, sleep_until_switched
 from queuewise.serve.live_guard import EndedRecord, LiveGuard
 from queuewise.serve.live_policy import RankedStart
@@ -28,22 +28,23 @@ from queuewise.serve.slurm_control import (
     SlurmCommands,
     forget_place,
     give_back,
+    grace_of,
     ours,
     release_change,
     start_change,
     wait_longer,
 )
 from queuewise.serve.slurm_demand import NOT_RELEASED
-from queuewise.serve.slurm_order import site_changes
+from queuewise.serve.slurm_order import MadeOrder, site_changes
 from queuewise.serve.slurm_records import SlurmJob, SlurmNodeState, SlurmReservation
 from queuewise.serve.slurm_snapshot import Manner, SlurmState, take_snapshot, tasks_of
+from queuewise.serve.slurm_watchdog import PATIENCE_S, Watchdog
 from queuewise.serve.snapshot_cluster import cluster_of
 
 MODES = ("shadow", "advise", "act")
 WAYS = ("priority", "start")
 ENDED = ("COMPLETED", "FAILED", "TIMEOUT", "CANCELLED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED")
 HIGHEST_FACTOR = 1_000_000  # SiteFactor of the first job that is to start
-PATIENCE_S = 10.0  # how long a job may take to start where it was put
 LONGEST_S = 10.0  # without a decision, even if nothing changes
 RENEWED_AT_ONCE = 100  # jobs in one change
 
@@ -82,8 +83,8 @@ class SlurmAgent:
     home: Path | None = None  # of the switch
     tell: Callable[[str], None] = print
     expects: bool = True  # roll the queue forward in every cycle
-    grace_s: int = 300  # as of the submit plugin
     clock: ServerClock = field(default_factory=ServerClock)
+    watchdog: Watchdog | None = None  # gives back what the agent leaves if it is killed
 
     def __post_init__(self) -> None:
         if self.mode not in MODES or self.by not in WAYS:
@@ -91,7 +92,7 @@ class SlurmAgent:
         self._placed: dict[str, float] = {}  # job -> when it was told to start (monotonic)
         self._promised: dict[str, dict[str, int]] = {}  # and where: node -> tasks
         self._factor = HIGHEST_FACTOR
-        self._factored: set[str] = set()  # jobs whose SiteFactor is ours
+        self._made_order = MadeOrder(self.home)
         self._first_seen: dict[str, tuple[JobRecord, float | None, float]] = {}  # job -> record, expected wait, submit (Unix time)
         self._learned: set[str] = set()
         self._predicted: dict[str, float] = {}
@@ -104,13 +105,13 @@ class SlurmAgent:
     def run(self, interval_s: float, *, until: Callable[[], bool] = lambda: False, each: Callable[[Cycle], None] | None = None) -> None:
         """Look at the cluster again and again. `each` is shown every cycle."""
         while not until():
-            began = time.monotonic()
+            began, was_off = time.monotonic(), self._is_off()
             cycle = self.look()
             if each is not None:
                 each(cycle)
             if cycle.problem:
                 self.tell(f"{cycle.outcome}: {cycle.problem}")
-            if self._is_off() == (cycle.outcome == "off"):
+            if self._is_off() == was_off:
                 sleep_until_switched(began + interval_s, self.home, until)
 
     def look(self) -> Cycle:
@@ -132,7 +133,7 @@ class SlurmAgent:
         if self._is_off():
             return self._let_go(jobs, now)
         self._learn(jobs)
-        listed = tuple((job.job_id, job.state, job.priority, job.array_text, job.comment) for job in jobs)
+        listed = tuple((job.job_id, job.state, job.priority, job.array_text, job.comment, job.eligible) for job in jobs)
         seen = listed, tuple(nodes), tuple(reservations)
         if seen == self._seen and time.monotonic() < self._decide_at:
             return Cycle(now, "idle", self.policy.name, waiting=sum(job.state == "PENDING" for job in jobs))
@@ -162,11 +163,11 @@ class SlurmAgent:
         commands += self._releases(jobs, left_alone, now)
         if self.by == "start":
             commands += [self._start(state.jobs[str(one.job_id)], str(one.job_id), one.nodes) for one in starts]
-            held = self._held(state, {str(one.job_id) for one in starts})
-            kept, let_go = divide_held(held, expected, now=now, grace_s=self.grace_s, max_wait=self.policy.max_wait)
+            held = self._held(state, {str(one.job_id) for one in starts}, now)
+            kept, let_go = divide_held(held, expected, now=now, max_wait=self.policy.max_wait)
             left_alone |= let_go
             commands += [release_change(job_id) for job_id in let_go]
-            commands += [wait_longer(kept[at : at + RENEWED_AT_ONCE], self.grace_s) for at in range(0, len(kept), RENEWED_AT_ONCE)]
+            commands += _renewals(kept, now)
         else:
             ranked = list({(job := state.jobs[job_id]).job_id: job for job_id in order}.values())
             commands += site_changes(ranked, factors)
@@ -177,7 +178,8 @@ class SlurmAgent:
             allowed = self.guard.allowed_actions(len(commands))
         cycle = Cycle(
             now, answer.outcome, answer.policy, tuple(one.as_json() for one in starts), order, tuple(commands[:allowed]),
-            left_alone, {str(one.job_id): "the fairness floor" for one in unfair}, expected or {}, answer.problem,
+            left_alone, {str(one.job_id): "the fairness floor" for one in unfair}, expected or {},
+            "; ".join(filter(None, (answer.problem, self.policy.forecast_problem))),
             len(snapshot.queue), len(snapshot.running),
         )  # fmt: skip
         return self._carry_out(cycle, state, answer)
@@ -196,19 +198,29 @@ class SlurmAgent:
     def _carry_out(self, cycle: Cycle, state: SlurmState, answer: Answer) -> Cycle:
         """Record the decision, then do it. What cannot be recorded is not done."""
         if self.audit is not None and (cycle.starts or cycle.commands or answer.problem):
-            entry = {
-                "time": cycle.now, "mode": self.mode, "by": self.by, "policy": answer.policy, "max_wait": self.policy.max_wait,
-                "outcome": answer.outcome, "problem": answer.problem, "decision": answer.decided.as_json(), "commands": cycle.commands,
-                "snapshot": asdict(state.snapshot),
-            }  # fmt: skip
+            epoch = state.snapshot.epoch
+            starts = {job_id: None if at is None else at - epoch for job_id, at in cycle.expected_starts.items()}
+            entry = decision_entry(
+                answer, state.snapshot, self.policy, mode=self.mode, by=self.by, cluster_time=cycle.now,
+                fairness_floor=None if self.guard is None else self.guard.limits.fairness_floor, held_back=list(cycle.held_back),
+                forecast_policy=self.policy.forecast_policy if cycle.expected_starts else "", order=cycle.order, expected_starts=starts,
+                commands=cycle.commands,
+            )  # fmt: skip
             try:
                 self.audit.write(entry)
             except OSError as error:
                 return replace(cycle, outcome="unlogged", commands=(), problem=f"the audit log cannot be written: {error.strerror}")
+        if self.mode == "act" and self.by == "priority":
+            try:
+                self._made_order.note([job_id for command in cycle.commands if (job_id := _ordered_job(command))])
+            except OSError as error:
+                return replace(cycle, outcome="unlogged", commands=(), problem=f"{self.home} cannot be written: {error.strerror}")
         if self.mode == "advise":
             for command in cycle.commands:
                 self.tell(f"scontrol update {command}")
         if self.mode == "act" and not self._is_off():
+            if self.watchdog is not None and cycle.commands:
+                self.watchdog.ensure()
             complaints = self.slurm.update(cycle.commands, lambda: not self._is_off())
             self._note_done(cycle)
             if complaints:
@@ -224,14 +236,15 @@ class SlurmAgent:
         return [
             release_change(job.address)
             for job in jobs
-            if ours(job) and job.comment != PLACED and job.eligible > now
+            if ours(job, now) and job.comment != PLACED and job.eligible > now
             and (why := {left_alone.get(task, "") for task in tasks_of(job, 0)}) and not why & {"", *NOT_RELEASED}
         ]  # fmt: skip
 
-    def _held(self, state: SlurmState, started: set[str]) -> list[Held]:
+    def _held(self, state: SlurmState, started: set[str], now: float) -> list[HeldJob]:
         """The jobs that wait for us and do not start now."""
         waiting = [(str(one.job.job_id), state.jobs[str(one.job.job_id)]) for one in state.snapshot.queue]
-        return [(k, job.submit, job.eligible) for k, job in waiting if k not in started and ours(job) and job.comment != PLACED]
+        held = [(k, job) for k, job in waiting if k not in started and ours(job, now) and job.comment != PLACED]
+        return [HeldJob(k, job.submit, job.eligible, grace_of(job)) for k, job in held]
 
     def _note_done(self, cycle: Cycle) -> None:
         now = time.monotonic()
@@ -245,8 +258,6 @@ class SlurmAgent:
             elif "ReqNodeList" in parts:
                 self._placed.pop(job_id, None)
                 self._promised.pop(job_id, None)
-            if self.by == "priority" and "SiteFactor" in parts:
-                self._factored.add(job_id)
 
     def _tasks_by_node(self, places: Sequence[Sequence[Any]]) -> dict[str, int]:
         found: dict[str, int] = {}
@@ -265,20 +276,20 @@ class SlurmAgent:
             del self._placed[job_id]
             self._promised.pop(job_id, None)
         late = [
-            job_id
+            job
             for job_id, job in waiting.items()
             if now > self._placed.setdefault(job_id, now) + PATIENCE_S or not set(job.required) <= usable
         ]
-        return [forget_place(job_id) for job_id in sorted(late)]
+        return [forget_place(job, self.clock.now(jobs)) for job in sorted(late, key=lambda job: job.number)]
 
     def _let_go(self, jobs: Sequence[SlurmJob], now: float) -> Cycle:
         """Switched off: release all that waits for us, and take our order back."""
-        waiting = {job.address for job in jobs if job.state == "PENDING"}
-        commands = give_back(jobs) + [f"JobId={job_id} SiteFactor=0" for job_id in sorted(self._factored & waiting)]
+        commands = give_back(jobs, now) + self._made_order.undone(jobs)
         complaints = []
         if self.mode == "act":
             complaints = self.slurm.update(commands)
-            self._factored.clear()
+            if not complaints:
+                self._made_order.forget()
         problem = "; ".join(complaints)[:500] or (f"released {len(commands)} jobs" if commands else "")
         return Cycle(now, "off", self.policy.name, commands=tuple(commands), problem=problem)
 
@@ -322,7 +333,7 @@ class SlurmAgent:
         """Learn from jobs that have ended since the last look, and let the guard judge."""
         listed = {job.job_id for job in jobs}
         self._learned &= listed
-        self._factored &= {job.address for job in jobs}
+        self._made_order.forget_others(listed)
         self._first_seen = {
             job_id: seen for job_id, seen in self._first_seen.items() if job_id in listed or job_id.partition("_")[0] in listed
         }
@@ -360,3 +371,21 @@ class SlurmAgent:
             if (shape := node.shape) is not None
         )
         return cluster_of(replace(snapshot, nodes=nodes))
+
+
+def _renewals(kept: Sequence[HeldJob], now: float) -> list[str]:
+    """The changes that keep jobs waiting, each for as long as at its submission."""
+    by_grace: dict[int, list[str]] = {}
+    for one in kept:
+        by_grace.setdefault(int(one.grace_s), []).append(one.job_id)
+    return [
+        wait_longer(jobs[at : at + RENEWED_AT_ONCE], grace_s, now)
+        for grace_s, jobs in by_grace.items()
+        for at in range(0, len(jobs), RENEWED_AT_ONCE)
+    ]
+
+
+def _ordered_job(command: str) -> str:
+    """The id of the job, or array, that a change gives a SiteFactor; empty if it gives none."""
+    parts = dict(part.partition("=")[::2] for part in command.split())
+    return parts["JobId"].partition("_[")[0] if "SiteFactor" in parts else ""

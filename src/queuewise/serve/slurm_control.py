@@ -9,15 +9,22 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from pathlib import Path
 
 from queuewise.errors import InputError
+from queuewise.serve.holding import grace_in_mark
+from queuewise.serve.slurm_order import MadeOrder
 from queuewise.serve.slurm_records import MARK, SlurmJob, SlurmNodeState, SlurmReservation, read_jobs, read_nodes
 from queuewise.workload.node_lists import expand_nodes
 
 TIMEOUT_S = 30.0
 AT_ONCE = 25  # changes between two looks at the switch
+GRACE = f"{MARK} grace"  # how the admin_comment of jobs begins whose begin time the submit plugin has set; the seconds follow
+GRACE_S = 300
+SLACK_S = 60.0  # clocks of slurmctld and this machine may differ, and changes take a while
 PLACED = f"{MARK} placed"  # admin_comment of jobs whose list of nodes is ours
 RELEASED = f"{MARK} released"  # and of jobs that are Slurm's again
+_MARKED = re.compile(rf"{GRACE}(?: (\d+))?(?: until (\d+))?$")
 _PROMPT = re.compile(r"^(?:scontrol: )+")
 
 
@@ -65,7 +72,10 @@ class SlurmCommands:
     def site_factors(self) -> dict[int, int]:
         """SiteFactor by the number of the job, for releases whose JSON has none."""
         rows = [line.split() for line in self.read("sprio", "--noheader", "--format=%i %S").splitlines()]
-        return {int(row[0]): int(float(row[1])) for row in rows if len(row) == 2 and row[0].isdecimal()}
+        try:
+            return {int(row[0]): int(float(row[1])) for row in rows if len(row) == 2 and row[0].isdecimal()}
+        except (ValueError, OverflowError) as error:
+            raise InputError(f"a line is not understood: {error}"[:200], where="sprio", hint="report the output of sprio") from None
 
     def update(self, changes: Sequence[str], goes_on: Callable[[], bool] = lambda: True) -> list[str]:
         """Send changes by scontrol, in order, as long as `goes_on`; returns what it complained about."""
@@ -94,8 +104,8 @@ def read_reservations(text: str) -> list[SlurmReservation]:
 def _moment(text: str) -> float:
     try:
         return datetime.fromisoformat(text).timestamp()  # local time, as Slurm prints it
-    except ValueError:
-        raise InputError(f"{text!r} is no time", where="scontrol show reservation", hint="unset SLURM_TIME_FORMAT") from None
+    except (ValueError, OverflowError):
+        raise InputError(f"{text!r:.60} is no time", where="scontrol show reservation", hint="unset SLURM_TIME_FORMAT") from None
 
 
 def start_change(job: SlurmJob, job_id: str, nodes: Sequence[str], factor: int) -> str:
@@ -104,14 +114,16 @@ def start_change(job: SlurmJob, job_id: str, nodes: Sequence[str], factor: int) 
     return f"JobId={job_id} SiteFactor={factor}{place} StartTime=now"
 
 
-def forget_place(job_id: str) -> str:
-    """The change that lets Slurm place a job by itself again."""
-    return f'JobId={job_id} SiteFactor=0 ReqNodeList= AdminComment="{RELEASED}" StartTime=now'
+def forget_place(job: SlurmJob, now: float) -> str:
+    """The change that lets Slurm place a job by itself again. A later begin time is not ours, and stays."""
+    begin = "" if begins_later(job, now) else " StartTime=now"
+    return f'JobId={job.address} SiteFactor=0 ReqNodeList= AdminComment="{RELEASED}"{begin}'
 
 
-def wait_longer(job_ids: Sequence[str], grace_s: int) -> str:
-    """The change that keeps jobs waiting for us: somebody has looked at them."""
-    return f"JobId={','.join(job_ids)} StartTime=now+{grace_s}seconds"
+def wait_longer(job_ids: Sequence[str], grace_s: int, now: float) -> str:
+    """The change that keeps jobs waiting for us: somebody has looked at them. It does not go by the clock of this machine."""
+    until = int(now) + grace_s
+    return f'JobId={",".join(job_ids)} AdminComment="{GRACE} {grace_s} until {until}" StartTime={datetime.fromtimestamp(until).isoformat()}'
 
 
 def release_change(job_id: str) -> str:
@@ -119,25 +131,52 @@ def release_change(job_id: str) -> str:
     return f'JobId={job_id} AdminComment="{RELEASED}" StartTime=now'
 
 
-def ours(job: SlurmJob) -> bool:
+def grace_of(job: SlurmJob) -> float:
+    """How long the submit plugin has kept the job back; it says so in its mark."""
+    found = _MARKED.match(job.comment)
+    return grace_in_mark((found and found[1]) or "", GRACE_S)
+
+
+def begins_later(job: SlurmJob, now: float) -> bool:
+    """Whether somebody else has set the begin time since we did: the mark says to what we have set it."""
+    found = _MARKED.match(job.comment)
+    if job.comment == PLACED:
+        return job.eligible > now + SLACK_S
+    if not found or job.eligible <= now:
+        return False
+    if found[2]:
+        return abs(job.eligible - float(found[2])) > SLACK_S
+    return job.eligible > now + grace_of(job) + SLACK_S
+
+
+def ours(job: SlurmJob, now: float) -> bool:
     """Whether a job waits because of us."""
-    return job.state == "PENDING" and job.comment.startswith(MARK) and job.comment != RELEASED
+    return job.state == "PENDING" and (job.comment == PLACED or (job.comment.startswith(GRACE) and not begins_later(job, now)))
 
 
-def give_back(jobs: Sequence[SlurmJob]) -> list[str]:
+def give_back(jobs: Sequence[SlurmJob], now: float) -> list[str]:
     """The changes that leave everything to Slurm: jobs lose their places, and do not wait for us any longer."""
-    return [forget_place(job.address) if job.comment == PLACED else release_change(job.address) for job in jobs if ours(job)]
+    return [forget_place(job, now) if job.comment == PLACED else release_change(job.address) for job in jobs if ours(job, now)]
 
 
-def hand_over(slurm: SlurmCommands | None = None) -> str:
-    """Leave all jobs to Slurm, without an agent. Returns what was done, or why nothing was."""
+def hand_over(slurm: SlurmCommands | None = None, home: Path | None = None) -> str:
+    """Leave all jobs to Slurm, without an agent: also the order that agents with this home have made. Returns what was done."""
     slurm = slurm or SlurmCommands()
+    made = MadeOrder(home)
     try:
-        changes = give_back(slurm.jobs())
-        complaints = slurm.update(changes)
+        jobs = slurm.jobs()
+        changes = give_back(jobs, ServerClock().now(jobs))
+        order = made.undone(jobs)
+        complaints = slurm.update([*changes, *order])
     except InputError as error:
         return f"jobs that waited for an agent start by themselves when their grace ends; Slurm could not be asked: {error.message}"
-    return "; ".join([f"{len(changes)} jobs were given back to Slurm", *complaints])[:500]
+    if not complaints:
+        made.forget()
+    said = [
+        f"{len(changes)} jobs were given back to Slurm",
+        *([f"{len(order)} lost the place in the queue that we gave them"] if order else []),
+    ]
+    return "; ".join([*said, *complaints])[:500]
 
 
 class ServerClock:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
-from queuewise.serve.slurm_control import RELEASED
+from queuewise.serve.slurm_control import RELEASED, begins_later
 from queuewise.serve.slurm_records import MARK, SlurmJob, SlurmNodeState
 
 REASONS = ("None", "Resources", "Priority", "ReqNodeNotAvail", "BeginTime", "Cleaning", "JobArrayTaskLimit", "NodeDown", "Nodes")
@@ -33,12 +33,12 @@ class NodeDemand:
     problem: str = ""
 
 
-def why_left_alone(job: SlurmJob, partitions: Collection[str] = ()) -> str:
+def why_left_alone(job: SlurmJob, partitions: Collection[str], now: float) -> str:
     """Why a waiting job is not ours to steer; empty if it is."""
-    ours = set(job.partition.split(",")) & set(partitions)
+    steered = set(job.partition.split(",")) & set(partitions)
     strange = ",".join(request.strange for request in job.gpus if request.strange)
     checks = (
-        (bool(partitions) and not ours, f"partition {job.partition} is not steered"),
+        (bool(partitions) and not steered, f"partition {job.partition} is not steered"),
         (job.priority == 0 or job.reason.startswith("JobHeld"), HELD),
         (bool(job.dependency) and "unfulfilled" in job.dependency, DEPENDS),
         (job.reason.startswith("Dependency"), DEPENDS),
@@ -47,7 +47,7 @@ def why_left_alone(job: SlurmJob, partitions: Collection[str] = ()) -> str:
         (bool(_SPLIT_FEATURES.search(job.features)), f"its features {job.features} are not understood"),
         (bool(strange), f"its request for {strange} is not understood"),
         (any(request.mixed for request in job.gpus), "it asks for GPUs of several types"),
-        (job.reason == "BeginTime" and not job.comment.startswith(MARK), BEGINS_LATER),
+        ((job.reason == "BeginTime" or job.eligible > now) and (begins_later(job, now) or not job.comment.startswith(MARK)), BEGINS_LATER),
         (re.split("[,_]", job.reason)[0] not in REASONS, f"Slurm says {job.reason}"),
     )
     return next((reason for applies, reason in checks if applies), "")

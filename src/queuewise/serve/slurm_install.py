@@ -16,9 +16,10 @@ from pathlib import Path
 from queuewise.errors import InputError
 from queuewise.regular_files import check_regular
 from queuewise.runs import write_text
+from queuewise.serve.holding import LONGEST_GRACE_S
+from queuewise.serve.slurm_control import GRACE, GRACE_S
 from queuewise.serve.slurm_records import MARK
 
-GRACE_S = 300
 CONF_PLACES = ("/etc/slurm/slurm.conf", "/etc/slurm-llnl/slurm.conf")
 KEPT = f"#{MARK}# "  # before a line that is replaced
 LUA_KEPT = f"--{MARK}-- "
@@ -46,8 +47,9 @@ do
       end
       local unset = job_desc.begin_time == nil or job_desc.begin_time == 0
       if unset and job_desc.reservation == nil and steered(job_desc, part_list) then
-         job_desc.begin_time = os.time() + {grace}
-         job_desc.admin_comment = "{mark} grace"
+         local begin = os.time() + {grace}
+         job_desc.begin_time = begin
+         job_desc.admin_comment = "{mark} {grace} until " .. begin
       end
       return slurm.SUCCESS
    end
@@ -105,8 +107,8 @@ def find_conf(given: str | None = None) -> Path:
 
 def installation(conf: Path, *, grace_s: int = GRACE_S, partitions: Sequence[str] = ()) -> list[FileChange]:
     """The changes that install the plugin; none for files that need none."""
-    if grace_s < 1:
-        raise InputError(f"a grace of {grace_s} s", hint="give at least 1 s")
+    if not 1 <= grace_s <= LONGEST_GRACE_S:
+        raise InputError(f"a grace of {grace_s} s", hint=f"give 1 to {LONGEST_GRACE_S:,} s: jobs wait so long if there is no agent")
     for name in partitions:  # they become text of a program that slurmctld runs
         if not re.fullmatch(r"[\w.+-]+", name):
             raise InputError(f"{name!r} cannot be the name of a partition", hint="give names as sinfo shows them")
@@ -142,7 +144,7 @@ def _text(path: Path) -> str | None:
 def _with_plugin(path: Path, grace_s: int, partitions: Sequence[str]) -> FileChange:
     before = _text(path)
     table = "{" + ", ".join(f'["{name}"] = true' for name in partitions) + "}"
-    block = _BLOCK.format(begin=BEGIN, end=END, grace=grace_s, mark=MARK, partitions=table)
+    block = _BLOCK.format(begin=BEGIN, end=END, grace=grace_s, mark=GRACE, partitions=table)
     if before is None:
         return FileChange(path, None, f"{block}return slurm.SUCCESS\n")
     plain = _without_block(before, "--")

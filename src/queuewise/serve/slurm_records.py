@@ -7,13 +7,18 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from queuewise.errors import InputError
+from queuewise.policies.snapshot_checks import LARGEST
+from queuewise.workload.jobs import WHOLE_GPU
 from queuewise.workload.node_lists import expand_nodes
 from queuewise.workload.readers.slurm_json import unwrap
+from queuewise.workload.readers.source import one_line
+
+Record = TypeVar("Record")
 
 _ITEM = re.compile(r"(?:gres[:/])?([a-z_]+)(?:[:=]([^:=(]*))?(?:[:=]([^:=(]*))?(?:\((.*)\))?")
 _COMMA = re.compile(r",(?![^(]*\))")  # not inside of brackets
@@ -24,6 +29,8 @@ UNUSABLE = (  # how words of states begin; nodes that are POWERED_DOWN are woken
     "BLOCKED", "FUTURE", "NOT_RESPOND", "NO_RESPOND",
 )  # fmt: skip
 HOLDING = ("CONFIGURING", "SUSPENDED", "STOPPED", "SIGNALING", "RESIZING", "STAGE_OUT")  # states of jobs that have nodes
+LATEST = 1e11  # Unix time, far in the future
+MOST_GPUS = 1024  # of a node
 OFFSET = 2**31  # some releases add it to what may be negative
 
 
@@ -140,12 +147,22 @@ class SlurmNodeState:
 
 def read_jobs(text: str | bytes) -> list[SlurmJob]:
     """The jobs in the output of `squeue --json`."""
-    return [_job(row) for row in _rows(text, "jobs", "squeue --json")]
+    return [_understood(_job, row, "job", row.get("job_id"), "squeue --json") for row in _rows(text, "jobs", "squeue --json")]
 
 
 def read_nodes(text: str | bytes) -> list[SlurmNodeState]:
     """The nodes in the output of `sinfo --json` (22.05) or `scontrol show nodes --json` (newer)."""
-    return [_node(row) for row in _rows(text, "nodes", "sinfo --json or scontrol show nodes --json")]
+    source = "sinfo --json or scontrol show nodes --json"
+    return [_understood(_node, row, "node", row.get("name"), source) for row in _rows(text, "nodes", source)]
+
+
+def _understood(read: Callable[[Mapping[str, Any]], Record], row: Mapping[str, Any], what: str, name: Any, source: str) -> Record:
+    """The record of a row. Rows may hold anything anywhere: the error says in which one."""
+    try:
+        return read(row)
+    except (AttributeError, LookupError, TypeError, ValueError, OverflowError) as error:
+        where, hint = f"{source}, {what} {name!r:.40}", f"report the output of {source}"
+        raise InputError(f"is not understood: {one_line(error)}", where=where, hint=hint) from None
 
 
 def _rows(text: str | bytes, key: str, source: str) -> list[Mapping[str, Any]]:
@@ -181,10 +198,10 @@ def _job(row: Mapping[str, Any]) -> SlurmJob:
         qos=_text(row, "qos"),
         name=_text(row, "name"),
         priority=_int(row, "priority"),
-        submit=float(_int(row, "submit_time")),
-        eligible=float(_int(row, "eligible_time")),
-        start=float(_int(row, "start_time")),
-        end=float(_int(row, "end_time")),
+        submit=_moment(row, "submit_time"),
+        eligible=min(float(_int(row, "eligible_time")), LATEST),  # users choose it
+        start=_moment(row, "start_time"),
+        end=min(float(_int(row, "end_time")), LATEST),
         limit_s=_NO_LIMIT_S if minutes is None or _is_infinite(row.get("time_limit")) else max(float(minutes), 1.0) * 60,
         nodes=nodes,
         most_nodes=_int(row, "max_nodes"),
@@ -204,7 +221,7 @@ def _job(row: Mapping[str, Any]) -> SlurmJob:
         exclusive=_words(row.get("shared")).lower() in ("none", "exclusive", "0") or _words(row.get("exclusive")).lower() in ("true",),
         is_het=_int(row, "het_job_id") > 0,
         array_text=_text(row, "array_task_string") if array and task is None else "",
-        comment=_text(row, "admin_comment"),
+        comment=_text(row, "admin_comment").strip('"'),  # scontrol keeps the quotes of what it reads from its input
         site_factor=_site_factor(row),
         allocations=_allocations(row),
     )
@@ -235,7 +252,11 @@ def _allocations(row: Mapping[str, Any]) -> tuple[Allocation, ...]:
     total, listed_cores = max(_int(row, "cpus"), 1), sum(cores.values())
     even = -(-total // max(len(names), 1))
     threads = total // listed_cores if listed_cores and total % listed_cores == 0 else 1  # where cores are listed, not their threads
-    return tuple(Allocation(name, cores.get(name, 0) * threads or even, memory.get(name, 0), gpus[at]) for at, name in enumerate(names))
+    held = tuple(Allocation(name, cores.get(name, 0) * threads or even, memory.get(name, 0), gpus[at]) for at, name in enumerate(names))
+    for one in held:
+        if not (0 <= one.cores <= LARGEST // WHOLE_GPU and 0 <= one.mem_mib <= LARGEST):
+            raise ValueError(f"it holds {one.cores} cores and {one.mem_mib} MiB of {one.node}")
+    return held
 
 
 def _held(resources: Mapping[str, Any]) -> tuple[dict[str, int], dict[str, int]]:
@@ -272,6 +293,8 @@ def _node(row: Mapping[str, Any]) -> SlurmNodeState:
         raise InputError(f"node {name!r} has {cores} CPUs", where="sinfo --json", hint="report the output of sinfo --json")
     state = "+".join(filter(None, (_words(row.get("state")), _words(row.get("state_flags"))))).upper()
     gpus = _gpus(_text(row, "gres"))
+    if gpus.count > MOST_GPUS:
+        raise ValueError(f"it has {gpus.count} GPUs")
     memory, used = _int(row, "real_memory"), _text(row, "gres_used")
     return SlurmNodeState(
         name=name,
@@ -323,8 +346,14 @@ def _indices(text: str) -> tuple[int, ...]:
         for part in inside.partition("IDX:")[2].split(",") if name == "gpu" else ():
             first, dash, last = part.strip().partition("-")
             if first.isdecimal():
-                numbers += range(int(first), int(last if dash else first) + 1)
+                numbers += _span(int(first), int(last if dash else first))
     return tuple(numbers)
+
+
+def _span(first: int, last: int) -> range:
+    if last >= MOST_GPUS:
+        raise ValueError(f"no node has a GPU {last}")
+    return range(first, last + 1)
 
 
 def _shared(text: str) -> tuple[int, ...]:
@@ -349,6 +378,14 @@ def _int(row: Mapping[str, Any], key: str) -> int:
         return int(value or 0)
     except (TypeError, ValueError, OverflowError):
         raise InputError(f"{key} is {value!r}, not a number", where="the JSON of Slurm", hint="report the output") from None
+
+
+def _moment(row: Mapping[str, Any], key: str) -> float:
+    """Unix time."""
+    value = _int(row, key)
+    if not 0 <= value <= LATEST:
+        raise ValueError(f"{key} is {value!r:.40}")
+    return float(value)
 
 
 def _is_infinite(value: Any) -> bool:

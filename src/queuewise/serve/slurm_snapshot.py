@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from queuewise.cluster.described import known_kind
 from queuewise.policies.snapshot import JobRecord, NodeRecord, NodeShape, Place, RunningJob, Snapshot, WaitingJob
+from queuewise.policies.snapshot_checks import problem_of_record
 from queuewise.serve.slurm_demand import NodeDemand, demand_of, may_use, why_left_alone, why_not_placed
 from queuewise.serve.slurm_records import Allocation, SlurmJob, SlurmNodeState, SlurmReservation
 from queuewise.serve.snapshot_cluster import NODE_SET
@@ -21,7 +22,7 @@ from queuewise.workload.jobs import WHOLE_GPU
 
 DAY_S = 86_400.0
 MOST_ARRAY_TASKS = 1000  # of one array that are looked at
-_ARRAY_PART = re.compile(r"(\d+)(?:-(\d+)(?::(\d+))?)?")
+_ARRAY_PART = re.compile(r"(\d{1,9})(?:-(\d{1,9})(?::(\d{1,9}))?)?")
 
 Predict = Callable[[SlurmJob], float | None]
 Waiting = Mapping[str, tuple[SlurmJob, NodeDemand]]
@@ -73,11 +74,12 @@ def take_snapshot(
     clock = now - epoch
     told = {job_id: waiting.pop(job_id) for job_id in promised or {} if job_id in waiting}
     labels, sets = _labels(waiting, nodes)
-    queue = [
-        WaitingJob(_record(job_id, job, one.tasks, (one.gpus, one.cores, one.mem_mib), labels[job_id], epoch, clock, predict))
+    asked = [
+        _record(job_id, job, one.tasks, (one.gpus, one.cores, one.mem_mib), labels[job_id], epoch, clock, predict)
         for job_id, (job, one) in waiting.items()
     ]
-    queue.sort(key=lambda one: one.job.submit)
+    left_alone |= {str(record.job_id): f"it {problem}" for record in asked if (problem := problem_of_record(record, clock))}
+    queue = sorted((WaitingJob(record) for record in asked if record.job_id not in left_alone), key=lambda one: one.job.submit)
     runs = [one for job in sorted(running, key=lambda job: job.start) for one in _running(job, names, epoch, clock, predict)]
     promises: list[RunningJob] = []
     for job_id, (job, demand) in told.items():
@@ -85,7 +87,7 @@ def take_snapshot(
     members = {label: frozenset(of) for label, of in sets.items()}
     records = tuple(_node(at, node, runs, promises, [label for label, of in members.items() if at in of]) for at, node in enumerate(nodes))
     snapshot = Snapshot(now=clock, queue=tuple(queue), running=(*runs, *promises), nodes=records, epoch=epoch)
-    by_id = {job_id: job for job_id, (job, _) in waiting.items()} | {job.job_id: job for job in running}
+    by_id = {job_id: job for job_id, (job, _) in waiting.items() if job_id not in left_alone} | {job.job_id: job for job in running}
     return SlurmState(snapshot, by_id, left_alone, nodes, {label: tuple(nodes[at].name for at in of) for label, of in sets.items()})
 
 
@@ -100,7 +102,7 @@ def _sorted_out(
             continue
         allowed = [at for at, node in enumerate(nodes) if may_use(job, node) and not _is_reserved(node, reserved, now, now + job.limit_s)]
         demand = demand_of(job, nodes, allowed, memory_counts=manner.memory_counts)
-        problem = why_left_alone(job, manner.partitions) or ("" if allowed else "no node may take it")
+        problem = why_left_alone(job, manner.partitions, now) or ("" if allowed else "no node may take it")
         problem = problem or (why_not_placed(job, demand) if manner.places else "")
         for one in tasks_of(job, _running_tasks(job, jobs)):
             if problem:
@@ -126,7 +128,7 @@ def tasks_of(job: SlurmJob, running: int) -> list[str]:
     listed, _, most = job.array_text.partition("%")
     numbers: list[int] = []
     for first, last, step in _ARRAY_PART.findall(listed):
-        numbers += range(int(first), int(last or first) + 1, int(step or 1))
+        numbers += range(int(first), int(last or first) + 1, int(step or 1) or 1)[:MOST_ARRAY_TASKS]
     room = max(int(most) - running, 0) if most.isdecimal() and int(most) else MOST_ARRAY_TASKS
     return [f"{job.job_id}_{number}" for number in numbers[: min(room, MOST_ARRAY_TASKS)]]
 

@@ -20,10 +20,15 @@ GIB = 1024
 NODE_SET = "nodes-"  # how names of partitions begin that are only sets of nodes which some job may use
 BROKEN = "\x01broken-"  # how the ids of what stands for broken parts begin, where ids are texts
 
+_latest: list[tuple[tuple[NodeShape | None, ...], Cluster]] = []  # the last shapes and their cluster
+
 
 def cluster_of(snapshot: Snapshot) -> Cluster:
     """The cluster, by the shapes of its nodes. An InputError if a node has none."""
-    shapes = tuple(node.shape for node in snapshot.nodes)
+    shapes = tuple([node.shape for node in snapshot.nodes])
+    for known, cluster in _latest:
+        if known == shapes:  # at once for the same objects; a hash is not
+            return cluster
     without = next((node.index for node, shape in zip(snapshot.nodes, shapes, strict=True) if shape is None), None)
     if without is not None:
         raise InputError(
@@ -31,11 +36,13 @@ def cluster_of(snapshot: Snapshot) -> Cluster:
             where="snapshot",
             hint="give load_policy the cluster, or nodes a shape",
         )
-    return _built(tuple(shape for shape in shapes if shape is not None))
+    cluster = cluster_of_shapes(tuple(shape for shape in shapes if shape is not None))
+    _latest[:] = [(shapes, cluster)]
+    return cluster
 
 
 @lru_cache(maxsize=16)
-def _built(shapes: tuple[NodeShape, ...]) -> Cluster:
+def cluster_of_shapes(shapes: tuple[NodeShape, ...]) -> Cluster:
     if not shapes:
         raise InputError("has no nodes", where="snapshot", hint="a snapshot lists all nodes of its cluster")
     speeds = {gpu_kind(shape.kind).name: shape.speed for shape in shapes if shape.gpus}

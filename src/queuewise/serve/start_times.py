@@ -107,7 +107,7 @@ def _changed(snapshot: Snapshot, job: JobId, change: Any) -> Snapshot:
 # --- scripts
 
 
-def with_script(snapshot: Snapshot, script: str, user: str, history: RuntimeHistory, *, where: str) -> tuple[Snapshot, str]:
+def with_script(snapshot: Snapshot, script: str, user: str, history: RuntimeHistory, *, where: str) -> tuple[Snapshot, JobId]:
     """The snapshot with a job that asks for what the #SBATCH lines of a script ask for, submitted now, and its id."""
     options = _options(script, where)
     if refused := next((name for name in NOT_IN_SNAPSHOTS if name in options), None):
@@ -118,18 +118,21 @@ def with_script(snapshot: Snapshot, script: str, user: str, history: RuntimeHist
     per_node = "nodes" in options or gpus > 0 or "exclusive" in options
     memory = _mebibytes(options.get("mem"), where) or _mebibytes(options.get("mem-per-cpu"), where) * cores
     number = nodes if per_node else tasks
-    default = next((shape.partitions[0] for node in snapshot.nodes if (shape := node.shape) is not None), None)
+    default = next((shape.partitions[0] for node in snapshot.nodes if (shape := node.shape) is not None and shape.partitions), None)
     name = options.get("job-name", "")
     least = min((one.job.priority for one in snapshot.queue), default=0.0)
     partition, milli = options.get("partition", default), WHOLE_GPU * (cores * -(-tasks // nodes) if per_node else cores)
     if "exclusive" in options:
         milli, gpus = _whole_node(snapshot, partition, milli, gpus)
+    ids: list[JobId] = [*(one.job.job_id for one in snapshot.queue), *(one.job.job_id for one in snapshot.running)]
+    numbers = [known for known in ids if isinstance(known, int)]
+    job_id: JobId = max(numbers) + 1 if numbers else "script"  # ids of a snapshot are alike
     job = JobRecord(
-        "script", snapshot.now, limit, number, number, number, WHOLE_GPU * gpus, milli, memory, priority=least, requested=limit,
+        job_id, snapshot.now, limit, number, number, number, WHOLE_GPU * gpus, milli, memory, priority=least, requested=limit,
         kinds=(known_kind(kind)[0],) if kind else (), partition=partition, user=user,
         predicted=history.predict(user, name, tasks, limit) if len(history) else None,
     )  # fmt: skip
-    return replace(snapshot, queue=(*snapshot.queue, WaitingJob(job))), "script"
+    return replace(snapshot, queue=(*snapshot.queue, WaitingJob(job))), job_id
 
 
 NOT_IN_SNAPSHOTS = ("constraint", "nodelist", "exclude", "nodefile", "reservation")

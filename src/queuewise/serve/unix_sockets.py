@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import stat
+from contextlib import suppress
 from pathlib import Path
 
 from queuewise.errors import InputError
@@ -37,3 +38,10 @@ def bind_unix_socket(path: Path, mode: int) -> socket.socket:
     finally:
         os.umask(before)
     return bound
+
+
+def remove_own_socket(path: Path, number: int) -> None:
+    """Remove the socket with this inode, and not that of a program that has taken its place."""
+    with suppress(FileNotFoundError):
+        if path.stat().st_ino == number:
+            path.unlink()

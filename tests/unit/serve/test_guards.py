@@ -17,7 +17,7 @@ from queuewise.errors import InputError
 from queuewise.policies import simulate as replay
 from queuewise.policies.snapshot import JobRecord, NodeRecord, NodeShape, Place, Snapshot, WaitingJob
 from queuewise.serve.answer_checks import problem_of
-from queuewise.serve.audit_log import AuditLog, read_audit, replay_audit
+from queuewise.serve.audit_log import AuditLog, decision_entry, read_audit, replay_audit
 from queuewise.serve.guarded_policy import GuardedPolicy
 from queuewise.serve.kill_switch import is_off, switch_off, switch_on
 from queuewise.serve.live_guard import EndedRecord, GuardLimits, LiveGuard
@@ -143,6 +143,28 @@ def test_a_late_forecast_is_none(snapshot: Snapshot, monkeypatch: pytest.MonkeyP
     assert GuardedPolicy("sjf+easy", deadline_s=0.05).forecast(snapshot) is None
 
 
+def test_a_policy_whose_scores_are_no_numbers_has_decisions_and_a_forecast(snapshot: Snapshot, tmp_path: Path) -> None:
+    (tmp_path / "bad.py").write_text("def score(job, now):\n    return job.estimate * float('nan')\n")
+    policy = GuardedPolicy(f"{tmp_path}/bad.py:score+easy", deadline_s=30.0)
+    answer = policy.answer(snapshot)
+    assert (answer.outcome, answer.policy) == ("fallback", "fcfs+easy")
+    assert policy.forecast(snapshot) == load_policy("fcfs+easy").forecast(snapshot)
+    assert "has no forecast" in policy.forecast_problem
+
+
+def test_wise_is_the_fallback_where_all_jobs_have_predictions(snapshot: Snapshot, monkeypatch: pytest.MonkeyPatch) -> None:
+    queue = tuple(replace(one, job=replace(one.job, predicted=one.job.estimate / 2)) for one in snapshot.queue)
+    running = tuple(replace(one, job=replace(one.job, predicted=one.job.estimate / 2)) for one in snapshot.running)
+    predicted = replace(snapshot, queue=queue, running=running)
+    policy = GuardedPolicy("sjf+easy")
+    policy.distrusted = "it lost"
+    assert policy.answer(predicted).policy == "wise"
+    assert policy.forecast(predicted) == load_policy("wise").forecast(predicted)
+    assert policy.answer(snapshot).policy == "fcfs+easy"
+    assert GuardedPolicy("wise").fallback == "fcfs+easy"
+    assert GuardedPolicy("sjf+easy", fallback="saf").fallback == "saf"
+
+
 def test_a_fallback_that_fails_is_an_error_with_a_hint(snapshot: Snapshot, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LivePolicy, "decide", lambda self, shown: 1 / 0)
     with pytest.raises(InputError, match="fcfs\\+easy cannot decide: ZeroDivisionError"):
@@ -178,6 +200,26 @@ def test_the_audit_log_is_replayed_and_rotated(tmp_path: Path, snapshot: Snapsho
     assert all(one.same for one in again)
     log.write({**entry, "decision": Decided(()).as_json()})
     assert not list(replay_audit(log.path))[-1].same
+
+
+def test_entries_of_rotated_files_are_replayed_too(tmp_path: Path, snapshot: Snapshot) -> None:
+    log = AuditLog(tmp_path / "audit.jsonl", rotate_bytes=20_000)
+    policy = GuardedPolicy("sjf+easy")
+    for number in range(12):
+        log.write(decision_entry(policy.answer(snapshot), snapshot, policy, mode="act", number=number))
+    assert (tmp_path / "audit.jsonl.2").exists()
+    assert [one.entry["number"] for one in replay_audit(log.path)] == list(range(12))
+    assert all(one.same for one in replay_audit(log.path))
+
+
+def test_a_policy_that_has_changed_since_is_noticed(tmp_path: Path, snapshot: Snapshot) -> None:
+    own = tmp_path / "mine.py"
+    own.write_text("def score(job):\n    return job.estimate\n")
+    log, policy = AuditLog(tmp_path / "audit.jsonl"), GuardedPolicy(f"{own}:score+easy")
+    log.write(decision_entry(policy.answer(snapshot), snapshot, policy, mode="act"))
+    assert [one.differs for one in replay_audit(log.path, run_files=True)] == [[]]
+    own.write_text("def score(job):\n    return job.estimate * 1.0\n")
+    assert [one.differs for one in replay_audit(log.path, run_files=True)] == [["digest"]]
 
 
 def test_a_full_disk_leaves_a_log_that_can_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -85,6 +85,10 @@ def test_values_with_units() -> None:
         (job("1", STAT="RUN", EXEC_HOST="16**h1"), "EXEC_HOST has '16**h1'"),
         (job("1", STAT="RUN", EXEC_HOST="h1", GPU_ALLOC="h1:a"), "GPU_ALLOC has 'h1:a'"),
         (job("1", QUEUE=""), "has no QUEUE"),
+        (job("1", JOBINDEX="abc"), "JOBID is '1[abc]'"),
+        (job("1", MEMLIMIT="9" * 400), "is no amount of memory"),
+        (job("1", STAT="RUN", EXEC_HOST="9" * 5000 + "*h1"), "EXEC_HOST has"),
+        (job("1", STAT="RUN", EXEC_HOST="h1", GPU_ALLOC="h1:99999999999"), "GPU_ALLOC has 'h1:99999999999'"),
     ],
 )
 def test_what_is_not_understood_is_refused(record: dict[str, str], problem: str) -> None:
@@ -92,6 +96,11 @@ def test_what_is_not_understood_is_refused(record: dict[str, str], problem: str)
         read_lsf_jobs(bjobs(record), NOW)
     assert problem in str(refused.value)
     assert refused.value.hint
+
+
+def test_hosts_have_so_many_gpus_at_most() -> None:
+    with pytest.raises(InputError, match="host h1: NGPUS is 99999999999"):
+        read_lsf_hosts(json.dumps({"RECORDS": [{"HOST_NAME": "h1", "STATUS": "ok", "NGPUS": "99999999999"}]}))
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"RECORDS": 3}', '{"RECORDS": [3]}'])

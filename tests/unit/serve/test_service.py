@@ -20,6 +20,8 @@ pytest.importorskip("starlette")
 pytest.importorskip("uvicorn")
 
 from queuewise import load_policy
+from queuewise.serve.audit_log import replay_audit
+from queuewise.serve.server import DRAIN_S
 from queuewise.serve.service import WARM_UP
 
 READY_S = 60.0
@@ -166,16 +168,46 @@ def test_the_switch_turns_it_off_within_a_second(service: tuple[Any, Path, Path]
 
 def test_a_late_policy_is_answered_by_the_fallback_and_a_token_is_asked_for(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("secret\n")
-    process, path = started(tmp_path, "--deadline", "1e-6", "--token-file", str(tmp_path / "token"))
+    (tmp_path / "token").chmod(0o600)
+    audit = tmp_path / "audit.jsonl"
+    process, path = started(tmp_path, "--deadline", "1e-6", "--token-file", str(tmp_path / "token"), "--audit", str(audit))
     try:
         assert ask(path, "POST", "/v1/decide", SNAPSHOT)[0] == 401
         assert ask(path, "POST", "/v1/decide", SNAPSHOT, {"Authorization": "Bearer wrong"})[0] == 401
         assert ask(path, "GET", "/metrics")[0] == 401
         status, found = ask(path, "POST", "/v1/decide", SNAPSHOT, {"Authorization": "Bearer secret"})
-        assert (status, found["outcome"], found["policy"]) == (200, "timeout", "fcfs+easy")
+        assert (status, found["outcome"], found["policy"]) == (200, "timeout", "wise")
+        [again] = replay_audit(audit)
+        assert again.same
+        assert again.again["decision"] == {name: found[name] for name in ("starts", "stops", "wake_at")}
     finally:
         process.terminate()
         assert process.wait(20) == 0
+
+
+def test_the_socket_of_a_service_that_came_later_stays(tmp_path: Path) -> None:
+    process, path = started(tmp_path)
+    path.unlink()
+    with socket.socket(socket.AF_UNIX) as later:
+        later.bind(str(path))
+        process.terminate()
+        assert process.wait(20) == 0
+        assert path.exists()
+
+
+@pytest.mark.slow
+def test_clients_that_never_finish_do_not_keep_it_from_stopping(tmp_path: Path) -> None:
+    process, path = started(tmp_path)
+    clients = [socket.socket(socket.AF_UNIX) for _ in range(200)]
+    for client in clients:
+        client.connect(str(path))
+        client.sendall(b"POST /v1/decide HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n{")
+    assert ask(path, "GET", "/healthz")[0] == 200
+    process.terminate()
+    assert process.wait(DRAIN_S + 5) == 0
+    for client in clients:
+        client.close()
+    assert "Traceback" not in (tmp_path / "log").read_text()
 
 
 def test_a_stale_socket_is_replaced_and_a_used_one_is_not(service: tuple[Any, Path, Path], tmp_path: Path) -> None:

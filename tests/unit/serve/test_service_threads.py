@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 import time
 from typing import Any
 
@@ -19,7 +20,7 @@ from queuewise.errors import InputError
 from queuewise.serve.guarded_policy import GuardedPolicy
 from queuewise.serve.live_policy import Decided, LivePolicy
 from queuewise.serve.server import _Server
-from queuewise.serve.service import WARM_UP, DecisionService
+from queuewise.serve.service import MOST_HELD_BYTES, WARM_UP, DecisionService
 
 
 def service(deadline_s: float | None = None) -> DecisionService:
@@ -45,9 +46,20 @@ async def ask(service: DecisionService, method: str, path: str, body: str = "") 
 def test_whatever_a_policy_does_there_is_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     made = service()
     monkeypatch.setattr(LivePolicy, "decide", lambda self, snapshot: 1 / 0)
+    monkeypatch.setattr(LivePolicy, "decide_columns", lambda self, columns, cluster: 1 / 0)
     status, found = asyncio.run(ask(made, "POST", "/v1/decide", WARM_UP.to_json()))
     assert status == 422
     assert "cannot decide" in found["error"]
+
+
+def test_requests_together_hold_only_so_much_memory() -> None:
+    made = service()
+    made.held_bytes = MOST_HELD_BYTES
+    status, found = asyncio.run(ask(made, "POST", "/v1/decide", WARM_UP.to_json()))
+    assert (status, found["hint"]) == (503, "try again")
+    made.held_bytes -= MOST_HELD_BYTES
+    assert asyncio.run(ask(made, "POST", "/v1/decide", WARM_UP.to_json()))[0] == 200
+    assert made.held_bytes == 0
 
 
 def test_health_is_answered_while_a_policy_decides(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,3 +102,14 @@ def test_a_failed_reload_changes_nothing_and_a_failed_load_is_a_failure(monkeypa
     assert server.should_exit
     with pytest.raises(InputError):
         GuardedPolicy("nonsense")
+
+
+def test_the_threads_of_a_policy_end_with_it() -> None:
+    made = service(deadline_s=10.0)
+    before = threading.active_count()
+    for _ in range(3):
+        made.reload()
+    deadline = time.monotonic() + 5
+    while threading.active_count() > before and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert threading.active_count() == before

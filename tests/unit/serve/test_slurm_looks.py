@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import json
+import os
+import time
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from fake_slurm import NOW, FakeSlurm, node, row
+from queuewise.errors import InputError
+from queuewise.serve import slurm_control
+from queuewise.serve.audit_log import AuditLog, replay_audit
 from queuewise.serve.guarded_policy import GuardedPolicy
 from queuewise.serve.holding import HELD_LONG_ENOUGH, NO_START
 from queuewise.serve.kill_switch import switch_off
 from queuewise.serve.live_guard import GuardLimits, LiveGuard
 from queuewise.serve.slurm_agent import SlurmAgent
 from queuewise.serve.slurm_control import AT_ONCE, ServerClock, hand_over
+from queuewise.serve.slurm_watchdog import Watchdog, has_agent, take_back
 
 
 def agent(slurm: FakeSlurm, policy: str = "fcfs+easy", **options: Any) -> SlurmAgent:
@@ -34,7 +42,74 @@ FULL = (busy(1, "n1"), busy(2, "n2"))
 def test_a_job_that_waits_for_room_goes_on_waiting() -> None:
     slurm = FakeSlurm(rows=[*FULL, row(3), row(4)])
     agent(slurm).look()
-    assert slurm.sent == ["JobId=3,4 StartTime=now+300seconds"]
+    until = datetime.fromtimestamp(NOW + 300).isoformat()
+    assert slurm.sent == [f'JobId=3,4 AdminComment="queuewise grace 300 until {NOW + 300}" StartTime={until}']
+
+
+def test_every_job_is_renewed_by_the_grace_that_its_mark_names() -> None:
+    grace = {3: 60, 4: 600, 5: 60}
+    marked = [row(k, eligible_time=NOW + 10, admin_comment=f"queuewise grace {s} until {NOW + 10}") for k, s in grace.items()]
+    slurm = FakeSlurm(rows=[*FULL, *marked])
+    agent(slurm).look()
+    assert [change.partition(" until")[0] for change in slurm.sent] == [
+        'JobId=3,5 AdminComment="queuewise grace 60', 'JobId=4 AdminComment="queuewise grace 600',
+    ]  # fmt: skip
+
+
+MARKS = (f"queuewise grace 300 until {NOW + 200}", "queuewise grace 300", "queuewise placed", "queuewise released")
+
+
+@pytest.mark.parametrize("mark", MARKS)
+def test_a_begin_time_that_somebody_else_has_set_stays(mark: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slurm_control, "ServerClock", lambda: ServerClock(NOW))
+    slurm = FakeSlurm(rows=[row(3, eligible_time=NOW + 86_400, admin_comment=mark, required_nodes="n1")])
+    one = agent(slurm, home=tmp_path)
+    one._placed["3"] = -1e9
+    one.look()
+    switch_off(tmp_path)
+    one.look()
+    hand_over(slurm)
+    assert not [change for change in slurm.sent if "StartTime" in change]
+    assert bool(slurm.sent) == (mark == "queuewise placed")  # it loses its place
+
+
+def test_an_agent_that_is_off_and_cannot_reach_slurm_sleeps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    slurm = FakeSlurm()
+    monkeypatch.setattr(FakeSlurm, "jobs", lambda self: (_ for _ in ()).throw(InputError("slurmctld is down")))
+    switch_off(tmp_path)
+    looks: list[str] = []
+    began = time.monotonic()
+    agent(slurm, home=tmp_path).run(0.3, until=lambda: time.monotonic() > began + 1.0, each=lambda cycle: looks.append(cycle.outcome))
+    assert set(looks) == {"unreachable"}
+    assert len(looks) <= 5
+
+
+@pytest.mark.parametrize("who", ["the next agent", "the switch", "the watchdog"])
+def test_the_order_of_an_agent_that_is_gone_is_taken_back(who: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    others = row(9, ours=False, priority=700, site_factor=55)
+    ranked = [row(k, ours=False, priority=p, time_limit=m) for k, p, m in ((3, 500, 50), (4, 300, 10))]
+    slurm = FakeSlurm(rows=[*FULL, *ranked])
+    agent(slurm, "sjf+easy", by="priority", home=tmp_path).look()
+    assert [r["site_factor"] for r in slurm.rows[2:]] == [-200, 200]
+    slurm.rows.append(others)
+    if who == "the next agent":
+        switch_off(tmp_path)
+        agent(slurm, "sjf+easy", by="priority", home=tmp_path).look()
+    elif who == "the switch":
+        assert "2 lost the place" in hand_over(slurm, tmp_path)
+    else:
+        monkeypatch.setattr(slurm_control, "SlurmCommands", lambda: slurm)
+        assert take_back(tmp_path)
+    assert [r["site_factor"] for r in slurm.rows[2:]] == [0, 0, 55]
+    assert hand_over(slurm, tmp_path) == "0 jobs were given back to Slurm"
+
+
+def test_watchdogs_know_of_the_next_agent(tmp_path: Path) -> None:
+    assert not has_agent(tmp_path)
+    watchdog = Watchdog(tmp_path, {})
+    assert has_agent(tmp_path)
+    os.close(watchdog._lock)  # as when it ends
+    assert not has_agent(tmp_path)
 
 
 def test_a_job_that_can_never_start_is_released() -> None:
@@ -50,7 +125,7 @@ def test_a_job_that_can_never_start_is_released() -> None:
 def test_no_job_is_held_for_ever(expects: bool, waited_s: int, kept: bool) -> None:
     slurm = FakeSlurm(rows=[*FULL, row(3, submit_time=NOW - waited_s)])
     cycle = agent(slurm, expects=expects).look()
-    assert ("StartTime=now+" in slurm.sent[0]) == kept
+    assert (" until " in slurm.sent[0]) == kept
     assert cycle.left_alone == ({} if kept else {"3": HELD_LONG_ENOUGH})
 
 
@@ -99,7 +174,7 @@ def test_priorities_are_dealt_out_among_the_jobs_that_are_steered() -> None:
 def test_equal_priorities_become_different_and_stay_above_zero() -> None:
     slurm = FakeSlurm(rows=[*FULL, *(row(k, ours=False, priority=1, time_limit=m) for k, m in ((3, 50), (4, 10), (5, 30)))])
     agent(slurm, "sjf+easy", by="priority").look()
-    assert {r["job_id"]: r["priority"] for r in slurm.rows[2:]} == {4: 3, 5: 2, 3: 1}
+    assert {r["job_id"]: r["site_factor"] for r in slurm.rows[2:]} == {4: 6, 5: 4, 3: 2}  # what is shown as 1 may be 0
 
 
 def test_an_array_is_one_change_and_refusals_are_tried_again() -> None:
@@ -183,3 +258,28 @@ def test_the_guard_compares_also_where_jobs_have_types() -> None:
     one.look()
     assert len(told) == 1
     assert told[0].startswith("mean bounded slowdown of 4 jobs in the engine 1.00, of the baseline 1.00; in reality 1.60")
+
+
+def test_the_order_is_replayed_as_it_was_acted_on(tmp_path: Path) -> None:
+    guard = LiveGuard("sjf+easy", "fcfs+easy", GuardLimits(fairness_floor=0.5))
+    rows = [*FULL, row(3, ours=False, priority=9, time_limit=5), row(4, ours=False, priority=5, user_name="bob")]
+    log = AuditLog(tmp_path / "audit.jsonl")
+    cycle = agent(FakeSlurm(rows=rows), "sjf+easy", by="priority", guard=guard, audit=log).look()
+    [one] = replay_audit(log.path)
+    assert one.same
+    assert one.again["order"] == list(cycle.order) == ["4", "3"]
+    assert set(one.again["expected_starts"]) == {"3", "4"}
+    entry = {**one.entry, "order": ["3", "4"]}
+    log.path.write_text(json.dumps(entry) + "\n")
+    assert [two.differs for two in replay_audit(log.path)] == [["order"]]
+
+
+def test_starts_that_the_guard_held_back_are_replayed(tmp_path: Path) -> None:
+    guard = LiveGuard("fcfs+easy", "fcfs+easy", GuardLimits(fairness_floor=0.5))
+    rows = [row(k, tres_per_node="gres:gpu:4") for k in (3, 4)] + [row(5, user_name="bob")]
+    log = AuditLog(tmp_path / "audit.jsonl")
+    cycle = agent(FakeSlurm(rows=rows), guard=guard, audit=log).look()
+    assert set(cycle.held_back) == {"4"}
+    [one] = replay_audit(log.path)
+    assert one.again["held_back"] == ["4"]
+    assert one.same

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from fake_slurm import NOW, node, row
-from queuewise.serve.slurm_control import ServerClock, SlurmCommands
+from queuewise.errors import InputError
+from queuewise.serve.slurm_control import ServerClock, SlurmCommands, begins_later
 from queuewise.serve.slurm_records import SlurmJob, SlurmNodeState, read_jobs, read_nodes
 
 
@@ -118,3 +119,42 @@ def test_the_clock_follows_slurm_only_as_long_as_a_job_says_so() -> None:
     ahead = job(submit_time=int(plain) + 1000)
     assert clock.now([ahead]) >= plain + 999
     assert abs(clock.now([job(8, submit_time=NOW)]) - plain) < 5
+
+
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [
+        ({"job_resources": {"nodes": {"allocation": [[]]}}, "nodes": "n1"}, "job 5: is not understood: 'list' object"),
+        ({"job_resources": {"nodes": {"allocation": [{"name": "n1", "memory": {"allocated": 2**63}}]}}, "nodes": "n1"}, "MiB of n1"),
+        ({"job_resources": {}, "nodes": "n1", "cpus": 2**40}, "it holds 1099511627776 cores"),
+        ({"job_resources": {}, "nodes": "n1", "gres_detail": ["gpu:3(IDX:0-99999999999)"]}, "no node has a GPU 99999999999"),
+        ({"site_factor": float("inf")}, "cannot convert float infinity"),
+        ({"submit_time": 2**70}, "submit_time is 1180591620717411303424"),
+        ({"array_task_id": "x" * 9000, "array_job_id": [1]}, ""),
+    ],
+)
+def test_damaged_jobs_are_named(fields: dict[str, Any], problem: str) -> None:
+    if not problem:  # what cannot be a number is as good as missing
+        assert len(read_jobs(json.dumps({"jobs": [row(5, **fields)]}))) == 1
+        return
+    with pytest.raises(InputError) as raised:
+        read_jobs(json.dumps({"jobs": [row(5, **fields)]}))
+    assert "squeue --json, job 5" in str(raised.value)
+    assert problem in str(raised.value)
+
+
+def test_users_may_ask_for_any_begin_time() -> None:
+    [job] = read_jobs(json.dumps({"jobs": [row(5, eligible_time=2**62)]}))
+    assert begins_later(job, 0.0)
+
+
+@pytest.mark.parametrize("fields", [{"gres": "gpu:a100:999999999999"}, {"gres_used": "gpu:a100:1(IDX:0-999999999)"}])
+def test_damaged_nodes_are_named(fields: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match="node 'n1': is not understood"):
+        read_nodes(json.dumps({"nodes": [node("n1", **fields)]}))
+
+
+def test_a_damaged_sprio_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SlurmCommands, "read", lambda self, *command: "5 nan\n")
+    with pytest.raises(InputError, match="sprio"):
+        SlurmCommands().site_factors()

@@ -9,7 +9,7 @@ import pytest
 
 from fake_slurm import NOW, node, row
 from queuewise.serve.slurm_records import read_jobs, read_nodes
-from queuewise.serve.slurm_snapshot import Manner, SlurmState, take_snapshot
+from queuewise.serve.slurm_snapshot import MOST_ARRAY_TASKS, Manner, SlurmState, take_snapshot, tasks_of
 from queuewise.serve.snapshot_cluster import NODE_SET
 
 BIG: dict[str, Any] = {"cpus": 32, "gres": "gpu:a100:8"}
@@ -99,3 +99,25 @@ def test_a_job_that_completes_holds_its_node_until_now() -> None:
     held = {"nodes": "n1", "allocated_nodes": [{"nodename": "n1", "sockets": {"0": {"cores": {"0": "allocated"}}}}]}
     found = state(row(1, job_state=["COMPLETED", "COMPLETING"], nodes="n1", job_resources=held, start_time=NOW - 30))
     assert [one.expected_end for one in found.snapshot.running] == [found.snapshot.now]
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"memory_per_node": 2**40}, "it has cpu_milli 1000 and mem_mib 1099511627776"),
+        ({"memory_per_node": -5}, "it has cpu_milli 1000 and mem_mib -5"),
+        ({"cpus": 2**40}, "it has cpu_milli"),
+        ({"tres_per_node": "gres:gpu:99999999"}, "it has gpu_milli 99999999000"),
+    ],
+)
+def test_jobs_that_ask_for_more_than_can_be_counted_are_left_alone(fields: dict[str, Any], reason: str) -> None:
+    found = state(row(1, **fields), row(2))
+    assert found.left_alone["1"].startswith(reason)
+    assert [one.job.job_id for one in found.snapshot.queue] == ["2"]
+    assert "1" not in found.jobs
+
+
+@pytest.mark.parametrize("tasks", ["1-999999999", "1-9:0", "1-" + "9" * 5000])
+def test_arrays_are_looked_at_as_far_as_they_count(tasks: str) -> None:
+    [job] = read_jobs(json.dumps({"jobs": [row(7, array_job_id=7, array_task_string=tasks)]}))
+    assert 1 <= len(tasks_of(job, 0)) <= MOST_ARRAY_TASKS
