@@ -197,14 +197,14 @@ FAULTS: dict[str, tuple[Fault, ...]] = {
     "evaluation": (
         Fault(
             "the bootstrap's interval is one of 90 %",
-            "np.quantile(self.deviations, confidence)",
-            "np.quantile(self.deviations, confidence - 0.05)",
+            "ascending[math.ceil(confidence * (len(ascending) - 1))]",
+            "ascending[math.ceil((confidence - 0.05) * (len(ascending) - 1))]",
             (STATISTICS,),
         ),
         Fault(
             "windows are not paired",
-            "_estimate(mine.sums, other.sums, other.jobs, ratio=ratio",
-            "_estimate(mine.sums, 0 * other.sums + other.sums.mean(), other.jobs, ratio=ratio",
+            "_estimate_difference(mine.sums, other.sums, other.jobs, ratio=ratio",
+            "_estimate_difference(mine.sums, 0 * other.sums + other.sums.mean(), other.jobs, ratio=ratio",
             (STATISTICS,),
         ),
         Fault("a tie counts as lost", "0.5 * (per_unit == 0)", "0.0 * (per_unit == 0)", (STATISTICS,)),

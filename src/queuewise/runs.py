@@ -73,7 +73,7 @@ def writing_run(path: str | Path) -> Iterator[Path]:
 def replacing(path: Path) -> Iterator[Path]:
     """A temporary path that is renamed to `path` when the block ends, and removed if it raises.
 
-    The file gets the permissions that the umask gives to new files, whoever writes it. A full disk and the like raise an InputError.
+    The file gets the permissions that the umask gives to new files. A full disk and the like raise an InputError.
     """
     check_regular(path, "choose another name")
     path = path.resolve()  # a link stays a link, /dev/stdout above all

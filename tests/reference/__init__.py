@@ -4,6 +4,7 @@ It shares no code with the engine (`queuewise.sim`, `queuewise.policies`): only 
 is fast, nothing is clever; where a sentence of the normative page can be followed literally, it is.
 """
 
-from reference.simulator import Result, simulate
+from reference.result import Result
+from reference.simulator import simulate
 
 __all__ = ["Result", "simulate"]

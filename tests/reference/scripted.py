@@ -19,7 +19,7 @@ GIVEN = "given"  # the order of a policy whose orders a `GivenOrders` has
 
 @dataclass(frozen=True)
 class Start:
-    """A start, and the place if whoever decides chooses that too."""
+    """A start, and the place if the decider chooses that too."""
 
     time: float
     job: int

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +22,7 @@ from reference.placement import Placer, task_types
 from reference.policy_names import Policy
 from reference.powercap import budget, greatest_draw
 from reference.quotas import Quotas
+from reference.result import Result, Stay
 from reference.scripted import GIVEN, GivenOrders, Script
 from reference.sleeping import Sleepers
 from reference.slurm import Loops
@@ -31,22 +31,6 @@ from reference.state import Job, Machine, Piece, Run, make_jobs, nodes_of, parti
 QUEUED, DONE, REJECTED, KILLED, CANCELLED = 1, 3, 4, 5, 6  # the numbers of queuewise.sim.schedule, which this must not import
 
 Floats = NDArray[np.float64]
-Stay = tuple[int, float, float, tuple[tuple[int, int, int], ...]]  # job, start, end, pieces as (node, tasks, bit mask of GPUs)
-
-
-@dataclass(frozen=True)
-class Result:
-    start: Floats  # [J] first start, inf if it never started
-    end: Floats  # [J] inf if it was never finished
-    status: NDArray[np.int8]  # [J]
-    preemptions: NDArray[np.int32]  # [J] times stopped
-    runs: list[Stay]  # by job, then as they happened
-    sleeps: list[tuple[int, float, float]]  # node, from, to; by node and time
-
-    @property
-    def pieces(self) -> list[tuple[int, int, int, int]]:
-        """(job, node, tasks, bit mask of GPUs) of all runs, sorted."""
-        return sorted((job, *piece) for job, _, _, pieces in self.runs for piece in pieces)
 
 
 class Simulator:

@@ -10,12 +10,14 @@ from queuewise.config import Config
 
 ScheduleName = Literal["constant", "linear", "exponential", "cosine", "warmup_cosine"]
 
+MOST_ENVS, MOST_STEPS = 100_000, 1_000_000  # of an update
+
 
 class PpoSettings(Config):
     """Proximal policy optimisation (Schulman et al., 2017)."""
 
-    num_envs: int = Field(default=64, ge=1, description="environments played in parallel")
-    steps: int = Field(default=128, ge=1, description="steps per environment between updates")
+    num_envs: int = Field(default=64, ge=1, le=MOST_ENVS, description="environments played in parallel")
+    steps: int = Field(default=128, ge=1, le=MOST_STEPS, description="steps per environment between updates")
     workers: int = Field(
         default=2,
         ge=1,
@@ -75,8 +77,8 @@ class PpoSettings(Config):
 class OffPolicySettings(Config):
     """Settings that all algorithms with a replay buffer share."""
 
-    num_envs: int = Field(default=32, ge=1, description="environments played in parallel")
-    steps: int = Field(default=128, ge=1, description="steps per environment and iteration")
+    num_envs: int = Field(default=32, ge=1, le=MOST_ENVS, description="environments played in parallel")
+    steps: int = Field(default=128, ge=1, le=MOST_STEPS, description="steps per environment and iteration")
     updates: int = Field(default=1, ge=1, description="gradient steps per step of the environments")
     batch: int = Field(default=256, ge=1, description="transitions per gradient step")
     replay: int = Field(default=200_000, ge=1, description="states in the replay buffer")

@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 
 from queuewise.agents.recording import read_rows, read_run_config
+from queuewise.agents.train_settings import TrainSettings
+from queuewise.config import validate
 from queuewise.errors import InputError, optional_imports
 from queuewise.plain_text import figure_label, figure_text
 from queuewise.runs import replacing
@@ -79,7 +81,11 @@ def draw_curves(runs: Sequence[Path], metric: str, path: Path) -> list[Curve]:
         values = np.append(values, list(baselines.values()))
     if values.min() > 0 and values.max() > WIDE * values.min():  # so that one bad baseline does not flatten the rest
         axes.set_yscale("log")
-    axes.set(xlabel="frames", ylabel=f"{read_run_config(runs[0])[0]['score']} on VAL" if metric == VAL else figure_text(metric))
+        for ticks in (axes.yaxis.set_major_formatter, axes.yaxis.set_minor_formatter):
+            ticks("{x:g}")
+    axes.xaxis.set_major_formatter("{x:,.0f}")
+    score = validate(TrainSettings, read_run_config(runs[0])[0], source=str(runs[0])).objective
+    axes.set(xlabel="frames", ylabel=f"{score} on VAL" if metric == VAL else figure_text(metric))
     axes.legend(fontsize="small")
     with replacing(path) as temporary:
         figure.savefig(temporary, format=path.suffix.removeprefix(".") or "png")

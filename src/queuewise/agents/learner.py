@@ -1,7 +1,7 @@
 """The interface of every algorithm, and what algorithms share: seeds, picking actions, stored tensors, schedules.
 
 The training loop, the checkpoints and the validation use learners through this protocol only. An algorithm is one file
-with one class and one line in ALGORITHMS.
+with one class and one line in ALGORITHMS of train_settings.py.
 """
 
 from __future__ import annotations
@@ -18,15 +18,10 @@ from torch import Tensor, nn
 
 from queuewise.agents.network import Network
 from queuewise.agents.observation_scaling import Scaling
-from queuewise.agents.train_settings import TrainSettings
+from queuewise.agents.train_settings import ALGORITHMS, TrainSettings
 from queuewise.envs.env_setup import EnvSetup
 from queuewise.errors import QueuewiseError, unknown_name
 
-ALGORITHMS: dict[str, str] = {  # name -> class, made by (setup, settings, seed)
-    "ppo": "queuewise.agents.ppo:Ppo",
-    "d3qn": "queuewise.agents.d3qn:D3qn",
-    "sac": "queuewise.agents.sac:Sac",
-}
 Statistics = dict[str, float]
 IMITATION_S = "time/imitation_s"  # the statistic of an iteration that began with imitating a heuristic
 
@@ -69,10 +64,15 @@ class DivergedError(QueuewiseError):
     """A loss is not finite."""
 
 
+def find_algorithm(name: str) -> str:
+    """Module and class of an algorithm."""
+    if name not in ALGORITHMS:
+        raise unknown_name("algorithm", name, ALGORITHMS)
+    return ALGORITHMS[name]
+
+
 def make_learner(setup: EnvSetup, settings: TrainSettings, seed: int) -> Learner:
-    if settings.algo not in ALGORITHMS:
-        raise unknown_name("algorithm", settings.algo, ALGORITHMS)
-    module, _, cls = ALGORITHMS[settings.algo].partition(":")
+    module, _, cls = find_algorithm(settings.algo).partition(":")
     make: Callable[[EnvSetup, TrainSettings, int], Learner] = getattr(import_module(module), cls)
     return make(setup, settings, seed)
 

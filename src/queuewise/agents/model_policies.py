@@ -14,6 +14,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from queuewise.agents.scenario import Scenario, chosen_task, load_scenario, scenario_for
 from queuewise.agents.task_shape import TaskShape, read_shape
 from queuewise.agents.train_settings import TrainSettings, renamed
@@ -25,16 +27,17 @@ from queuewise.envs.bookkeeping import USAGE_HALF_LIFE_S
 from queuewise.envs.circumstances import Circumstances, Ordering
 from queuewise.envs.env_memory import make_template
 from queuewise.envs.env_setup import EnvSetup
-from queuewise.envs.episodes import lay_out_episode
+from queuewise.envs.episodes import Episode, lay_out_episode
 from queuewise.envs.snapshot_start import usage_by_user
 from queuewise.envs.stepping import RUNS_ON
 from queuewise.envs.task_settings import TaskSettings
 from queuewise.errors import InputError
-from queuewise.policies.interface import ReplayRequest
+from queuewise.policies.interface import ReplayRequest, ShownState
 from queuewise.policies.learned import TrainedNetwork
 from queuewise.policies.model_file import DIGEST, find_model, read_card, read_model
 from queuewise.policies.names import AS_TRAINED, Policy, parse_policy
-from queuewise.policies.snapshot import Snapshot
+from queuewise.policies.networks.program_table import LIKELY
+from queuewise.policies.snapshot import JobId, Snapshot
 from queuewise.policies.snapshot_decider import SnapshotDecider, refuse_unseen
 from queuewise.policies.snapshot_jobs import Index, jobs_of
 from queuewise.policies.snapshot_taking import SnapshotTaker
@@ -130,7 +133,36 @@ class ModelDecider(SnapshotDecider):
         super().forget()
         self._usage = None
 
+    def probabilities(self, view: ShownState) -> dict[JobId, float]:
+        """How probable each waiting job is to be the next to start, by the network's scores; what is missing to 1 is that none starts."""
+        if not view.snapshot().queue:
+            return {}
+        workload, _, batch, network = self._begin(view.snapshot(), view.index)
+        if network.problem != "job" or network.outputs != 1 or int(network.table.size.decision) != LIKELY:
+            batch.close()
+            raise InputError(
+                f"{self._path} scores actions by what they are worth, or with their nodes: that gives no probabilities of jobs",
+                hint="use a network of ppo that was trained for the job problem",
+            )
+        scores, _ = network.scores(batch.observations[:1], batch.mask[:1])
+        logits = np.where(batch.mask[0], scores[0, :, 0].astype(np.float64), -np.inf)
+        likely = np.exp(logits - logits.max())
+        likely /= likely.sum()
+        shown = {j: float(likely[q]) for q, j in enumerate(batch.window_jobs(0).tolist()) if j >= 0}
+        batch.close()
+        row_of = {job_id: j for j, job_id in enumerate(workload.job_id.tolist())}
+        return {one.job.job_id: shown.get(row_of[one.job.job_id], 0.0) for one in view.snapshot().queue}
+
     def _make_pass(self, start: Snapshot, index: Index) -> tuple[Snapshot, float]:
+        workload, episode, batch, network = self._begin(start, index)
+        _play_to_end(batch, network)
+        taker = SnapshotTaker(workload, self._cluster, episode.rules, (), episode.world, batch.machine(0))
+        self._usage = usage_by_user(workload, start.now, episode.task, batch.episode_state(0))
+        self._decided_at = start.now
+        return taker.take(batch.state(0), killed=episode.killed, history=False), math.inf
+
+    def _begin(self, start: Snapshot, index: Index) -> tuple[Workload, Episode, EnvBatch, TrainedNetwork]:
+        """An episode of one instant that begins with the snapshot."""
         workload, estimate = jobs_of(start, self._cluster, self._conditions, index)
         if self._loaded is None:
             self._loaded = load_policy(self._path, workload, self._cluster)
@@ -142,11 +174,7 @@ class ModelDecider(SnapshotDecider):
         episode = lay_out_episode(workload, self._cluster, setup.settings, setup.layout, estimate, circumstances)
         batch = setup.batch(1, threads=1)
         batch.begin([0], [make_template(episode)])
-        _play_to_end(batch, network)
-        taker = SnapshotTaker(workload, self._cluster, episode.rules, (), episode.world, batch.machine(0))
-        self._usage = usage_by_user(workload, start.now, episode.task, batch.episode_state(0))
-        self._decided_at = start.now
-        return taker.take(batch.state(0), killed=episode.killed, history=False), math.inf
+        return workload, episode, batch, network
 
     def _decayed_usage(self, now: float) -> dict[str, float] | None:
         if self._usage is None:

@@ -20,6 +20,7 @@ from torch.nn import functional
 from queuewise.agents.observation_scaling import count_slots
 from queuewise.agents.task_shape import TaskShape
 from queuewise.agents.train_settings import NetworkSettings
+from queuewise.memory import check_memory
 from queuewise.policies.networks import list_layers
 from queuewise.policies.networks.layers import (
     CHOICES,
@@ -34,6 +35,8 @@ from queuewise.policies.networks.layers import (
     Layers,
     values_of,
 )
+
+BYTES_PER_WEIGHT = 16  # itself, its gradient, and two moments of the optimiser
 
 
 class Network(nn.Module):
@@ -83,6 +86,8 @@ def build_network(name: str, shape: TaskShape, settings: NetworkSettings, *, see
     It returns `outputs` numbers per action and for the state (1, or the atoms of a distribution).
     """
     layers = list_layers(name, shape.problem, shape.layout, settings, outputs)
+    weights = sum(math.prod(layer.shape) for layer in layers if layer.weights)
+    check_memory(f"a network of {weights:,} weights", weights * BYTES_PER_WEIGHT, hint="use a smaller --width, --depth or --window")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return Network(shape, layers)

@@ -7,6 +7,7 @@ and policy and critic take gradient steps over `epochs` passes, never far from t
 
 from __future__ import annotations
 
+import math
 import time
 from typing import Any
 
@@ -23,7 +24,7 @@ from queuewise.agents.observation_scaling import Scaler, Scaling, read_scaling
 from queuewise.agents.train_settings import TrainSettings
 from queuewise.agents.training_envs import TrainingEnvs, warm_up, window_filter
 from queuewise.agents.values import ReturnScale, advantages, step_discounts
-from queuewise.agents.workers import Worker, WorkerPool, shared, twin
+from queuewise.agents.workers import Worker, WorkerPool, check_rollouts, shared, twin
 from queuewise.envs.env_setup import EnvSetup
 from queuewise.errors import InputError
 
@@ -46,6 +47,7 @@ class Ppo:
         share = ppo.num_envs // ppo.workers
         windows = window_filter(setup, settings.filter, settings.objective)
         groups = [TrainingEnvs(setup, share, seed=play, first_env=number * share, draw=windows) for number in range(ppo.workers)]
+        check_rollouts(ppo.steps, ppo.num_envs, groups[0].shape)
         self.network = build_network(settings.net, groups[0].shape, settings.network, seed=weights)
         for parameter in self.network.parameters():
             parameter.data = shared(parameter.data)
@@ -282,7 +284,8 @@ def check_split(ppo: PpoSettings) -> None:
             hint="set ppo.num_envs to a multiple of ppo.workers",
         )
     if frames % ppo.minibatch or ppo.minibatch % unit:
-        valid = [size for size in range(unit, frames + 1, unit) if frames % size == 0]
+        pieces = frames // unit if frames % unit == 0 else 0  # a minibatch has as many units as divide them
+        valid = [unit * part for low in range(1, math.isqrt(pieces) + 1) if pieces % low == 0 for part in {low, pieces // low}]
         nearest = sorted(sorted(valid, key=lambda size: abs(size - ppo.minibatch))[:3])
         raise InputError(
             f"minibatches of {ppo.minibatch} frames do not divide the {frames} frames of an update ({ppo.num_envs} environments × "

@@ -24,6 +24,7 @@ from queuewise.envs.task_settings import Metric
 from queuewise.errors import InputError
 from queuewise.evaluation.experiment import Experiment, ReplaySettings
 from queuewise.evaluation.protocol import BLOCK_SEEDS, DEFAULT_SPLIT, Plan, block_jobs, block_windows, parse_split
+from queuewise.evaluation.remarks import equal_requests
 from queuewise.evaluation.scores import parse_score
 from queuewise.evaluation.seen_days import TrainedOn, identify_log, record_training
 from queuewise.policies.names import parse_policy
@@ -86,7 +87,12 @@ class Scenario:
 
     def _setup(self, block: str, workload: Any, **changes: Any) -> EnvSetup:
         s = self.settings
-        sizes: dict[str, Any] = {"episode_jobs": s.episode_jobs, "pool": s.pool, "model_args": model_args(s), "conditions": s.world}
+        sizes: dict[str, Any] = {
+            "episode_jobs": s.episode_jobs,
+            "pool": s.pool,
+            "model_args": model_args(s),
+            "conditions": s.window_conditions,
+        }
         return build_setup(s.env, workload=workload, cluster=self.cluster, block=block, split=self.split, **sizes, **self.task | changes)
 
     def evaluation_setup(self, windows: list[Workload], starts: list[Snapshot | None] | None = None) -> EnvSetup:
@@ -117,7 +123,9 @@ class Scenario:
         )
         commits = self.setup.settings.dispatch == "commit"
         start = "warm" if self.setup.source.warm else "empty"
-        replay = ReplaySettings("commit" if commits else "reorder", self.setup.settings.estimates, start=start, conditions=s.world)
+        replay = ReplaySettings(
+            "commit" if commits else "reorder", self.setup.settings.estimates, start=start, conditions=s.window_conditions
+        )
         return Experiment(self.workload, self.cluster, Plan("blocks", windows), replay, self._drawer(block) if self.from_model else None)
 
     def _drawer(self, block: str) -> Callable[[int, int], Workload]:
@@ -129,7 +137,7 @@ class Scenario:
 def load_scenario(settings: TrainSettings, tell: Notify = lambda remark: None) -> Scenario:
     """Load the workload and its cluster, and determine the task.
 
-    `tell` is called with what the reader skipped or filled in.
+    `tell` is called with what the reader skipped or filled in, and if estimates say nothing.
     """
     from_model = is_model(settings.workload)
     _check_split(settings, from_model)
@@ -141,7 +149,10 @@ def load_scenario(settings: TrainSettings, tell: Notify = lambda remark: None) -
         )
     jobs = settings.episode_jobs if from_model else settings.jobs
     loaded, machine = settings.reading.load_with_cluster(settings.workload, cluster, jobs, 0, tell)
-    return scenario_for(settings, distinct_ids(loaded.workload), machine)
+    found = scenario_for(settings, distinct_ids(loaded.workload), machine)
+    for remark in equal_requests(found.workload, found.task["estimates"]):
+        tell(remark)
+    return found
 
 
 def _first_farm(settings: TrainSettings) -> str | None:

@@ -23,6 +23,11 @@ from queuewise.reading import Reading
 if TYPE_CHECKING:
     from queuewise.cluster.conditions import Conditions
 
+ALGORITHMS: dict[str, str] = {  # name -> class, made by (setup, settings, seed)
+    "ppo": "queuewise.agents.ppo:Ppo",
+    "d3qn": "queuewise.agents.d3qn:D3qn",
+    "sac": "queuewise.agents.sac:Sac",
+}
 AUTO = "auto"  # as a score
 RETURN = "return"
 WITH_OWN_REWARD = ("gpu-optimizer", "drl-scheduler", "lsf")  # published schemes whose reward is no score
@@ -92,11 +97,14 @@ class TaskChoices(Config):
     )
 
 
+MOST_UNITS, MOST_LAYERS = 65_536, 256  # of a network
+
+
 class NetworkSettings(Config):
     """Size of the network."""
 
-    width: int = Field(default=64, ge=1, description="units per hidden layer, and size of a token's embedding")
-    depth: int = Field(default=2, ge=1, description="hidden layers")
+    width: int = Field(default=64, ge=1, le=MOST_UNITS, description="units per hidden layer, and size of a token's embedding")
+    depth: int = Field(default=2, ge=1, le=MOST_LAYERS, description="hidden layers")
     layers: str | None = Field(
         default=None, description="units of each hidden layer instead of width and depth, e.g. 32-16-8; the first is the embedding's size"
     )
@@ -109,8 +117,8 @@ class NetworkSettings(Config):
         if not isinstance(data, Mapping) or data.get("layers") is None:
             return data
         parts = str(data["layers"]).split("-")
-        if not all(part.isdecimal() and 0 < int(part) < 10**6 for part in parts):
-            raise ValueError(f"layers {data['layers']!r} are not numbers joined by -, for example 32-16-8")
+        if not all(part.isdecimal() and len(part) < 9 and 0 < int(part) <= MOST_UNITS for part in parts):
+            raise ValueError(f"layers {data['layers']!r:.60} are not numbers up to {MOST_UNITS} joined by -, for example 32-16-8")
         return {**data, "width": int(parts[0]), "depth": len(parts)}
 
     @property
@@ -161,7 +169,7 @@ class TrainSettings(Config):
     env: Literal["job", "host", "joint"] = Field(
         default="job", description="what a decision chooses: a job, a host for the next job, or both"
     )
-    algo: Annotated[str, tyro.conf.arg(metavar="ppo|d3qn|sac")] = Field(default="ppo", description="learning algorithm")
+    algo: Annotated[str, tyro.conf.arg(metavar="|".join(ALGORITHMS))] = Field(default="ppo", description="learning algorithm")
     net: str = Field(default="kernel", description="network: mlp, kernel, attn, hosts, joint")
     score: str = Field(
         default=AUTO,
@@ -220,8 +228,8 @@ class TrainSettings(Config):
         return given
 
     @property
-    def world(self) -> Conditions:
-        """The conditions of all windows."""
+    def window_conditions(self) -> Conditions:
+        """The conditions of all windows, perfect ones if none are given."""
         from queuewise.cluster.conditions import PERFECT
 
         return PERFECT if self.conditions is None else self.conditions

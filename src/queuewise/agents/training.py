@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from queuewise.agents.checkpoint import CheckpointFolder, check_card, load_model, load_weights, make_card, read_file, read_state
-from queuewise.agents.learner import IMITATION_S, DivergedError, Learner, make_learner
+from queuewise.agents.learner import IMITATION_S, DivergedError, Learner, find_algorithm, make_learner
 from queuewise.agents.observation_scaling import read_scaling
 from queuewise.agents.recording import CONFIG, Recorder, check_contents
 from queuewise.agents.resolved import play_in_words, resolve
@@ -33,6 +33,7 @@ from queuewise.evaluation.replay_files import CLUSTER_FILE, to_json, write_clust
 from queuewise.evaluation.scores import Score, parse_score
 from queuewise.evaluation.seen_days import CARD_KEY, read_training
 from queuewise.policies.model_file import SUFFIX
+from queuewise.policies.networks import problems_of
 from queuewise.runs import LAST_FILE, locked, replacing, start_run, write_text
 from queuewise.workload import Workload
 from queuewise.workload.models import draw_jobs
@@ -105,6 +106,9 @@ def train(
     init_from: Path | None = None,
 ) -> TrainOutcome:
     """Train one policy per seed, keep the best of them on VAL, and evaluate it on REPORT beside the baselines."""
+    find_algorithm(settings.algo)  # mistakes are reported before the work
+    problems_of(settings.net)
+    parse_score(settings.objective)
     if not resume and (run / CONFIG).exists():
         raise InputError("already holds a run", where=str(run), hint="add --resume to continue it, or choose another --out")
     start_run(run)
@@ -135,13 +139,13 @@ def _train(
         contents["split"] = ",".join(f"{share:g}" for share in scenario.split)
     if resume:
         check_contents(run, contents)
+    begun = resume and any(run.glob("seed-*/checkpoints/*"))
+    trained_on = _known_training(run) if begun else _training(scenario, init_from)
     score = parse_score(settings.objective)
     listener.note("replaying the policies to compare with on VAL …")
     validator = Validator(scenario, score)
     if BEST in settings.baselines:
         listener.note(f"policies to compare with: {', '.join(validator.baselines)} ({BEST}: chosen of all orders and backfills on VAL)")
-    begun = resume and any(run.glob("seed-*/checkpoints/*"))
-    trained_on = _known_training(run) if begun else _training(scenario, init_from)
     write_text(run / CONFIG, to_toml(facts | {"contents": contents, "resolved": resolve(scenario), **trained_on}))
     write_cluster(run, scenario.cluster)
     ends = [

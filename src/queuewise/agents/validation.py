@@ -75,7 +75,7 @@ class Validator:
     """
 
     def __init__(self, scenario: Scenario, score: Score) -> None:
-        self._grounds, self._score = scenario, score
+        self._scenario, self._score = scenario, score
         self._experiment = scenario.experiment("val")
         named = scenario.baselines
         best = _best_cells(self._experiment, score) if BEST in named and not self._pays else []
@@ -85,12 +85,12 @@ class Validator:
 
     @property
     def _pays(self) -> bool:
-        return self._grounds.settings.objective == RETURN
+        return self._scenario.settings.objective == RETURN
 
     def baseline_cells(self, experiment: Experiment, names: Sequence[str]) -> list[Cell]:
         """Replays of the policies; if the score is the return, they play the task."""
         if self._pays:
-            return heuristic_cells(self._grounds, experiment, tuple(names))
+            return heuristic_cells(self._scenario, experiment, tuple(names))
         return run_experiment(experiment, names, simulate)
 
     @property
@@ -100,8 +100,8 @@ class Validator:
 
     def val(self, learner: Learner) -> ValFigures:
         """Mean scores by policy, and more about the learner."""
-        act = acting(learner, self._grounds.settings.eval_actions)
-        played = play_policy(act, learner.scaling, self._grounds, self._experiment, "model:agent")
+        act = acting(learner, self._scenario.settings.eval_actions)
+        played = play_policy(act, learner.scaling, self._scenario, self._experiment, "model:agent")
         cells = [cell for cell, _ in played]
         means = {s.policy.removeprefix("model:"): s.mean for s in judge([*cells, *self._baselines], self._score).standings}
         others = {"wait_share": float(np.mean([one.wait_share for _, one in played]))} | self._blocks(cells)
@@ -112,7 +112,7 @@ class Validator:
 
     def _blocks(self, cells: Sequence[Cell]) -> dict[str, float]:
         """The least and the greatest mean over blocks of VAL windows."""
-        number = self._grounds.settings.val_blocks
+        number = self._scenario.settings.val_blocks
         if number == 1:
             return {}
         if number > len(cells):

@@ -32,9 +32,11 @@ from queuewise.agents.observation_scaling import gather_rows
 from queuewise.agents.task_shape import TaskShape
 from queuewise.agents.training_envs import TrainingEnvs
 from queuewise.errors import InputError
+from queuewise.memory import check_memory
 
 WORTH_DIVIDING = 2048  # frames: fewer are processed in one piece
 LEAST_PIECE = 256  # frames: smaller pieces waste time; only the last one may be smaller
+SCALAR_BYTES = 34  # per frame of a rollout, beside observation and mask: an action, a count of jobs and six numbers
 _PR_SET_PDEATHSIG = 1  # of prctl(2)
 POLL_S = 1.0  # between checks whether the learner is still there
 
@@ -49,6 +51,13 @@ def shared_zeros(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
     number = math.prod(shape)
     memory = mmap.mmap(-1, max(number, 1) * dtype.itemsize)
     return torch.frombuffer(memory, dtype=dtype, count=number).view(shape)
+
+
+def check_rollouts(steps: int, num_envs: int, shape: TaskShape) -> None:
+    """Refuse rollouts that would not fit into memory."""
+    need = (steps + 1) * num_envs * (4 * shape.observation_size + shape.num_actions + SCALAR_BYTES)
+    what = f"rollouts of {steps:,} steps of {num_envs:,} environments"
+    check_memory(what, need, hint="use a smaller --ppo.steps, --ppo.num-envs or --task.window")
 
 
 class Rollout:

@@ -90,12 +90,12 @@ def simulate(
     check_types(budgets=budgets, kill_at_limit=kill_at_limit, start=start)
     policies, estimates = as_policies(policy), as_estimates(estimates)
     log = as_log(workload, jobs, seed)
-    machine, world = as_cluster(cluster, log), as_conditions(conditions, log.workload)
+    machine, known = as_cluster(cluster, log), as_conditions(conditions, log.workload)
 
     def replay(one: GivenPolicy) -> Schedule:
         schedule = replaying.simulate(
             log.workload, machine, one.for_replay(), dispatch=dispatch, estimates=estimates, seed=seed, kill_at_limit=kill_at_limit,
-            conditions=world, max_wait=max_wait, params=params, start=start, budgets=budgets,
+            conditions=known, max_wait=max_wait, params=params, start=start, budgets=budgets,
         )  # fmt: skip
         return schedule if schedule.policy == one.label else dataclasses.replace(schedule, policy=one.label)
 

@@ -46,6 +46,13 @@ def as_count(role: str, value: Any) -> int | None:
     return int(value)
 
 
+def as_seed(value: Any) -> int:
+    """A whole number from 0."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 0:
+        raise InputError(f"seed is {value!r:.60}", hint="pass a whole number from 0, for example seed=1")
+    return int(value)
+
+
 def as_estimates(value: Any) -> str | Floats | Estimates | None:
     """Estimates of runtimes; a list of seconds is as good as an array."""
     if value is None or isinstance(value, str | Estimates):

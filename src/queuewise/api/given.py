@@ -13,7 +13,7 @@ from pathlib import Path
 from types import FunctionType
 from typing import Any
 
-from queuewise.api.checked_options import as_count
+from queuewise.api.checked_options import as_count, as_seed
 from queuewise.api.written_functions import label_of, write_function
 from queuewise.cluster import Cluster, load_cluster
 from queuewise.cluster.conditions import PERFECT, Conditions, load_conditions
@@ -57,7 +57,7 @@ class GivenLog:
 
 def as_log(value: GivenWorkload, jobs: int | None = None, seed: int = 0, *, recorded: bool = False) -> GivenLog:
     """The jobs of what a user passed as `workload`. With `jobs`, the first so many of them, or that many of a model."""
-    jobs = as_count("jobs", jobs)
+    jobs, seed = as_count("jobs", jobs), as_seed(seed)
     if isinstance(value, str | os.PathLike):
         options = ReadOptions(recorded=recorded, partitions=recorded)
         try:

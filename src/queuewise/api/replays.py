@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from queuewise.api.shown import frame_of_figures, html_of, text_of, waits_table
+from queuewise.api.shown import frame_of_figures, html_of, text_of_schedules, waits_table
 from queuewise.sim.core.schedule import Schedule
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ class Schedules(dict[str, Schedule]):
         return frame_of_figures(list(self.values()))
 
     def __repr__(self) -> str:
-        return text_of(waits_table(list(self.values())))
+        return text_of_schedules(list(self.values()))
 
     def _repr_html_(self) -> str:
         return html_of(waits_table(list(self.values())))

@@ -12,14 +12,17 @@ from queuewise.evaluation.jobs_table import jobs_table
 from queuewise.evaluation.judging import Result
 from queuewise.evaluation.metrics import summarise
 from queuewise.evaluation.results import flatten
+from queuewise.plain_text import columns_that_fit, terminal_width
 from queuewise.report.readable import duration, figure
-from queuewise.report.text_tables import TextTable, score_table
+from queuewise.report.text_tables import LEFT_OUT_FIRST, TextTable, score_table
 from queuewise.sim.core.schedule import Schedule
 
 if TYPE_CHECKING:
     import polars as pl
 
 NONE = "–"
+GAP = 2  # between two columns
+WAITS_LEFT_OUT_FIRST = ("completed", "p50")
 
 
 def frame_of_schedule(schedule: Schedule) -> pl.DataFrame:
@@ -80,7 +83,11 @@ def waits_table(schedules: Sequence[Schedule]) -> TextTable:
 
 
 def text_of_result(result: Result) -> str:
-    return text_of(without_empty(score_table(result)), result.legend)
+    return text_of(without_empty(score_table(result)), result.legend, LEFT_OUT_FIRST)
+
+
+def text_of_schedules(schedules: Sequence[Schedule]) -> str:
+    return text_of(waits_table(schedules), left_out_first=WAITS_LEFT_OUT_FIRST)
 
 
 def html_of_result(result: Result) -> str:
@@ -94,13 +101,14 @@ def without_empty(table: TextTable) -> TextTable:
     return [headings[c] for c in kept], [[row[c] for c in kept] for row in rows]
 
 
-def text_of(table: TextTable, below: Sequence[str] = ()) -> str:
-    """Columns of plain text: the first is left-aligned, the others are right-aligned."""
-    lines = [table[0], *table[1]]
-    widths = [max(len(line[c]) for line in lines) for c in range(len(table[0]))]
-    text = ["  ".join(cell.ljust(width) if c == 0 else cell.rjust(width) for c, (cell, width) in enumerate(zip(line, widths, strict=True)))
-            for line in lines]  # fmt: skip
-    return "\n".join([*text, *below])
+def text_of(table: TextTable, below: Sequence[str] = (), left_out_first: Sequence[str] = ()) -> str:
+    """Columns of plain text: the first is left-aligned, the others are right-aligned. Where the terminal is narrow, some are left out."""
+    headings, rows = table
+    widths = {c: max(len(line[c]) for line in (headings, *rows)) for c in range(len(headings))}
+    order = [headings.index(name) for name in left_out_first if name in headings]
+    kept, dropped = columns_that_fit(widths, GAP, terminal_width() + GAP, order)
+    text = ["  ".join(line[c].rjust(widths[c]) if c else line[c].ljust(widths[c]) for c in kept) for line in (headings, *rows)]
+    return "\n".join([*text, *below, *([f"a wider terminal also shows: {', '.join(headings[c] for c in dropped)}"] if dropped else [])])
 
 
 def html_of(table: TextTable, below: Sequence[str] = ()) -> str:

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from io import TextIOWrapper
+from itertools import zip_longest
 from typing import Any
 
 from queuewise.cli.console import discard, note
@@ -36,23 +37,23 @@ class Command:
 COMMANDS: dict[str, Command] = {
     "simulate": Command("simulate:Simulate", "replay a workload on a cluster under one or more policies"),
     "validate": Command("validate:Validate", "replay a log and compare the waits with those that it records"),
-    "learn": Command("learn:Learn", "find a policy that is better on later days of a log, or say that none is"),
+    "learn": Command("learn:Learn", "find a policy that is better on later days of a log, if any is"),
     "suite": Command("suite:Suite", "rank policies on a fixed set of tasks"),
-    "predict": Command("predict:Predict", "predict the runtimes of a log and judge the predictions on later days"),
-    "optimise": Command("optimise:Optimise", "place a waiting job of a snapshot exactly, and show what other rules would do"),
-    "evaluate": Command("evaluate:Evaluate", "compare policies on the same windows of a workload, with confidence intervals"),
+    "predict": Command("predict:Predict", "predict the runtimes of a log, and judge that on later days"),
+    "optimise": Command("optimise:Optimise", "place a waiting job of a snapshot exactly, beside what rules do"),
+    "evaluate": Command("evaluate:Evaluate", "compare policies on the same days or windows, with intervals"),
     "size": Command("size:Size", "find the number of nodes that a target for waits needs"),
-    "train": Command("train:Train", "train a policy for a workload and evaluate it on windows it has not seen"),
+    "train": Command("train:Train", "train a policy, and evaluate it on windows it has not seen"),
     "plot": Command("plot:Plot", "plot the learning curves of training runs, with bands over seeds"),
     "diagnose": Command("diagnose:Diagnose", "inspect a trained network: values, actions, units, gradients"),
-    "bench-nets": Command("bench_nets:BenchNets", "measure networks of several sizes: parameters, latency, frames per second"),
+    "bench-nets": Command("bench_nets:BenchNets", "measure networks of several sizes: parameters and speed"),
     "export": Command("export:Export", "write a trained network as an ONNX file"),
     "compare": Command("compare:Compare", "compare the policies of several run folders in one table"),
     "report": Command("report:Report", "write report.html, figures and tables for a run folder"),
-    "policies": Command("policies:Policies", "list the orders, backfill rules and placement rules that make up policies"),
+    "policies": Command("policies:Policies", "list the orders and rules that make up the name of a policy"),
     "new-policy": Command("new_policy:NewPolicy", "create a template for your own policy, with a test"),
-    "workload": Command("workload:WorkloadCommand", "inspect, convert and download logs; generate and fit workload models"),
-    "clusters": Command("clusters:Clusters", "list the included clusters; describe the cluster of a log or of Slurm in a file", "list"),
+    "workload": Command("workload:WorkloadCommand", "inspect, convert and download logs; generate and fit models"),
+    "clusters": Command("clusters:Clusters", "list the included clusters; describe that of a log or of Slurm", "list"),
     "serve": Command("serve:Serve", "answer decisions over HTTP on a unix socket or loopback"),
     "slurm": Command("slurm:SlurmCommand", "steer a Slurm cluster, or say when and why not its jobs start", "run"),
     "lsf": Command("lsf:LsfCommand", "steer an LSF cluster, and build the plugin of its scheduler", "run"),
@@ -62,6 +63,7 @@ COMMANDS: dict[str, Command] = {
     "completion": Command("completion:Completion", "print a script that completes commands in bash or zsh"),
 }
 
+MAY_BE_EMPTY = ("--reason",)
 LONGEST_MESSAGE = 2000  # characters of an error or a hint
 _RIGHTS, _SPACE = "check the permissions of the file and of the folders above it", "free some space, or choose another folder"
 SYSTEM_ERRORS = {  # what is wrong with the machine or with a path, not with this program -> hint
@@ -72,6 +74,12 @@ SYSTEM_ERRORS = {  # what is wrong with the machine or with a path, not with thi
     errno.EDQUOT: _SPACE,
     errno.EFBIG: _SPACE,
     errno.EIO: "check the disk",
+    errno.ESTALE: "the folder's server has lost it; try again",
+    errno.ETIMEDOUT: "the folder's server does not answer; try again",
+    errno.ENOLCK: "check the folder's server",
+    errno.ENOEXEC: "check the program in PATH",
+    errno.ENOMEM: "use fewer jobs (--jobs), or a machine with more memory",
+    errno.EAGAIN: "raise the limit of processes (ulimit -u)",
     errno.EMFILE: "raise the limit of open files (ulimit -n)",
     errno.ENFILE: "close other programs",
     errno.ENAMETOOLONG: "use a shorter name",
@@ -96,6 +104,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         note("interrupted")
         return INTERRUPTED
+    except RuntimeError as error:
+        if "can't allocate memory" not in str(error):  # as torch says it
+            raise
+        return _report(InputError("out of memory", hint="use a smaller network or fewer environments, or a machine with more memory"))
     except MemoryError as error:  # NumPy's says how much it needed
         hint = "use fewer jobs (--jobs), fewer policies at once, or a machine with more memory"
         return _report(InputError(f"out of memory{f': {error}' if str(error) else ''}", hint=hint))
@@ -115,6 +127,8 @@ def _dispatch(arguments: list[str], *, alone: bool) -> int:
         print(_help(), file=sys.stderr)
         return 2
     name, *rest = arguments
+    if name == "help" and rest:
+        return _dispatch([*rest, "--help"], alone=alone)
     if name in ("-h", "--help", "help"):
         print(_help())
         return 0
@@ -125,6 +139,10 @@ def _dispatch(arguments: list[str], *, alone: bool) -> int:
         return 0
     if name not in COMMANDS:
         raise unknown_name("command", name, COMMANDS)
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        raise InputError("the current folder was removed", hint="change to a folder that exists") from None
     command = _parse(name, rest)
     with ending_soon(alone=alone):
         return command.run() or 0
@@ -142,10 +160,19 @@ def _parse(name: str, arguments: Sequence[str]) -> Any:
     module, _, cls = command.home.partition(":")
     target = getattr(import_module(f"{__name__}.{module}"), cls)
     prog = f"queuewise {name}"
+    _refuse_empty(arguments, prog)
     with usage_errors(target, prog, arguments):
         if hasattr(target, "parse"):  # its defaults depend on other arguments
             return target.parse(arguments, prog)
         return tyro.cli(target, prog=prog, args=arguments)
+
+
+def _refuse_empty(arguments: Sequence[str], prog: str) -> None:
+    """An option without its value, as in `--out "$FOLDER"` where there is no FOLDER, would be as good as left out."""
+    for argument, following in zip_longest(arguments, arguments[1:]):
+        option, equals, value = argument.partition("=")
+        if option.startswith("--") and option not in MAY_BE_EMPTY and (not value if equals else following == ""):
+            raise InputError(f"{option} is empty", hint=f"give it a value, or leave it out; see {prog} --help")
 
 
 def _help() -> str:

@@ -8,6 +8,9 @@ from typing import Annotated
 
 import tyro
 
+LONGEST_S = 3600.0
+MOST_SHOWN = 100_000  # jobs, hosts or GPUs of an observation
+
 
 @dataclass(frozen=True)
 class BenchNets:
@@ -35,12 +38,18 @@ class BenchNets:
         from queuewise.errors import InputError, optional_imports
         from queuewise.report.readable import figure
 
-        if min(self.depth, self.window, self.hosts, *self.widths) < 1 or self.gpus < 0 or self.seconds < 0:
-            raise InputError("sizes must be at least 1, and --seconds at least 0", hint="for example --widths 64 128 --window 64")
+        if min(self.depth, self.window, self.hosts, *self.widths) < 1 or self.gpus < 0 or not 0 <= self.seconds <= LONGEST_S:
+            hint = "for example --widths 64 128 --window 64"
+            raise InputError(f"sizes must be at least 1, and --seconds from 0 to {LONGEST_S:g}", hint=hint)
+        if max(self.window, self.hosts, self.gpus) > MOST_SHOWN:
+            raise InputError(f"--window, --hosts and --gpus are at most {MOST_SHOWN:,}", hint="use smaller ones")
         with optional_imports():
             from queuewise.agents.net_speed import measure_networks
+        from queuewise.agents.train_settings import MOST_LAYERS, MOST_UNITS
         from queuewise.envs.features import ObservationLayout
 
+        if max(self.widths) > MOST_UNITS or self.depth > MOST_LAYERS:
+            raise InputError(f"--widths are at most {MOST_UNITS:,}, and --depth is at most {MOST_LAYERS}", hint="use smaller ones")
         layout = ObservationLayout(self.window, self.hosts, self.gpus or self.hosts)
         rows = measure_networks(self.nets, self.widths, layout, depth=self.depth, seconds=self.seconds)
         if self.json:

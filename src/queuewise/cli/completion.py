@@ -66,6 +66,7 @@ def _words(name: str) -> Iterator[str]:
 
 def _names() -> dict[str, list[str]]:
     """Values of options that have names."""
+    from queuewise.agents.train_settings import ALGORITHMS
     from queuewise.agents.train_settings import preset_names as train_presets
     from queuewise.cluster import preset_names
     from queuewise.policies import policy_names
@@ -76,5 +77,6 @@ def _names() -> dict[str, list[str]]:
         "--cluster": preset_names(),
         "--workload": list(MODELS),
         "--preset": list(train_presets()),
+        "--algo": list(ALGORITHMS),
         "completion": ["bash", "zsh"],
     }

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import os
-import shutil
 import sys
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Literal, TextIO
+from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 from queuewise.errors import InputError
-from queuewise.plain_text import printable
+from queuewise.plain_text import columns_that_fit, printable, terminal_width
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-WIDTH_WITHOUT_TERMINAL = 160
 NO_VALUE = "–"
 WIDEST_NAME = 48  # of a policy in a table
 NARROWEST_TEXT = 24  # of a column of text that is broken into lines
@@ -50,31 +49,28 @@ def print_table(
 ) -> None:
     """Print a table to stdout. The first `left` columns are text, the others numbers; column `bars` has bars, which begin at its left.
 
-    Columns without any value are left out. If the table is wider than the terminal, text is broken into lines, and whole columns of
-    numbers are left out and named in a note: those of `drop_first`, in this order, then from the right. Long names in the first column
-    are broken.
+    Columns without any value are left out. If the table is wider than the terminal, text is broken into lines, and whole columns are
+    left out and named in a note: those of `drop_first`, in this order, then from the right, those with text last. Long names in the
+    first column are broken.
     """
     rows = [list(map(printable, row)) for row in rows]
-    kept = [c for c in range(len(columns)) if c < max(left, 1) or any(row[c] != NO_VALUE for row in rows) or not rows]
-    console, dropped = _console(), []
-    order = [*drop_first, *(c for c in range(len(columns) - 1, max(left, 1) - 1, -1) if c not in drop_first)]
-    while _width(columns, rows, kept, left) > console.width and (out := next((c for c in order if c in kept), None)) is not None:
-        kept.remove(out)
-        dropped.append(out)
+    console, widths = _console(), _widths(columns, rows, left)
+    kept, dropped = columns_that_fit(widths, GAP, console.width, drop_first, texts=left)
     table = _table(columns, rows, kept, left, bars)
     if title:
         console.print(printable(title), soft_wrap=True)
     console.print(table)
     if dropped:
-        note(f"a wider terminal also shows: {', '.join(columns[c] for c in sorted(dropped) if columns[c])}")
+        note(f"a wider terminal also shows: {', '.join(columns[c] for c in dropped if columns[c])}")
 
 
-def terminal_width() -> int:
-    """Columns of the terminal, or of $COLUMNS; wide where nobody looks at it."""
-    stated = os.environ.get("COLUMNS", "")
-    if stated.isdecimal() and len(stated) < 6 and int(stated) > 0:
-        return int(stated)
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else WIDTH_WITHOUT_TERMINAL
+def fits(columns: Sequence[str], rows: Sequence[Sequence[str]], *, left: int = 1) -> bool:
+    """Whether the terminal is wide enough for the whole table."""
+    return sum(width + GAP for width in _widths(columns, rows, left).values()) <= terminal_width()
+
+
+def _with_values(columns: Sequence[str], rows: Sequence[Sequence[str]], left: int) -> list[int]:
+    return [c for c in range(len(columns)) if c < max(left, 1) or any(row[c] != NO_VALUE for row in rows) or not rows]
 
 
 def _console() -> Console:
@@ -100,15 +96,15 @@ def _table(columns: Sequence[str], rows: Sequence[Sequence[str]], kept: Sequence
     return table
 
 
-def _width(columns: Sequence[str], rows: Sequence[Sequence[str]], kept: Sequence[int], left: int) -> int:
-    """Columns of the terminal that the table needs. Text after the first column can be broken, down to NARROWEST_TEXT."""
+def _widths(columns: Sequence[str], rows: Sequence[Sequence[str]], left: int) -> dict[int, int]:
+    """Width of each column that has a value. Text after the first column can be broken, down to NARROWEST_TEXT."""
     from rich.cells import cell_len
 
-    widths = []
-    for index in kept:
+    widths = {}
+    for index in _with_values(columns, rows, left):
         widest = max(map(cell_len, (columns[index], *(row[index] for row in rows))))
-        widths.append(min(widest, WIDEST_NAME if index == 0 else NARROWEST_TEXT if index < left else widest))
-    return sum(widths) + GAP * len(kept)
+        widths[index] = min(widest, WIDEST_NAME if index == 0 else NARROWEST_TEXT if index < left else widest)
+    return widths
 
 
 def check_policies(policies: Sequence[str], max_wait: str | None = None, model_sha256: Sequence[str] = ()) -> None:
@@ -157,6 +153,9 @@ def _refuse_list(policy: str) -> None:
         raise InputError(f"--policy {policy!r} is no policy, but it may be a list", hint=f"repeat --policy: {flags}") from None
 
 
+LATER_PARTS = {"replay_preemptive": "preemption", "replay": "conditions, limits and plans"}  # entries of sim/core/loop.py
+
+
 def announce_compilation(*, playing: bool = False) -> None:
     """Print a note if the engine (and for models, the environments) will be compiled. Later starts load it from the cache."""
     from queuewise.sim.core.compilation import cache_is_warm
@@ -165,3 +164,20 @@ def announce_compilation(*, playing: bool = False) -> None:
         note(f"compiling the engine (once, about {COMPILE_S['engine']} s) …")
     if playing and not cache_is_warm("envs", "begin_or_step_plain"):
         note(f"compiling the environments (once, about {COMPILE_S['environments']} s) …")
+    _announce_later_compilations()
+
+
+@functools.cache
+def _announce_later_compilations() -> None:
+    """The same for the parts of the engine that only some replays need: which ones, they know when they begin."""
+    from numba.core import event
+
+    class Compilations(event.Listener):
+        def on_start(self, started: Any) -> None:
+            if (name := started.data["dispatcher"].py_func.__name__) in LATER_PARTS:
+                note(f"compiling the engine's part for {LATER_PARTS[name]} (once, about {COMPILE_S['engine']} s) …")
+
+        def on_end(self, ended: Any) -> None:
+            pass
+
+    event.register("numba:compile", Compilations())  # type: ignore[no-untyped-call]

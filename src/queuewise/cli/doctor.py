@@ -15,10 +15,13 @@ from typing import Annotated
 import tyro
 
 BASE = ("numpy", "numba", "gymnasium", "polars", "pydantic", "tyro", "rich", "safetensors", "scikit-learn", "cma")
-PROGRAMS = {  # program -> what it is for
-    "sacct": "to read the log of a Slurm cluster",
-    "scontrol": "to describe the nodes of a Slurm cluster",
-    "chromium": "for tests of report.html in a browser",
+PROGRAMS = {  # program -> what it is for, and the package of Debian and Ubuntu that has it
+    "sacct": ("to write the log of a Slurm cluster", "slurm-client"),
+    "scontrol": ("to describe the nodes of a Slurm cluster, and by queuewise slurm", "slurm-client"),
+    "squeue": ("by queuewise slurm", "slurm-client"),
+    "sinfo": ("by queuewise slurm", "slurm-client"),
+    "slurmctld": ("for tests with a real Slurm", "slurmctld slurmd munge"),
+    "chromium": ("for tests of report.html in a browser", "chromium"),
 }
 
 
@@ -123,6 +126,7 @@ def _cache() -> Iterator[Finding]:
 
 
 def _programs() -> Iterator[Finding]:
-    for program, purpose in PROGRAMS.items():
+    for program, (purpose, package) in PROGRAMS.items():
         path = shutil.which(program)
-        yield Finding(program, path or "not found", "ok" if path else "missing", "" if path else f"only needed {purpose}")
+        remedy = "" if path else f"only needed {purpose}: apt-get install {package}"
+        yield Finding(program, path or "not found", "ok" if path else "missing", remedy)

@@ -22,9 +22,6 @@ if TYPE_CHECKING:
     from queuewise.workload import Workload
 
 
-DROP_FIRST = ("wins", "makespan ÷ span", "p99", "rank", "95 % interval")  # where the terminal is narrow; waits stay beside the score
-
-
 @dataclass(frozen=True)
 class Evaluate:
     """Compare policies on the same windows of a workload: means with 95 % confidence intervals, paired differences and a ranking."""
@@ -55,8 +52,8 @@ class Evaluate:
     start: Literal["warm", "empty"] | None = None
     """How windows of a log begin: warm (default), with the jobs that wait and run then in a replay of the log under fcfs+easy, or
     empty (default with --warmup or --cooldown)."""
-    block: Literal["val", "report"] = "report"
-    """For the protocols days and blocks: val to choose between variants, report for results you publish."""
+    block: Literal["val", "report"] | None = None
+    """For the protocols days and blocks: val to choose between variants, report (default) for results you publish."""
     split: Annotated[str | None, tyro.conf.arg(metavar="TRAIN,VAL,REPORT")] = None
     """For the protocols days and blocks: shares of the log's time span, 0.45,0.2,0.35 by default."""
     warm: Annotated[str | None, tyro.conf.arg(metavar="TIME")] = None
@@ -137,9 +134,9 @@ class Evaluate:
             options: dict[str, Any] = {"on_cell": lambda cell: advance(cell.policy), "threads": self.threads, "seen": seen}
             cells = run_experiment(experiment, self.policy, simulate, folder=folder, **options)
             before = run_experiment(as_is, self.policy, simulate, **options) if as_is else []
-        for world, replayed in ((experiment, cells), *(((as_is, before),) if as_is else ())):
+        for replays, replayed in ((experiment, cells), *(((as_is, before),) if as_is else ())):
             if not any(cell.metrics["completed"] for cell in replayed):
-                for line in (f"no job that counts can run on {world.cluster.name}", *rejection_lines(replayed)):
+                for line in (f"no job that counts can run on {replays.cluster.name}", *rejection_lines(replayed)):
                     note(line)
                 if self.json:
                     print("[]")
@@ -160,15 +157,17 @@ class Evaluate:
         return self._remark(experiment, before, cells, result)
 
     def _show(self, experiment: Experiment, result: Result, before: Result | None) -> None:
-        title = f"{experiment.workload.name} on {experiment.cluster.name}, {experiment.plan.protocol}"
-        changes = compare_results(before, result, paired=self.reading.load_factor is None) if before is not None else []
+        workload, cluster, settings = experiment.workload, experiment.cluster, experiment.settings
+        title = f"{workload.name} on {cluster.name}, {experiment.plan.protocol}, estimates {settings.estimates}"
+        paired = self.reading.load_factor is None
+        changes = compare_results(before, result, paired=paired) if before is not None else []
         if self.json:
             listed = result.as_json()
             for row, change in zip(listed, changes, strict=True) if changes else ():
                 row["what_if"] = {key: value for key, value in change.items() if key != "policy"}
             print(json_text.dumps(listed, indent=2, allow_nan=False))
         elif before is not None:
-            print_results(f"{title}; {self.what_if.title(self.reading.load_factor)}", changes, before, result)
+            print_results(f"{title}; {self.what_if.title(self.reading.load_factor)}", changes, before, result, paired=paired)
         else:
             print_result(result, title)
 
@@ -217,10 +216,15 @@ class Evaluate:
             raise InputError(f"--threads {self.threads} is too few", hint="use 1 or more")
         if self.report and not self.out:
             raise InputError("--report needs a run folder", hint="add --out DIR")
+        if self.report:
+            from queuewise.report.figures import check_matplotlib
+
+            check_matplotlib()
 
     def _experiments(self) -> tuple[Experiment | None, Experiment]:
         """The experiment as it is, if something is changed, and the one that is asked for."""
         from queuewise.cli.console import note
+        from queuewise.errors import InputError
         from queuewise.evaluation.planning import PlanOptions, plan_experiment
         from queuewise.policies.budgets import Budgets
 
@@ -241,6 +245,8 @@ class Evaluate:
 
         from_model = loaded.format.startswith("model:")
         as_is = plan_experiment(loaded.workload, cluster, self.policy, options, draw if from_model else None)
+        if from_model and as_is.plan.protocol == "blocks" and self.jobs is not None:
+            raise InputError("windows of blocks of workload models have jobs of their own: --jobs has no effect", hint="use --window-jobs")
         if not self.what_if.changes_nodes and self.reading.load_factor is None:
             return None, as_is
         faster, machine = self.reading.faster(loaded.workload), self.what_if.cluster(cluster)
@@ -282,16 +288,21 @@ def describe_plan(plan: Plan, workload: Workload, seed: int) -> str:
 
 
 def print_result(result: Result, title: str) -> None:
-    """The table that evaluate and compare print."""
-    from queuewise.cli.console import note, print_table
+    """The table that evaluate and compare print; two, scores and then waits, if the terminal is narrow."""
+    from queuewise.cli.console import fits, note, print_table
     from queuewise.report.readable import figure
-    from queuewise.report.text_tables import score_digits, score_table
+    from queuewise.report.text_tables import BESIDE, LEFT_OUT_FIRST, score_digits, score_table
 
     columns, rows = score_table(result)
-    print_table(columns, rows, title=title, drop_first=[columns.index(name) for name in DROP_FIRST if name in columns])
+    waits = len(columns) - len(BESIDE)
+    parts = [slice(1, None)] if fits(columns, rows) else [slice(1, waits), slice(waits, None)]
+    for number, part in enumerate(parts):
+        shown = ["policy", *columns[part]]
+        drop_first = [shown.index(name) for name in LEFT_OUT_FIRST if name in shown]
+        print_table(shown, [[row[0], *row[part]] for row in rows], title="" if number else title, drop_first=drop_first)
     for sentence in result.legend:
         note(sentence)
     if result.lower_bound is not None:
         note(f"lower bound for any policy: {figure(result.lower_bound, score_digits(result))} (see docs/evaluation.md)")
     if any(s.ci95 is None for s in result.standings):
-        note("intervals need at least two windows or ten units of time; without them, no policy is called better")
+        note("intervals need two windows or ten units of time, and enough that are not 0; without them, no policy is called better")

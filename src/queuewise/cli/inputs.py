@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from queuewise.cluster.conditions import Conditions
+    from queuewise.policies.snapshot import JobId, Snapshot
     from queuewise.workload import Loaded, Workload
 
 
@@ -31,3 +32,8 @@ def report_reading(loaded: Loaded) -> None:
 
     for remark in loaded.tally.remarks():
         note(remark)
+
+
+def waiting_job(snapshot: Snapshot, text: str) -> JobId:
+    """The id of a waiting job as the snapshot has it, where some are numbers; the text itself if no job has it."""
+    return next((one.job.job_id for one in snapshot.queue if str(one.job.job_id) == text), text)

@@ -36,7 +36,7 @@ class Learn:
     budget: Annotated[str, tyro.conf.arg(metavar="TIME")] = "10m"
     """Wall time of the whole command: a number with s, m, h or d."""
     objective: Annotated[str, tyro.conf.arg(metavar="SUM")] = "bsld + wait"
-    """What is minimised: a sum of bsld and wait, each with a weight, as in "bsld + 0.5*wait"."""
+    """What is minimised: a sum of bsld, wait, energy, fairness, utilisation and deadlines with weights, as in "bsld + 0.5*wait"."""
     split: Annotated[str | None, tyro.conf.arg(metavar="TRAIN,VAL,REPORT")] = None
     """Shares of the log's time span, 0.45,0.2,0.35 by default."""
     jobs: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
@@ -55,6 +55,7 @@ class Learn:
         from queuewise.errors import InputError
         from queuewise.evaluation.experiment import ReplaySettings
         from queuewise.evaluation.protocol import DEFAULT_SPLIT, parse_split
+        from queuewise.evaluation.remarks import equal_requests
         from queuewise.policies.names import check_run_name, parse_bound, run_name
         from queuewise.policies.rule_export import export_rule
         from queuewise.regular_files import check_regular
@@ -78,6 +79,8 @@ class Learn:
         loaded, cluster = self.reading.load_with_cluster(self.log, self.cluster, self.jobs, self.seed, note)
         estimates = self.estimates or default_estimates(loaded.workload)
         check_known(loaded.workload, estimates)
+        for remark in equal_requests(loaded.workload, estimates, self.seed):
+            note(remark)
         announce_compilation()
         out = Path(self.out or Path("runs", run_name(f"learn-{loaded.workload.name}")))
         check_run_name(str(out))
@@ -109,20 +112,23 @@ def _print(found: Learned) -> None:
 
 
 def _figures(found: Learned) -> TextTable:
-    from queuewise.report.readable import duration
+    from queuewise.report.readable import duration, figure
+    from queuewise.search.objective import TOTALS, totals_in
 
-    rows = []
+    rows, totals = [], totals_in(found.objective)
     for policy in found.test.cells:
-        cells = [
-            policy,
-            f"{found.test.mean(policy, 'bsld'):.2f}",
-            duration(found.test.mean(policy, "wait")),
-            duration(found.test.max_wait(policy)),
-        ]
+        p99, makespan, used = found.test.beside(policy)
+        waits = [duration(wait) for wait in (found.test.mean(policy, "wait"), p99, found.test.max_wait(policy))]
+        beside = [figure(makespan, 3), "–" if used is None else f"{used:.1%}"]
         diff, ci95 = found.test.percent(policy, found.baseline, "bsld")
         against = "" if policy == found.baseline else f"{diff:+.0f} %" + (f" ({ci95[0]:+.0f} … {ci95[1]:+.0f})" if ci95 else "")
-        rows.append([*cells, against])
-    return ["on the report days", "mean bsld", "mean wait", "max wait", f"bsld against {found.baseline}"], rows
+        others = [figure(found.test.total(policy, name), 4) for name in totals]
+        rows.append([policy, figure(found.test.mean(policy, "bsld"), 2), against, *waits, *others, *beside])
+    columns = [
+        "on the report days", "mean bsld", f"against {found.baseline}", "mean wait", "p99", "max", *(TOTALS[name].label for name in totals),
+        "makespan ÷ span", "used",
+    ]  # fmt: skip
+    return columns, rows
 
 
 def _report(found: Learned, where: str) -> str:

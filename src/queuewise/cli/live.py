@@ -14,7 +14,7 @@ Flag = Annotated[bool, tyro.conf.FlagCreatePairsOff]
 
 @dataclass(frozen=True)
 class Off:
-    """Turn every agent and service of this user off, within a second. What waits for an agent of Slurm is released."""
+    """Turn every agent and service of this user off, within a second. What waits for an agent of Slurm or LSF is released."""
 
     reason: str = ""
     """Kept in the file that says so."""
@@ -25,11 +25,16 @@ class Off:
         from queuewise.cli.console import note
         from queuewise.serve.kill_switch import live_home, switch_off
 
-        note(f"off: {switch_off(live_home(), self.reason)}; queuewise live on undoes it")
+        home = live_home()
+        note(f"off: {switch_off(home, self.reason)}; queuewise live on undoes it")
         if shutil.which("squeue") is not None:  # also for an agent that is gone
             from queuewise.serve.slurm_control import hand_over
 
-            note(hand_over())
+            note(hand_over(home=home))
+        if shutil.which("bjobs") is not None:
+            from queuewise.serve import lsf_agent
+
+            note(lsf_agent.hand_over())
 
 
 @dataclass(frozen=True)
@@ -61,21 +66,27 @@ class ReplayAudit:
     """The audit log."""
     entry: int | None = None
     """Only this line (from 1)."""
+    run_files: Flag = False
+    """Also decide by policies in Python files that the log names. Such files run as programs do."""
     json: Flag = False
     """Print one line of JSON per entry."""
 
     def run(self) -> int | None:
         from queuewise.cli.console import note
+        from queuewise.errors import InputError
         from queuewise.serve.audit_log import replay_audit
 
         total = different = 0
-        for one in replay_audit(Path(self.file), self.entry):
+        for one in replay_audit(Path(self.file), self.entry, run_files=self.run_files):
             total += 1
             different += not one.same
             if self.json:
-                print(json_text.dumps({"entry": one.number, "policy": one.entry["policy"], "same": one.same, "decision": one.again}))
+                print(json_text.dumps({"entry": one.number, "policy": one.entry["policy"], "same": one.same, **one.again}))
             elif not one.same:
-                print(f"entry {one.number} ({one.entry['policy']}): {one.entry['decision']} then, {one.again} now")
+                for name in one.differs:
+                    print(f"entry {one.number} ({one.entry['policy']}), {name}: {one.entry.get(name)} then, {one.again[name]} now")
+        if self.entry is not None and not total:
+            raise InputError(f"has no decision on line {self.entry}", where=self.file, hint="lines count from 1; leave --entry out for all")
         note(f"{total - different} of {total} decisions are the same")
         return 3 if different else None
 

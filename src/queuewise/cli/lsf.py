@@ -5,9 +5,12 @@ from __future__ import annotations
 import json as json_text
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
+
+if TYPE_CHECKING:
+    from queuewise.serve.runtime_history import RuntimeHistory
 
 Flag = Annotated[bool, tyro.conf.FlagCreatePairsOff]
 
@@ -23,12 +26,14 @@ class RunLsfAgent:
     resume: the same with bmod, without the rights of an administrator."""
     policy: str = "fcfs+easy"
     """Policy to decide by (queuewise policies lists the parts of names)."""
-    fallback: str = "fcfs+easy"
-    """Policy that decides if the other is late or fails."""
+    fallback: str | None = None
+    """Policy that decides if the other is late or fails. Default: wise where all jobs have predictions, else fcfs+easy."""
     max_wait: Annotated[str | None, tyro.conf.arg(metavar="TIME")] = "3d"
     """Bound on waits under policies whose names have none, such as 3d."""
     queues: tuple[str, ...] = ()
     """Queues whose jobs are steered. Default: all."""
+    history: Annotated[str | None, tyro.conf.arg(metavar="LOG")] = None
+    """A log of earlier jobs, from which runtimes are predicted. Without one, predictions are the limits."""
     interval: Annotated[float, tyro.conf.arg(metavar="SECONDS")] = 5.0
     """Time between two looks."""
     actions_per_minute: int = 600
@@ -52,10 +57,11 @@ class RunLsfAgent:
             raise InputError("times and numbers must be above 0, and the fairness floor below 1", hint="see queuewise lsf --help")
         home = live_home()
         limits = GuardLimits(actions_per_minute=self.actions_per_minute, fairness_floor=self.fairness_floor)
+        policy = GuardedPolicy(self.policy, fallback=self.fallback, deadline_s=30.0, max_wait=self.max_wait)
         agent = LsfAgent(
-            GuardedPolicy(self.policy, fallback=self.fallback, deadline_s=30.0, max_wait=self.max_wait),
-            mode=self.mode, by=self.by, queues=self.queues, audit=AuditLog(home / "audit.jsonl"), home=home,
-            guard=LiveGuard(self.policy, self.fallback, limits, self.max_wait),
+            policy, history=_history(self.history), mode=self.mode, by=self.by, queues=self.queues,
+            audit=AuditLog(home / "audit.jsonl"), home=home,
+            guard=LiveGuard(self.policy, policy.fallback, limits, self.max_wait),
         )  # fmt: skip
         if not self.once:
             agent.watch(self.interval, self._print)
@@ -83,12 +89,14 @@ class AdvisePlugin:
     """Unix socket to listen on: the plugin's QUEUEWISE_SOCKET."""
     policy: str = "fcfs+easy"
     """Policy to decide by (queuewise policies lists the parts of names)."""
-    fallback: str = "fcfs+easy"
-    """Policy that decides if the other is late or fails."""
+    fallback: str | None = None
+    """Policy that decides if the other is late or fails. Default: wise where all jobs have predictions, else fcfs+easy."""
     max_wait: Annotated[str | None, tyro.conf.arg(metavar="TIME")] = "3d"
     """Bound on waits under policies whose names have none, such as 3d."""
     queues: tuple[str, ...] = ()
     """Queues whose jobs are steered. Default: all."""
+    history: Annotated[str | None, tyro.conf.arg(metavar="LOG")] = None
+    """A log of earlier jobs, from which runtimes are predicted. Without one, predictions are the limits."""
     interval: Annotated[float, tyro.conf.arg(metavar="SECONDS")] = 2.0
     """Time between two looks."""
 
@@ -96,15 +104,19 @@ class AdvisePlugin:
         import time
 
         from queuewise.cli.console import note
+        from queuewise.errors import InputError
+        from queuewise.serve.audit_log import AuditLog
         from queuewise.serve.guarded_policy import GuardedPolicy
         from queuewise.serve.kill_switch import live_home, sleep_until_switched
         from queuewise.serve.lsf_advice import AdviceServer
         from queuewise.serve.lsf_agent import LsfAgent
 
+        if not self.interval > 0:
+            raise InputError(f"--interval {self.interval:g}", hint="give seconds above 0")
         policy = GuardedPolicy(self.policy, fallback=self.fallback, deadline_s=30.0, max_wait=self.max_wait)
         home = live_home()
-        agent = LsfAgent(policy, queues=self.queues, home=home)
-        with AdviceServer(Path(self.socket)) as server:
+        agent = LsfAgent(policy, history=_history(self.history), queues=self.queues, home=home, audit=AuditLog(home / "audit.jsonl"))
+        with AdviceServer(Path(self.socket), home=home) as server:
             while True:
                 began = time.monotonic()
                 if problem := agent.advise(server):
@@ -142,11 +154,19 @@ class Esub:
 
     def run(self) -> None:
         from queuewise.errors import InputError
+        from queuewise.serve.holding import LONGEST_GRACE_S
         from queuewise.serve.lsf_snapshot import esub
 
-        if self.grace < 60:
-            raise InputError(f"--grace {self.grace}", hint="give at least 60 s: LSF counts begin times in minutes")
+        if not 60 <= self.grace <= LONGEST_GRACE_S:
+            raise InputError(f"--grace {self.grace}", hint=f"give 60 to {LONGEST_GRACE_S:,} s: LSF counts begin times in minutes")
         print(esub(self.grace), end="")
+
+
+def _history(log: str | None) -> RuntimeHistory:
+    from queuewise.serve.runtime_history import RuntimeHistory
+    from queuewise.workload import load_workload
+
+    return RuntimeHistory() if log is None else RuntimeHistory.of(load_workload(Path(log)).workload)
 
 
 LsfCommand = (

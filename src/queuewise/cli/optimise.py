@@ -30,6 +30,7 @@ class Optimise:
         from pathlib import Path
 
         from queuewise.cli.console import announce_compilation, print_table
+        from queuewise.cli.inputs import waiting_job
         from queuewise.cluster import load_cluster
         from queuewise.policies.budgets import Budgets
         from queuewise.policies.milp.what_if import placement_options
@@ -38,8 +39,7 @@ class Optimise:
         budgets = Budgets(milp_work=self.milp_work)
         snapshot, cluster = Snapshot.load(Path(self.snapshot)), load_cluster(self.cluster)
         announce_compilation()
-        known = {str(one.job.job_id): one.job.job_id for one in snapshot.queue}
-        wanted = None if self.job is None else known.get(self.job, self.job)
+        wanted = None if self.job is None else waiting_job(snapshot, self.job)
         job, options = placement_options(snapshot, cluster, f":{self.objective}", job_id=wanted, budgets=budgets)
         if self.json:
             print(json_text.dumps({"job": job, "options": [one.as_dict() for one in options]}, indent=2, allow_nan=False))

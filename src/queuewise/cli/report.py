@@ -27,10 +27,15 @@ class Report:
 
     def run(self) -> None:
         from queuewise.cli.console import note
+        from queuewise.errors import MissingPackageError
         from queuewise.report.html import read_answer, write_report
 
         run = Path(self.run_folder)
-        page = write_report(run, window=self.window, figures=self.figures, exports=self.exports)
+        try:
+            page = write_report(run, window=self.window, figures=self.figures, exports=self.exports)
+        except MissingPackageError as error:
+            error.hint += ", or add --no-figures"
+            raise
         if self.json:
             files = sorted(str(file) for part in ("figures", "tables") if (run / part).is_dir() for file in (run / part).iterdir())
             print(json_text.dumps({"page": str(page), "answer": read_answer(page), "files": files}, indent=2))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -26,10 +27,13 @@ class Serve:
     """Port on loopback."""
     token_file: Annotated[str | None, tyro.conf.arg(metavar="FILE")] = None
     """A file with the token that requests must carry. Needed on loopback, where everybody on the machine can connect."""
-    fallback: str = "fcfs+easy"
-    """Policy that decides if the other is late, fails, or answers what cannot be carried out."""
+    fallback: str | None = None
+    """Policy that decides if the other is late, fails, or answers what cannot be carried out. Default: wise where all jobs have
+    predictions, else fcfs+easy."""
     deadline: Annotated[float, tyro.conf.arg(metavar="SECONDS")] = 1.0
     """How long a decision may take, before the fallback answers."""
+    audit: Annotated[str | None, tyro.conf.arg(metavar="FILE")] = None
+    """Record every decision with its snapshot there, written through to the disk: queuewise live replay decides them again."""
     max_wait: Annotated[str | None, tyro.conf.arg(metavar="TIME")] = None
     """Bound on waits under policies whose names have none, such as 3d."""
 
@@ -40,10 +44,14 @@ class Serve:
             from queuewise.serve.server import bound_socket, serve_until_stopped
             from queuewise.serve.service import DecisionService
         from queuewise.cli.console import check_policies
+        from queuewise.policies.names import parse_bound
+        from queuewise.serve.audit_log import AuditLog
         from queuewise.serve.guarded_policy import GuardedPolicy
         from queuewise.serve.kill_switch import live_home
 
-        check_policies([self.policy, self.fallback], self.max_wait)
+        if self.max_wait is not None:
+            parse_bound(self.max_wait, "--max-wait")
+        check_policies([self.policy, *([] if self.fallback is None else [self.fallback])], self.max_wait)
         if not 0 < self.deadline <= 60:
             raise InputError(f"--deadline {self.deadline:g}", hint="give seconds above 0 and up to 60")
         token = self._token()
@@ -54,7 +62,10 @@ class Serve:
         def make() -> GuardedPolicy:
             return GuardedPolicy(self.policy, fallback=self.fallback, deadline_s=self.deadline, max_wait=self.max_wait)
 
-        service = DecisionService(make, token=token, home=live_home())
+        audit = None if self.audit is None else AuditLog(Path(self.audit))
+        if audit is not None:
+            audit.check()
+        service = DecisionService(make, token=token, home=live_home(), audit=audit)
         served = serve_until_stopped(service, bound_socket(path, self.host, self.port, self._permissions()), path)
         return None if served else 2
 
@@ -75,9 +86,12 @@ class Serve:
 
         if self.token_file is None:
             return ""
-        check_regular(Path(self.token_file))
+        file = Path(self.token_file)
+        check_regular(file)
         try:
-            token = Path(self.token_file).read_text(encoding="ascii").strip()
+            if file.stat().st_mode & (stat.S_IROTH | stat.S_IWOTH):
+                raise InputError("can be read or written by everybody on this machine", where=self.token_file, hint=f"chmod 600 {file}")
+            token = file.read_text(encoding="ascii").strip()
         except UnicodeDecodeError:
             raise InputError("is not ASCII text", where=self.token_file, hint="for example openssl rand -hex 32 > FILE") from None
         except OSError as error:

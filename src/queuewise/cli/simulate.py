@@ -88,12 +88,12 @@ class Simulate:
         args = parse_model_args(self.workload_args, self.workload)
         as_is, machine = reading.load_with_cluster(self.workload, self.cluster, self.jobs, self.seed, note, args)
         loaded, cluster = replace(as_is, workload=self.reading.faster(as_is.workload)), self.what_if.cluster(machine)
-        world = read_conditions(self.conditions, as_is.workload)
-        moved = move_with_load(world, as_is.workload, self.reading.load_factor)
+        conditions = read_conditions(self.conditions, as_is.workload)
+        moved = move_with_load(conditions, as_is.workload, self.reading.load_factor)
         changed = self.what_if.conditions(moved, cluster, float(loaded.workload.submit[0]))
         policies = list(dict.fromkeys(self.policy))
         with progress_of("replaying", len(policies) * (2 if self._asks_what_if else 1)) as advance:
-            before = [self._replay(as_is, machine, policy, world, advance) for policy in policies] if self._asks_what_if else []
+            before = [self._replay(as_is, machine, policy, conditions, advance) for policy in policies] if self._asks_what_if else []
             schedules = [self._replay(loaded, cluster, policy, changed, advance) for policy in policies]
         summaries, causes = self._measure(schedules)
         rejected = _report_rejected(before, schedules)
@@ -116,7 +116,8 @@ class Simulate:
             title = f"{loaded.workload.name} on {machine.name}, {self.what_if.title(self.reading.load_factor)}"
             print_replays(title, [row["as_is"] for row in summaries], summaries, self._columns())
         else:
-            _print(loaded, cluster, summaries, self._columns())
+            title = f"{loaded.workload.name}: {len(loaded.workload):,} jobs on {cluster.name}, estimates {schedules[0].estimates}"
+            _print(title, summaries, self._columns())
             _print_causes(schedules, causes)
         return remarks.exit_code(rejected, len(loaded.workload), allowed=self.allow_rejected)
 
@@ -238,7 +239,7 @@ def _report_rejected(before: list[Schedule], schedules: list[Schedule]) -> int:
     return max(int((schedule.status == REJECTED).sum()) for schedule in schedules)
 
 
-def _print(loaded: Loaded, cluster: Cluster, summaries: list[dict[str, Any]], more: list[str]) -> None:
+def _print(title: str, summaries: list[dict[str, Any]], more: list[str]) -> None:
     from queuewise.cli.console import print_table
     from queuewise.report.readable import duration, figure
 
@@ -266,9 +267,7 @@ def _print(loaded: Loaded, cluster: Cluster, summaries: list[dict[str, Any]], mo
     columns = {name: show for name, show in columns.items() if name not in seldom or any(row[name] for row in summaries)}
     rows = [[*(show(row) for show in columns.values()), *(figure(row[name], 3) for name in more)] for row in summaries]
     narrow = [number for name in DROP_FIRST for number, column in enumerate(columns) if column == name]
-    print_table(
-        [*columns, *more], rows, title=f"{loaded.workload.name}: {len(loaded.workload):,} jobs on {cluster.name}", drop_first=narrow
-    )
+    print_table([*columns, *more], rows, title=title, drop_first=narrow)
 
 
 def _print_causes(schedules: list[Schedule], causes: list[WaitCauses]) -> None:

@@ -59,6 +59,7 @@ class Size:
         from queuewise.policies import simulate
         from queuewise.policies.names import plays_apart
         from queuewise.report.figures import figure_target
+        from queuewise.workload.estimates import default_estimates
 
         if self.seed < 0:
             raise InputError(f"--seed {self.seed} is negative", hint="use 0 or more")
@@ -67,11 +68,13 @@ class Size:
         target = parse_target(self.target)
         check_policies([self.policy])
         loaded, cluster = self.reading.load_with_cluster(self.log, self.cluster, self.jobs, self.seed, note)
-        world = read_conditions(self.conditions, loaded.workload, self.reading.load_factor)
+        conditions = read_conditions(self.conditions, loaded.workload, self.reading.load_factor)
+        for remark in remarks.equal_requests(loaded.workload, self.estimates or default_estimates(loaded.workload), self.seed):
+            note(remark)
         announce_compilation(playing=plays_apart(self.policy))
 
         def replay(machine: Cluster) -> Schedule:
-            there = fit_conditions(world, cluster, machine)
+            there = fit_conditions(conditions, cluster, machine)
             return simulate(loaded.workload, machine, self.policy, estimates=self.estimates, seed=self.seed, conditions=there)
 
         with progress_of("sizes tried", 12) as advance:

@@ -10,12 +10,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
+from queuewise.cli.inputs import waiting_job
+
 if TYPE_CHECKING:
-    from queuewise.policies.snapshot import Snapshot
+    from queuewise.policies.snapshot import JobId, Snapshot
     from queuewise.serve.runtime_history import RuntimeHistory
     from queuewise.serve.slurm_agent import Cycle, SlurmAgent
     from queuewise.serve.slurm_snapshot import SlurmState
 
+LONGEST_DEADLINE_S = 3600.0
+MOST_DRAWS = 1_000_000
 Flag = Annotated[bool, tyro.conf.FlagCreatePairsOff]
 
 
@@ -29,8 +33,8 @@ class RunAgent:
     """priority: set SiteFactor, and leave starts to Slurm. start: bring begin times forward, on chosen nodes."""
     policy: str = "fcfs+easy"
     """Policy to decide by (queuewise policies lists the parts of names)."""
-    fallback: str = "fcfs+easy"
-    """Policy that decides if the other is late, fails or does worse."""
+    fallback: str | None = None
+    """Policy that decides if the other is late, fails or does worse. Default: wise where all jobs have predictions, else fcfs+easy."""
     deadline: Annotated[float, tyro.conf.arg(metavar="SECONDS")] = 5.0
     """How long a decision may take."""
     max_wait: Annotated[str | None, tyro.conf.arg(metavar="TIME")] = "3d"
@@ -81,8 +85,11 @@ class RunAgent:
         from queuewise.serve.kill_switch import live_home
         from queuewise.serve.live_guard import GuardLimits, LiveGuard
         from queuewise.serve.slurm_agent import SlurmAgent
+        from queuewise.serve.slurm_watchdog import Watchdog
 
-        if not (self.deadline > 0 and self.interval > 0 and self.actions_per_minute > 0 and 0 <= self.fairness_floor < 1):
+        if not 0 < self.deadline <= LONGEST_DEADLINE_S:
+            raise InputError(f"--deadline {self.deadline:g}", hint=f"give seconds above 0 and up to {LONGEST_DEADLINE_S:g}")
+        if not (self.interval > 0 and self.actions_per_minute > 0 and 0 <= self.fairness_floor < 1):
             raise InputError("times and numbers must be above 0, and the fairness floor below 1", hint="see queuewise slurm --help")
         home = live_home()
         history = _history(self.history)
@@ -95,8 +102,9 @@ class RunAgent:
             partitions=self.partitions,
             history=history,
             audit=AuditLog(Path(self.audit) if self.audit else home / "audit.jsonl"),
-            guard=LiveGuard(self.policy, self.fallback, limits, self.max_wait),
+            guard=LiveGuard(self.policy, policy.fallback, limits, self.max_wait),
             home=home,
+            watchdog=Watchdog(home, {}) if self.mode == "act" else None,
             tell=print if self.mode == "advise" and not self.json else note,
         )
 
@@ -124,8 +132,8 @@ class When:
         from queuewise.errors import InputError
         from queuewise.serve.start_times import start_times
 
-        if self.draws < 1:
-            raise InputError(f"--draws {self.draws}", hint="give at least 1")
+        if not 1 <= self.draws <= MOST_DRAWS:
+            raise InputError(f"--draws {self.draws} is not between 1 and {MOST_DRAWS:,}", hint="leave it out for the default")
         history = _history(self.history)
         snapshot, left_alone = _snapshot_and_others(self.snapshot, history)
         if self.job in left_alone:
@@ -141,7 +149,7 @@ class When:
         for what, at in changes.items():
             print(f"with {what}: p50 {_clock(at, snapshot)}")
 
-    def _changes(self, snapshot: Snapshot, job: str, history: RuntimeHistory) -> dict[str, float | None]:
+    def _changes(self, snapshot: Snapshot, job: JobId, history: RuntimeHistory) -> dict[str, float | None]:
         from queuewise.serve.start_times import SHORTER, other_partitions, start_times, with_other_limit, with_other_partition
 
         others = {f"{part:.0%} of the limit": with_other_limit(snapshot, job, part) for part in SHORTER}
@@ -170,7 +178,7 @@ class Why:
         if left := left_alone.get(self.job):
             print(json_text.dumps({"job_id": self.job, "reason": left}) if self.json else f"job {self.job}: {left}")
             return
-        found = load_policy(self.policy).explain(snapshot, self.job)
+        found = load_policy(self.policy).explain(snapshot, waiting_job(snapshot, self.job))
         if self.json:
             expected = found.expected_start
             print(json_text.dumps({**found.as_json(), "expected_start": None if expected is None else expected + snapshot.epoch}))
@@ -192,7 +200,10 @@ class Save:
     """File to write."""
 
     def run(self) -> None:
+        from queuewise.cli.console import note
+
         _snapshot(None, None).save(Path(self.out))
+        note(f"written to {self.out}")
 
 
 @dataclass(frozen=True)
@@ -259,9 +270,10 @@ def _show_or_apply(changes: list[Any], apply: bool) -> None:
 def _leave_all_to_slurm() -> None:
     """Jobs that wait for an agent, or on its places, become Slurm's."""
     from queuewise.cli.console import note
+    from queuewise.serve.kill_switch import live_home
     from queuewise.serve.slurm_control import hand_over
 
-    note(hand_over())
+    note(hand_over(home=live_home()))
 
 
 def _history(log: str | None) -> RuntimeHistory:
@@ -304,10 +316,10 @@ def _state(history: RuntimeHistory | None) -> SlurmState:
     return take_snapshot(jobs, slurm.nodes(), ServerClock().now(jobs), manner=manner, predict=predict, reservations=slurm.reservations())
 
 
-def _with_job(snapshot: Snapshot, job: str, history: RuntimeHistory) -> tuple[Snapshot, str]:
+def _with_job(snapshot: Snapshot, job: str, history: RuntimeHistory) -> tuple[Snapshot, JobId]:
     """The snapshot and the id of the job; a script is added to the queue."""
     if any(str(one.job.job_id) == job for one in snapshot.queue) or not Path(job).is_file():
-        return snapshot, job
+        return snapshot, waiting_job(snapshot, job)
     import getpass
 
     from queuewise.serve.start_times import with_script

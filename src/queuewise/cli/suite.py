@@ -33,16 +33,21 @@ class Suite:
         from queuewise.cli.console import announce_compilation, check_policies, note
         from queuewise.errors import InputError
         from queuewise.evaluation.suite import POLICIES, run_suite, traces_folder
+        from queuewise.regular_files import check_regular
         from queuewise.runs import write_text
 
         check_policies(self.policy)
         if self.page is not None and not self.page.parent.is_dir():
             raise InputError("no such folder", where=str(self.page.parent), hint="create it or choose another --page")
+        if self.page is not None:
+            check_regular(self.page, "choose another --page")  # a mistake is reported before the work
         traces = self.traces or traces_folder()
         if traces is not None and not traces.is_dir():
             raise InputError("no such folder", where=str(traces), hint="name the folder of the logs, or leave --traces out")
         announce_compilation()
         found = run_suite((*self.policy, *POLICIES), quick=self.quick, traces=traces, on_task=lambda task: note(f"{task.name} …"))
+        for remark in found.remarks:
+            note(remark)
         if found.left_out:
             note(f"without {', '.join(found.left_out)}: their logs are not there; set QUEUEWISE_TRACES or --traces to their folder")
         if self.page is not None:
@@ -57,6 +62,7 @@ def _print(found: Standings) -> None:
     from queuewise.cli.console import print_table
 
     print_table(*_standings(found))
+    print_table(*_waits(found), left=2)
 
 
 def _standings(found: Standings) -> TextTable:
@@ -68,12 +74,22 @@ def _standings(found: Standings) -> TextTable:
     return ["policy", f"bsld and wait ÷ {REFERENCE}", *(f"bsld {task}" for task in tasks)], rows
 
 
+def _waits(found: Standings) -> TextTable:
+    """What stands beside the scores of every task."""
+    from queuewise.report.readable import duration, figure
+
+    rows = []
+    for one in found.outcomes:
+        waits = [duration(wait) for wait in (one.means["wait"], one.p99_wait_s, one.max_wait_s)]
+        used = "–" if one.utilisation is None else f"{one.utilisation:.1%}"
+        rows.append([one.task, one.policy, figure(one.means["bsld"], 2), *waits, figure(one.makespan_by_span, 3), used])
+    return ["task", "policy", "bsld", "mean wait", "p99", "max", "makespan ÷ span", "used"], rows
+
+
 def _page(found: Standings) -> str:
     from queuewise.evaluation.suite import TASKS
-    from queuewise.report.readable import duration
     from queuewise.report.text_tables import to_markdown
 
-    waits = [[one.task, one.policy, duration(one.means["wait"]), duration(one.max_wait_s)] for one in found.outcomes]
     clusters = {task.name: task for task in TASKS}
     tasks = [
         [name, clusters[name].cluster, clusters[name].path or f"model {clusters[name].model}, {clusters[name].windows} windows"]
@@ -81,11 +97,12 @@ def _page(found: Standings) -> str:
     ]
     return "\n".join([
         "# Leaderboard", "",
-        "For anyone who wants to compare a policy with others: a fixed set of tasks, each with its jobs, cluster, estimates and protocol.",
-        "`queuewise suite --policy NAME --page docs/leaderboard.md` writes this page. The figure by which policies are ranked is the",
-        "geometric mean over tasks of mean bounded slowdown and mean wait, relative to `fcfs+easy`; lower is better.", "",
+        "For anyone who wants to compare a policy with others: a fixed set of tasks, each with its jobs, cluster, estimates and",
+        "protocol. `queuewise suite --page docs/leaderboard.md` writes this page, and `--policy NAME` adds a policy. They are",
+        "ranked by the geometric mean over tasks of mean bounded slowdown and mean wait, relative to `fcfs+easy`; lower is",
+        "better.", "",
         to_markdown(_standings(found)),
         "## Tasks", "", "Of logs, the last 35 % of the days count, in four replays with shaken submissions.", "",
         to_markdown((["task", "cluster", "jobs"], tasks)),
-        "## Waits", "", to_markdown((["task", "policy", "mean wait", "longest wait"], waits)),
+        "## Waits", "", to_markdown(_waits(found)),
     ])  # fmt: skip

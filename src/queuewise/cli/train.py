@@ -62,6 +62,8 @@ class Train:
         from queuewise.cli.console import announce_compilation, note
         from queuewise.errors import optional_imports
 
+        if not self.show_config:
+            note("loading PyTorch …")  # seconds, in which nothing else would be seen
         with optional_imports():
             from queuewise.agents.display import Display
             from queuewise.agents.training import train
@@ -83,7 +85,7 @@ class Train:
             with Display(settings) as display:
                 outcome = train(settings, self._seeds(), run, display, resume=self.resume is not None, init_from=self.init_from)
         except KeyboardInterrupt:
-            note(f"checkpoints are kept; continue with queuewise train --resume {run}")
+            note(f"what is done is kept; continue with queuewise train --resume {run}")
             raise
         note(f"written to {run}")
         note(_describe_time(outcome))

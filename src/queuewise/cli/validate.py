@@ -80,6 +80,7 @@ class Validate:
                 note(f"{jobs:,} jobs {what}")
         replayed = found.replay.schedule
         lines = remarks_on_log([replayed.policy], loaded.workload, self.log, self.reading.load_factor)
+        lines = (*lines, *remarks.equal_estimates(replayed.estimate, replayed.estimates))
         for line in (*lines, *remarks.rejections(replayed.workload, replayed.cluster, replayed.status == REJECTED)):
             note(line)
         if self.plot:
@@ -151,7 +152,8 @@ def _print(found: Validation) -> None:
             ]
             for part in shown
         ]
-        print_table([key, "jobs", "recorded mean", "replayed mean", "recorded p90", "replayed p90"], rows)
+        most = f"the {len(shown)} of {len(parts):,} accounts with the most jobs; --out writes all" if len(shown) < len(parts) else ""
+        print_table([key, "jobs", "recorded mean", "replayed mean", "recorded p90", "replayed p90"], rows, title=most)
     correlation = figure(found.rank_correlation, 2)
     print(f"rank correlation {correlation}, mean difference of the {found.resource} in use {found.utilisation_error:.1%}")
     print(f"verdict: {found.verdict}")

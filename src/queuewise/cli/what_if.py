@@ -55,7 +55,7 @@ class WhatIf:
 
     def title(self, load_factor: float | None) -> str:
         """What is changed, empty if nothing is."""
-        parts = [f"load x {load_factor:g}"] if load_factor is not None else []
+        parts = [f"{load_factor:g} times the load"] if load_factor is not None else []
         parts += [f"{text.replace(':', ' more ', 1)}" for text in self.add_nodes] + [f"{text} drained" for text in self.drain]
         return "what if: " + ", ".join(parts) if parts else ""
 
@@ -103,7 +103,7 @@ def same_lines(as_is: Sequence[str], what_if: Sequence[str]) -> list[str]:
 def other_jobs(before: Sequence[Mapping[str, Any]], after: Sequence[Mapping[str, Any]]) -> list[str]:
     """A sentence for each policy under which other jobs ended than as it is. Each mapping has the figures of a policy, and its name."""
     return [
-        f"{new['policy']}: the columns are means over different jobs, as {old['completed']:,} jobs end as is and {new['completed']:,} if"
+        f"{new['policy']}: the columns are means over different jobs: {old['completed']:,} end as is, {new['completed']:,} what if"
         for old, new in zip(before, after, strict=True)
         if any(old[name] != new[name] for name in ("completed", *NOT_ENDED))
     ]
@@ -146,7 +146,7 @@ def compare_results(before: Result, after: Result, *, paired: bool) -> list[dict
     return rows
 
 
-def print_results(title: str, rows: Sequence[Mapping[str, Any]], before: Result, after: Result) -> None:
+def print_results(title: str, rows: Sequence[Mapping[str, Any]], before: Result, after: Result, *, paired: bool) -> None:
     from queuewise.cli.console import note, print_table
     from queuewise.report.readable import duration, figure
     from queuewise.report.text_tables import score_digits
@@ -161,4 +161,4 @@ def print_results(title: str, rows: Sequence[Mapping[str, Any]], before: Result,
     columns = ["policy", f"{after.score.name} as is", "what if", "difference", "95 % interval", "mean wait as is", "what if"]
     print_table(columns, shown, title=title)
     if all(row["diff_ci95"] is None for row in rows):
-        note("no intervals: the days of another load cannot be paired, or there are too few of them")
+        note(f"no intervals: {'there are too few days or windows' if paired else 'the days of another load cannot be paired'}")

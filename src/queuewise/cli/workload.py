@@ -218,7 +218,11 @@ def _list_models() -> None:
     from queuewise.cli.console import print_table
     from queuewise.workload.models import model_names, model_parameters
 
-    rows = [(name, "\n".join(f"{key}={_plain(value)}" for key, value in model_parameters(name).items())) for name in model_names()]
+    rows = [
+        (name if number == 0 else "", f"{key}={_plain(value)}")
+        for name in model_names()
+        for number, (key, value) in enumerate(model_parameters(name).items())
+    ]
     print_table(["model", "parameters and their defaults"], rows, left=2)
 
 
@@ -274,7 +278,7 @@ def _list_traces(json: bool) -> None:
         print(json_text.dumps([asdict(trace) for trace in TRACES], indent=2))
         return
     rows = [(trace.name, trace.title, trace.format, trace.cluster, trace.licence, trace.citation) for trace in TRACES]
-    print_table(["name", "trace", "format", "cluster", "licence", "cite"], rows, left=6)
+    print_table(["name", "trace", "format", "cluster", "licence", "cite"], rows, left=6, drop_first=[5, 2, 3])
 
 
 def _advance(bars: Any, bar: Any, done: int, total: int | None) -> None:

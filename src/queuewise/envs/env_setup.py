@@ -9,6 +9,7 @@ from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from inspect import signature
 from threading import Lock
 from typing import Any
 
@@ -25,7 +26,7 @@ from queuewise.envs.env_memory import Template, make_template
 from queuewise.envs.episodes import Episode, lay_out_episode, num_units
 from queuewise.envs.features import ObservationLayout
 from queuewise.envs.presets import preset as preset_settings
-from queuewise.envs.rewards import AGAINST_BASELINE
+from queuewise.envs.rewards import AGAINST_BASELINE, REWARD_EXAMPLE
 from queuewise.envs.task_settings import TaskSettings
 from queuewise.envs.windows import WindowJobs, WindowSource, known_runtimes, make_source
 from queuewise.errors import InputError, unknown_name
@@ -166,6 +167,19 @@ def check_reset_options(options: Mapping[str, Any], known: Sequence[str]) -> Non
             raise unknown_name("option of reset", str(name), known)
 
 
+def _check_names(settings: Mapping[str, Any]) -> None:
+    """Refuse arguments of an environment that nobody reads, and rewards of other types."""
+    known = [*TaskSettings.model_fields, *signature(build_setup).parameters]
+    for name in settings:
+        if name not in known:
+            raise unknown_name("setting of an environment", name, [one for one in known if one != "settings"])
+    reward = settings.get("reward", "wait")
+    if not isinstance(reward, str | tuple | list):
+        raise InputError(
+            f"reward is {type(reward).__name__} {reward!r}", hint=f"{REWARD_EXAMPLE}, a tuple of Terms, or a function of terms"
+        )
+
+
 def build_setup(
     problem: str | None = None,
     *,
@@ -193,6 +207,7 @@ def build_setup(
         )
     if episode_jobs is not None and (isinstance(episode_jobs, bool) or not isinstance(episode_jobs, int | np.integer) or episode_jobs < 1):
         raise InputError(f"episode_jobs={episode_jobs!r} is no number of jobs", hint="write for example episode_jobs=256, or None for all")
+    _check_names(settings)
     chosen = preset_settings(preset) if preset else {}
     chosen |= settings
     if problem is not None:

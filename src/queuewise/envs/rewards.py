@@ -66,7 +66,7 @@ DIVISORS: dict[str, str] = {
 
 
 REWARD_EXAMPLE = "for example 'bounded_slowdown/jobs' or 'wait/jobs + 0.1*utilisation/span'"
-_SUMMAND = re.compile(r"([+-])((?:[^+-]|(?<=[eE])[+-](?=\d))+)")  # the sign in 1e-3 is part of the number
+_SUMMAND = re.compile(r"([+-])((?:[^+-]|(?<=[eE])[+-](?=\d))*)")  # the sign in 1e-3 is part of the number
 
 
 class Term(Config):
@@ -87,6 +87,8 @@ def parse_reward(text: str) -> tuple[Term, ...]:
     for sign, part in _SUMMAND.findall(text if text.lstrip()[:1] in "+-" else f"+{text}"):
         weight, times, name = part.strip().rpartition("*")
         name, *per = (piece.strip() for piece in name.split("/"))
+        if not name:
+            raise InputError(f"reward {text!r}: a term is missing", hint=REWARD_EXAMPLE)
         if name not in TERMS:
             raise unknown_name("reward term", name, TERMS)
         for divisor in per:

@@ -13,11 +13,18 @@ from queuewise.envs.batch import Bools
 from queuewise.envs.env_setup import build_setup, check_reset_options
 from queuewise.envs.rewards import TERMS
 from queuewise.envs.spaces import LegalDiscrete, LegalPairs
-from queuewise.errors import InputError
+from queuewise.errors import InputError, unknown_name
 from queuewise.sim.core.schedule import Schedule
 from queuewise.sim.core.tables import I32
 
 RENDER_MODES = ("human", "rgb_array")
+
+
+class StepTerms(dict[str, float]):
+    """The terms of a step's reward, by name."""
+
+    def __missing__(self, name: str) -> float:
+        raise unknown_name("reward term", name, self)
 
 
 class QueuewiseEnv(gymnasium.Env[Any, Any]):
@@ -122,7 +129,7 @@ class QueuewiseEnv(gymnasium.Env[Any, Any]):
 
     def reward_terms(self) -> dict[str, float]:
         """The terms of the last step's reward, unweighted."""
-        return dict(zip(TERMS, self.batch.episode_state(0).term.tolist(), strict=True))
+        return StepTerms(zip(TERMS, self.batch.episode_state(0).term.tolist(), strict=True))
 
     def window_jobs(self) -> I32:
         """[Q] index of the job in each slot of the window, -1 if the slot is empty."""

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from queuewise.agents.curves import read_curve
-from queuewise.agents.display import sparkline
+from queuewise.agents.display import sparkline, val_beside_bar
 from queuewise.cli import main
 from queuewise.errors import InputError
 
@@ -46,3 +46,10 @@ def test_an_unknown_column_names_the_known_ones(tmp_path: Path) -> None:
 def test_sparkline() -> None:
     assert sparkline([1.0, 2.0, 8.0]) == "▁▂█"
     assert sparkline([3.0, 3.0]) == "▁▁"
+
+
+def test_what_stands_beside_the_bar_of_training_fits_the_terminal() -> None:
+    """It says less in a narrow terminal, and breaks nothing off."""
+    texts = ["bsld 24 (sjf 25, fcfs 90)", "bsld 24 (sjf 25)", "bsld 24"]
+    shown = {room: val_beside_bar([1.0, 2.0, 8.0], texts, room) for room in (40, 27, 24, 10, 3)}
+    assert shown == {40: f"▁▂█ {texts[0]}", 27: f"▁ {texts[0]}", 24: f"▁▂█ {texts[1]}", 10: f"▁█ {texts[2]}", 3: texts[2]}

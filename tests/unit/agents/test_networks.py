@@ -230,3 +230,9 @@ def test_scores_of_hosts_see_nothing_that_counts_the_cluster() -> None:
         (scores, values), (other_scores, other_values) = network(rows, masks), network(torch.from_numpy(changed), masks)
         assert torch.equal(scores, other_scores), name
         assert not torch.equal(values, other_values), name
+
+
+def test_networks_that_would_not_fit_say_what_they_need() -> None:
+    shape = TaskShape("job", ObservationLayout(8, 4, 4))
+    with pytest.raises(InputError, match=r"weights would need about .* GiB of memory"):
+        build_network("mlp", shape, NetworkSettings(width=65_536, depth=10), seed=0)

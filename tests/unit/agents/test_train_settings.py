@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
+from queuewise.agents.algorithm_settings import PpoSettings
 from queuewise.agents.ppo import check_split
 from queuewise.agents.scenario import load_scenario, parse_reward, reward_for
 from queuewise.agents.train_settings import TrainSettings, layered, preset_names
@@ -66,7 +67,7 @@ def test_a_resolved_configuration_reads_back(tmp_path: Path) -> None:
         ({"ppo": {"gamma": 1.5}}, "ppo.gamma = 1.5"),
         ({"val_windows": 1}, "val_windows = 1"),
         ({"env": "jobs"}, "env = 'jobs'"),
-        ({"reading": {"formt": "swf"}}, "reading.formt = 'swf': unexpected"),
+        ({"reading": {"formt": "swf"}}, "reading.formt = 'swf': no known field"),
     ],
 )
 def test_bad_settings_are_named(changes: dict[str, Any], message: str) -> None:
@@ -153,3 +154,12 @@ def test_logs_are_read_as_every_command_reads_them(tmp_path: Path) -> None:
 def test_a_model_is_not_read() -> None:
     with pytest.raises(InputError, match="--map cannot be used"):
         load_scenario(layered(workload="bursty", reading={"map": ["a=submit"]}))
+
+
+@pytest.mark.timeout(20)
+def test_many_frames_are_refused_at_once_with_sizes_that_fit() -> None:
+    with pytest.raises(InputError, match="100000000000 frames") as raised:
+        check_split(PpoSettings(num_envs=100_000, steps=1_000_000, minibatch=2049, workers=1))
+    assert raised.value.hint == "ppo.minibatch can be 1600, 2000, 2048"
+    with pytest.raises(ValidationError):
+        PpoSettings(steps=10**10)

@@ -252,8 +252,10 @@ def test_files_that_cannot_be_used(tmp_path: Path) -> None:
     broken.write_bytes(model.read_bytes()[:-100])
     with pytest.raises(InputError, match="is damaged or truncated"):
         run_small(tmp_path / "e", init_from=broken)
+    listener = Silent()
     with pytest.raises(InputError, match="no such file"):
-        run_small(tmp_path / "f", init_from=tmp_path / "nothing.safetensors")
+        run_small(tmp_path / "f", init_from=tmp_path / "nothing.safetensors", listener=listener)
+    assert not [line for line in listener.notes if line.startswith("replaying")]  # a mistake is reported before the work
 
 
 def test_a_model_of_another_version_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,9 @@ import torch
 from agents_setup import small_settings
 from queuewise.agents.ppo import Ppo
 from queuewise.agents.scenario import load_scenario
-from queuewise.agents.workers import Rollout, Worker, WorkerPool, shared
+from queuewise.agents.task_shape import TaskShape
+from queuewise.agents.workers import Rollout, Worker, WorkerPool, check_rollouts, shared
+from queuewise.envs.features import ObservationLayout
 from queuewise.errors import InputError
 
 
@@ -94,3 +96,13 @@ def test_frames_are_gathered_without_empty_slots() -> None:
     expected = torch.cat([rows[chosen, :cut], rows[chosen, columns.stop :]], 1)
     assert torch.equal(rollout.rows(chosen)[0], expected)
     assert not rows[chosen, cut : columns.stop].any()
+
+
+def test_rollouts_that_would_not_fit_say_what_they_need(monkeypatch: pytest.MonkeyPatch) -> None:
+    shape = TaskShape("job", ObservationLayout(8, 4, 4))
+    held = sum(tensor.nbytes for tensor in vars(Rollout(5, 3, shape)).values() if isinstance(tensor, torch.Tensor) and tensor.numel())
+    held -= Rollout(5, 3, shape).observations[:-1].nbytes  # a view of the observations
+    monkeypatch.setattr("queuewise.memory.memory_limit", lambda: held)
+    check_rollouts(4, 3, shape)
+    with pytest.raises(InputError, match="rollouts of 6 steps of 3 environments would need about"):
+        check_rollouts(6, 3, shape)

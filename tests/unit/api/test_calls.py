@@ -139,6 +139,25 @@ def test_frames_of_pandas_are_taken() -> None:
     assert workload.cores.tolist() == [2, 1]
 
 
+def test_missing_texts_of_pandas_are_unknown() -> None:
+    class Column(list[Any]):
+        """Of objects, as pandas has texts; a missing one is None or NaN, which only isna finds."""
+
+        def isna(self) -> list[bool]:
+            return [value is None or isinstance(value, float) for value in self]
+
+        def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+            return np.array(list(self), dtype=object)
+
+    class Frame(dict[str, Any]):
+        columns = ("submit", "runtime", "cores", "user", "partition")
+
+    numbers = {"submit": np.array([0, 5]), "runtime": np.array([60.0, 30.0]), "cores": np.array([2, 1])}
+    workload = queuewise.Workload.from_frame(Frame(numbers, user=Column(["ann", float("nan")]), partition=Column([None, None])))
+    assert workload.to_frame()["user"].to_list() == ["ann", None]
+    assert workload.to_frame()["partition"].to_list() == [None, None]
+
+
 def test_a_schedule_is_a_frame_with_one_row_per_job() -> None:
     schedule = queuewise.simulate(WORKLOAD, CLUSTER, "fcfs", estimates="oracle")
     frame = schedule.to_frame()
@@ -157,6 +176,27 @@ def test_reprs_are_short() -> None:
     assert WORKLOAD._repr_html_().count("<tr>") == 1 + 5
 
 
+def test_printed_tables_fit_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By leaving out columns, the least important first, which are named."""
+    schedules = queuewise.simulate(WORKLOAD, CLUSTER, ["fcfs+easy", "sjf+easy~3d", "fcfs"], estimates="oracle")
+    monkeypatch.setenv("COLUMNS", "80")
+    *table, note = repr(schedules).splitlines()
+    assert max(map(len, table)) <= 80
+    assert len(table) == 4
+    assert table[0].split()[:3] == ["policy", "mean", "wait"]
+    assert note.startswith("a wider terminal also shows: completed")
+    monkeypatch.setenv("COLUMNS", "160")
+    assert "completed" in repr(schedules).splitlines()[0]
+    assert "a wider terminal" not in repr(schedules)
+
+
+def test_many_replays_are_one_line() -> None:
+    found = queuewise.simulate_many(WORKLOAD, CLUSTER, ["fcfs", "sjf"], windows=[(0, 30), (30, 30)], estimates="oracle")
+    waits = found.wait_s
+    means = f"mean waits from {waits.min():,.0f} to {waits.max():,.0f} s"
+    assert repr(found) == f"ManyReplays(2 candidates, 2 windows: {means})"
+
+
 MISTAKES: dict[str, tuple[Any, str, str]] = {
     "no policy": (lambda: queuewise.simulate(WORKLOAD, CLUSTER), "no policy is given", "'sjf+easy'"),
     "number as policy": (lambda: queuewise.simulate(WORKLOAD, CLUSTER, 3), "policy is int 3", "a function of job"),
@@ -171,6 +211,9 @@ MISTAKES: dict[str, tuple[Any, str, str]] = {
     "jobs as text": (lambda: queuewise.simulate(WORKLOAD, CLUSTER, "fcfs", jobs="10"), "jobs is '10'", "whole number"),
     "half a job": (lambda: queuewise.simulate("bursty", CLUSTER, "fcfs", jobs=2.5), "jobs is 2.5", "whole number"),
     "no threads": (lambda: queuewise.evaluate(WORKLOAD, CLUSTER, "fcfs", threads=0), "threads is 0", "above 0"),
+    "half a seed": (lambda: queuewise.simulate(WORKLOAD, CLUSTER, "fcfs", seed=1.5), "seed is 1.5", "whole number from 0"),
+    "negative seed": (lambda: queuewise.evaluate(WORKLOAD, CLUSTER, "fcfs", seed=-1), "seed is -1", "whole number from 0"),
+    "source": (lambda: queuewise.load_workload(None), "source is NoneType None", "the path of a log"),  # type: ignore[arg-type]
     "budgets": (lambda: queuewise.simulate(WORKLOAD, CLUSTER, "fcfs", budgets=3), "budgets is int 3", "Budgets(…)"),
     "yes or no": (lambda: queuewise.simulate(WORKLOAD, CLUSTER, "fcfs", kill_at_limit="no"), "kill_at_limit is str", "True or False"),
     "start": (lambda: queuewise.simulate(WORKLOAD, CLUSTER, "fcfs", start="empty"), "start is str 'empty'", "a Snapshot"),
@@ -196,6 +239,16 @@ MISTAKES: dict[str, tuple[Any, str, str]] = {
         lambda: queuewise.Workload.from_frame(pl.DataFrame({"submit": [0, 1], "runtime": [5, -5], "cores": [1, 1]})),
         "1 of 2 rows are no jobs: 1 x negative runtime",
         "leave these rows out",
+    ),
+    "no demand": (
+        lambda: queuewise.Workload.from_frame(pl.DataFrame({"submit": [0], "runtime": [5], "num_tasks": [1]})),
+        "asks for nothing",
+        "add a column gpus or cores",
+    ),
+    "no jobs": (
+        lambda: queuewise.Workload.from_frame(pl.DataFrame({"submit": [0], "runtime": [-5], "cores": [1]})),
+        "negative runtime",
+        "correct these rows",
     ),
 }  # fmt: skip
 

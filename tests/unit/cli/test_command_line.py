@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
+import re
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,6 +18,7 @@ import queuewise
 from queuewise import cli
 from queuewise.cli import COMMANDS, Command, main
 from queuewise.cli.console import print_table
+from queuewise.cli.usage import option_names, subcommand_classes
 from queuewise.errors import QueuewiseError
 from queuewise.report.readable import duration, figure
 
@@ -54,6 +59,7 @@ def test_help_lists_every_command_and_imports_nothing_heavy() -> None:
     for name, command in COMMANDS.items():
         assert name in done.stdout
         assert command.summary in done.stdout
+    assert max(map(len, done.stdout.splitlines())) <= 80
     assert not imported_by("--help") & {*HEAVY, "tyro"}
 
 
@@ -65,6 +71,56 @@ def test_help_of_every_command_works_and_imports_nothing_heavy(name: str, capsys
     assert f"queuewise {name}" in capsys.readouterr().out
     made_from_settings = {"pydantic"} if name == "train" else set()
     assert not imported_by(name, "--help") & set(HEAVY) - made_from_settings
+
+
+def classes_of(name: str) -> dict[str, Any]:
+    """What the words of a command stand for: the command itself, or its subcommands."""
+    module, _, cls = COMMANDS[name].home.partition(":")
+    command = getattr(import_module(f"queuewise.cli.{module}"), cls)
+    below = {f"{name} {word}": one for word, one in subcommand_classes(command).items()}
+    return below or {name: command}
+
+
+@pytest.mark.parametrize("words", [words for name in COMMANDS for words in classes_of(name)])
+def test_help_has_every_option_in_plain_words(words: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The options that errors and the completion know are those of the help. It does not speak of None, and no line breaks off early."""
+    monkeypatch.setenv("COLUMNS", "80")
+    with pytest.raises(SystemExit):
+        main([*words.split(), "--help"])
+    text = capsys.readouterr().out
+    shown = set(re.findall(r"^[│ ] (?:-h, )?--([a-z][\w.-]*)", text, re.MULTILINE))
+    assert shown == {*option_names(classes_of(words.partition(" ")[0])[words]), "help"}
+    assert not [line for line in text.splitlines() if "None" in line or "(default: )" in line]
+    assert max(len(line) for line in text.splitlines() if line.startswith((" ", "│"))) <= 80
+
+
+def test_a_paragraph_of_help_is_wrapped_as_a_whole(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """No line ends where the next word would have fitted."""
+    monkeypatch.setenv("COLUMNS", "80")
+    with pytest.raises(SystemExit):
+        main(["simulate", "--help"])
+    lines = [line.replace("│", " ").rstrip() for line in capsys.readouterr().out.splitlines()]
+    column = next(line for line in lines if "--dispatch" not in line and "reorder: sort" in line).index("reorder")
+    pairs = [(line, word) for line, word in itertools.pairwise(lines) if line[column - 2 : column].isspace() and line[column:]]
+    continued = [(line, word.split()[0]) for line, word in pairs if word[column:] and not word[:column].strip()]
+    assert len(continued) > 20
+    assert [line for line, word in continued if len(line) + 1 + len(word) <= 78] == []
+
+
+def test_help_of_a_command_may_be_asked_for_in_words(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["help", "size"])
+    assert "--target TARGET" in capsys.readouterr().out
+
+
+def test_training_shows_its_phase_before_heavy_imports(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And what is refused after them leaves no folder."""
+    monkeypatch.chdir(tmp_path)
+    assert main(["train", "--workload", "nolog.swf"]) == 2
+    assert capsys.readouterr().err.startswith("loading PyTorch …\n")
+    assert not any(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("name", ["simulate", "evaluate"])
@@ -110,6 +166,7 @@ USAGE = {  # what is typed -> error and hint
         "queuewise workload info has no option --formt", "did you mean --format? see queuewise workload info --help"
     ),
     "simulate a": ("unexpected argument 'a'", "write --workload a; see queuewise simulate --help"),
+    "workload convert a.swf b.csv": ("unexpected argument 'b.csv'", "write --out b.csv; see queuewise workload convert --help"),
     "simulate --policy fcfs": ("--workload FILE|MODEL is missing", "see queuewise simulate --help"),
     "workload info": ("FILE|MODEL is missing", "see queuewise workload info --help"),
     "workload inf a": (
@@ -126,12 +183,31 @@ USAGE = {  # what is typed -> error and hint
     ),
     "train --frames -1": ("frames = -1: must be at least 1", "see queuewise train --help"),
     "train --ppo.gamma 7": ("gamma = 7.0: must be at most 1", "see queuewise train --help"),
+    "train --fraems 5": ("queuewise train has no option --fraems", "did you mean --frames? see queuewise train --help"),
+    "train --ppo.gama 1": ("queuewise train has no option --ppo.gama", "did you mean --ppo.gamma? see queuewise train --help"),
+    "simulate --workload a --policy fcfs --processors most": ("--processors cannot be 'most'", "one of requested, allocated"),
     "train --frames many": ("--frames 'many' is not a whole number", "see queuewise train --help"),
     "simulate --workload a --policy fcfs --seed 1.5": ("--seed '1.5' is not a whole number", "see queuewise simulate --help"),
     "evaluate --workload a --policy fcfs --warmup lots": ("--warmup 'lots' is not a number", "see queuewise evaluate --help"),
     "simulate --workload a --policy fcfs --dispatch reordr": (
         "--dispatch cannot be 'reordr'", "did you mean 'reorder'? one of reorder, commit"
     ),
+    "simulate --workload a --policy fcfs --out=": (
+        "--out is empty", "give it a value, or leave it out; see queuewise simulate --help"
+    ),
+    "bench-nets --seconds nan": (
+        "sizes must be at least 1, and --seconds from 0 to 3600", "for example --widths 64 128 --window 64"
+    ),
+    "bench-nets --depth 999999": ("--widths are at most 65,536, and --depth is at most 256", "use smaller ones"),
+    "bench-nets --hosts 9999999": ("--window, --hosts and --gpus are at most 100,000", "use smaller ones"),
+    "train --network.width 99999999": ("width = 99999999: must be at most 65536", "see queuewise train --help"),
+    "serve --policy fcfs --max-wait x": (
+        "--max-wait: 'x' is not a time", "write a number above 0 with s, m, h or d, for example 3d"
+    ),
+    "lsf advise --socket s --interval nan": ("--interval nan", "give seconds above 0"),
+    "lsf esub --grace 86401": ("--grace 86401", "give 60 to 86,400 s: LSF counts begin times in minutes"),
+    "slurm --once --deadline inf": ("--deadline inf", "give seconds above 0 and up to 3600"),
+    "slurm when 7 --draws 1000001": ("--draws 1000001 is not between 1 and 1,000,000", "leave it out for the default"),
     "simulate --workload a": ("no policy given", "add --policy fcfs; repeat --policy to compare several"),
 }  # fmt: skip
 
@@ -141,6 +217,20 @@ def test_usage_errors_are_one_line_and_a_hint(typed: str, capsys: pytest.Capture
     assert main(typed.split()) == 2
     error, hint = USAGE[typed]
     assert capsys.readouterr() == ("", f"error: {error}\nhint: {hint}\n")
+
+
+@pytest.mark.parametrize("option", ["--plot", "--cluster", "--policy"])
+def test_an_option_that_is_empty_is_not_left_out(option: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["size", "bursty", "--target", "mean wait < 1h", option, ""]) == 2
+    assert capsys.readouterr().err.startswith(f"error: {option} is empty\nhint: give it a value, or leave it out")
+
+
+def test_a_folder_that_was_removed_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "gone").mkdir()
+    script = f"cd gone && rmdir ../gone && {sys.executable} -m queuewise policies"
+    done = subprocess.run(script, shell=True, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.splitlines()[-2:] == ["error: the current folder was removed", "hint: change to a folder that exists"]
 
 
 class Failing:
@@ -169,6 +259,12 @@ def test_interrupt_gives_130(failing: type[Failing], capsys: pytest.CaptureFixtu
     failing.raising = KeyboardInterrupt()
     assert main(["failing"]) == 130
     assert capsys.readouterr() == ("", "interrupted\n")
+
+
+def test_what_torch_says_of_memory_is_one_line(failing: type[Failing], capsys: pytest.CaptureFixture[str]) -> None:
+    failing.raising = RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 99 bytes")
+    assert main(["failing"]) == 2
+    assert capsys.readouterr().err.startswith("error: out of memory\nhint: ")
 
 
 def test_bugs_are_not_hidden(failing: type[Failing]) -> None:
@@ -238,3 +334,21 @@ def test_policies_lists_all_registries(capsys: pytest.CaptureFixture[str]) -> No
     assert main(["policies"]) == 0
     out = capsys.readouterr().out
     assert all(name in out for name in (*policy_names(), *BACKFILLS, *PLACEMENTS, *SOLVED_PLACEMENTS))
+
+
+def test_parts_of_the_engine_that_are_compiled_later_are_announced(capsys: pytest.CaptureFixture[str]) -> None:
+    """`validate` needs limits and plans, which the first replay of a newcomer does not compile."""
+    from numba.core import event
+
+    from queuewise.cli.console import LATER_PARTS, announce_compilation
+    from queuewise.sim.core import loop
+
+    announce_compilation()
+    capsys.readouterr()
+    for name, what in LATER_PARTS.items():
+        with event.trigger_event("numba:compile", data={"dispatcher": getattr(loop, name)}):
+            pass
+        assert f"compiling the engine's part for {what} (once, about " in capsys.readouterr().err
+    with event.trigger_event("numba:compile", data={"dispatcher": loop.replay_plain}):
+        pass
+    assert capsys.readouterr().err == ""

@@ -22,8 +22,12 @@ def test_doctor_says_what_is_missing_and_how_to_get_it(monkeypatch: pytest.Monke
     assert found["extra export"]["state"] == "without onnx"
     assert found["extra export"]["remedy"] == "pip install 'queuewise[export]'"
     assert found["chromium"] == {
-        "what": "chromium", "found": "not found", "state": "missing", "remedy": "only needed for tests of report.html in a browser",
+        "what": "chromium", "found": "not found", "state": "missing",
+        "remedy": "only needed for tests of report.html in a browser: apt-get install chromium",
     }  # fmt: skip
+    for program in ("sacct", "scontrol", "squeue", "sinfo", "slurmctld"):
+        assert found[program]["state"] == "missing"
+        assert ": apt-get install slurm" in found[program]["remedy"]
     assert found["cache"]["found"].endswith("MiB")
     assert main(["doctor"]) == 0
     assert "extra export: pip install 'queuewise[export]'" in capsys.readouterr().out
@@ -58,6 +62,8 @@ def test_bash_completes_commands_options_and_names(tmp_path: Path, capsys: pytes
     assert "from-log" in complete(script, "queuewise", "clusters", "from")
     assert "sjf" in complete(script, "queuewise", "simulate", "--policy", "sj")
     assert complete(script, "queuewise", "train", "--preset", "quic") == ["quick"]
+    assert "--ppo.gamma" in complete(script, "queuewise", "train", "--ppo.")
+    assert complete(script, "queuewise", "train", "--algo", "sa") == ["sac"]
 
 
 def test_zsh_gets_the_same(capsys: pytest.CaptureFixture[str]) -> None:

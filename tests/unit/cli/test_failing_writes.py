@@ -8,6 +8,7 @@ import resource
 import stat
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -31,7 +32,7 @@ LOG = "; MaxProcs: 8\n" + "".join(f"{j} {60 * j} 5 {30 + j % 7 * 40} 1 -1 -1 1 2
 
 @contextmanager
 def small_files(most_bytes: int) -> Iterator[None]:
-    """No file can become larger than this, as with a quota: whoever writes, in whatever language, gets an error of the system."""
+    """No file can become larger than this, as with a quota: a writer in any language gets an error of the system."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, before[1]))
     try:
@@ -135,7 +136,7 @@ def test_a_search_without_space_for_its_journal_can_be_resumed(tmp_path: Path, c
     assert all(json.loads(line) for line in lines)
     assert main([*LEARN, "--out", str(run)]) == 0
     assert (run / "search.jsonl").read_text().splitlines()[: len(lines)] == lines
-    assert main([*LEARN, "--out", str(run)]) == 0  # a search that goes on has another rule, which is judged anew
+    assert main([*LEARN, "--out", str(run)]) == 0  # a search that goes on has another rule, which is judged again
 
 
 def test_a_line_is_appended_whole_or_not_at_all(tmp_path: Path) -> None:
@@ -260,3 +261,25 @@ def test_what_may_not_be_read_says_so(name: str, log: Path, tmp_path: Path, caps
     assert "ermission denied" in errors
     assert "no such" not in errors.lower()
     assert "Traceback" not in errors
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become somebody else")
+def test_a_model_that_may_not_be_read_in_an_open_folder_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    with tempfile.TemporaryDirectory() as folder:  # pytest's are closed
+        Path(folder).chmod(0o755)
+        path = Path(folder) / "best.safetensors"
+        path.write_bytes(b"x" * 100)
+        path.chmod(0)
+        with as_nobody():
+            assert main(["simulate", "--workload", "bursty", "--jobs", "5", "--cluster", "flat:8", "--policy", f"model:{path}"]) == 2
+    assert f"error: {path}: cannot be read: permission denied" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("closed", ["stdout", "stderr"])
+def test_streams_that_are_closed_are_no_error(closed: str, tmp_path: Path) -> None:
+    number = {"stdout": 1, "stderr": 2}[closed]
+    command = f"exec {sys.executable} -m queuewise policies {number}>&-"
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert done.returncode == 0
+    assert "Traceback" not in done.stderr
+    assert ("fcfs" in done.stdout) == (closed == "stderr")

@@ -36,6 +36,24 @@ def test_tables_fit_by_leaving_out_columns(width: int, monkeypatch: pytest.Monke
         assert "GPU use" in left_out  # it goes first
 
 
+def test_texts_are_left_out_before_words_are_broken(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main(["workload", "download"]) == 0
+    out, err = capsys.readouterr()
+    assert max(map(len, out.splitlines())) <= 80
+    assert "acknowledge" in out
+    assert "HPC2N Seth, 2002-2006," in out
+    assert err == "a wider terminal also shows: format, cite\n"
+
+
+def test_the_list_of_models_has_a_line_per_parameter(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["workload", "generate"]) == 0
+    out = capsys.readouterr().out
+    assert "?" not in out
+    assert " num_jobs=10000" in out
+    assert any(line.split() == ["lublin", "num_jobs=10000"] for line in out.splitlines())
+
+
 def test_results_of_commands_fit_80_columns(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     small = ["--workload", "bursty", "--cluster", "2x8:V100-16", "--policy", "fcfs+easy", "--policy", "sjf+easy~3d"]

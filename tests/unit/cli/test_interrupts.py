@@ -132,10 +132,10 @@ LONG = {  # commands that would take minutes
 }  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def long_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture
+def long_log(command: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("long") / "log.swf"
-    write_workload(generate("lublin", 60_000, 2), path)
+    write_workload(generate("lublin", {"predict": 400_000}.get(command, 60_000), 2), path)
     return path
 
 

@@ -46,7 +46,7 @@ def patient_engine(workload: Workload, cluster: Cluster, policy: str, **options:
     placed = np.flatnonzero(runs).astype(np.int32)
     return Schedule(
         workload=workload, cluster=cluster, policy=policy,
-        dispatch=options["dispatch"], estimates=options["estimates"], seed=options["seed"],
+        dispatch=options["dispatch"], estimates=options["estimates"] or "requested", seed=options["seed"],
         estimate=workload.runtime, status=np.where(runs, DONE, REJECTED).astype(np.int8), start=start, end=end,
         preemptions=np.zeros(len(workload), np.int32),
         piece_job=placed, piece_node=np.zeros_like(placed), piece_tasks=workload.num_tasks[placed],

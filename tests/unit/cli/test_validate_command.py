@@ -9,6 +9,7 @@ import pytest
 from PIL import Image
 
 from queuewise.cli import main
+from queuewise.cli import validate as command
 
 LOG = "; MaxProcs: 4\n" + "\n".join(
     f"{n} {submit} {wait} {run} {procs} -1 -1 {procs} {run} -1 1 {n % 3} {n % 2} -1 -1 -1 -1 -1"
@@ -40,6 +41,14 @@ def test_the_text_has_tables_verdict_and_causes(log: str, capsys: pytest.Capture
     assert "never had more than 4 of 64 cores" in out
     for heading in ("recorded mean", "size", "account", "hour of day"):
         assert heading in out
+
+
+def test_a_cut_table_of_accounts_says_so(log: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["validate", log]) == 0
+    assert "accounts with the most jobs" not in capsys.readouterr().out
+    monkeypatch.setattr(command, "SHOWN_PARTS", 1)
+    assert main(["validate", log]) == 0
+    assert "the 1 of 2 accounts with the most jobs; --out writes all" in capsys.readouterr().out
 
 
 def test_the_figure_is_drawn(log: str, tmp_path: Path) -> None:

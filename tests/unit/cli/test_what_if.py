@@ -110,6 +110,8 @@ def test_evaluate_pairs_the_same_days(site: Path, capsys: pytest.CaptureFixture[
     assert main([*base, "--load-factor", "2"]) == 0
     (row,) = json.loads(capsys.readouterr().out)
     assert row["what_if"]["diff_ci95"] is None
+    assert main([*base[:-1], "--load-factor", "2"]) == 0
+    assert "no intervals: the days of another load cannot be paired\n" in capsys.readouterr().err
 
 
 def test_size_prints_nodes_and_curve(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -136,7 +138,7 @@ def test_means_over_different_jobs_are_said_to_be_so(site: Path, capsys: pytest.
     base = ["--workload", "log.csv", "--cluster", "site.toml", "--policy", "fcfs", "--estimates", "oracle", "--jobs", "24"]
     assert main(["simulate", *base, "--drain", "c24", "--drain", "c20-0-1", "--columns", "completion_rate", "--out", "run"]) == 0
     printed = capsys.readouterr()
-    assert "fcfs: the columns are means over different jobs, as 24 jobs end as is and" in printed.err
+    assert "fcfs: the columns are means over different jobs: 24 end as is, 7 what if" in printed.err
     assert "what if: " in printed.err
     unfinished = next(line for line in printed.out.splitlines() if " unfinished" in line)
     assert unfinished.split()[1] == "0"

@@ -285,7 +285,7 @@ def test_a_buffer_of_the_callers_receives_the_observations() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"windw": 3}, "unknown key windw"),
+        ({"windw": 3}, "unknown setting of an environment .windw."),
         ({"window": 0}, "window = 0"),
         ({"window_order": "wfp3"}, "changes with time"),
         ({"backfill": "esy"}, "unknown backfill"),
