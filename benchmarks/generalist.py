@@ -1,8 +1,8 @@
-"""Search for one rule for all logs, on workload models only, and compare it with `wise` on logs: fill a table of docs/results.md.
+"""One rule for all logs: search it on models, and compare that of the package with `wise` on logs: fill a table of docs/results.md.
 
 python benchmarks/generalist.py search [NAME ...]        five minutes each; writes the rules to benchmarks/results/generalist
-python benchmarks/generalist.py choose                   validation days of SDSC, under `wise`, the numbers of `round` and what was found
-python benchmarks/generalist.py compare [LOG ...]        the same on the report days of the logs
+python benchmarks/generalist.py choose                   validation days of SDSC, under `wise`, that of the package and what was found
+python benchmarks/generalist.py compare [LOG ...]        `wise` and that of the package on the report days of the logs
 
 Models know no users, so orders go by runtimes with noise (`noisy:1.0`) in place of predictions. Requests are runtimes divided by a
 uniform random number, as users overestimate (Mu'alem & Feitelson, 2001). Machines and loads change from generation to generation.
@@ -31,8 +31,8 @@ from queuewise.policies.found_rules import NUMBERS, SEARCHED, FoundRule, rule_te
 from queuewise.policies.window_replays import ReplayOptions
 from queuewise.report.readable import duration
 from queuewise.runs import write_text
-from queuewise.search.beginnings import WATCHFUL
-from queuewise.search.block_verdicts import judge
+from queuewise.search.beginnings import FITTING_FIRST
+from queuewise.search.block_verdicts import verdicts_on
 from queuewise.search.evolution import Journal, SearchSettings, search
 from queuewise.search.stretches import Figures, Stretch, Stretches
 from queuewise.workload.estimates import default_estimates
@@ -49,7 +49,8 @@ MACHINES = {  # model, cluster
 LOADS = (0.75, 0.85, 0.95)
 JOBS, STRETCH = 12_000, 3_000
 NOISE = "noisy:1.0"
-NAMES = {"round": "round numbers", "generalist-hpc": "searched on models", "generalist-gpu": "searched on models"}
+OTHERS = ("wise", "fcfs+easy", "saf:predicted+easy:sjf:predicted~3d", "sjf+easy")
+SEARCHED_RULE = "searched on models"
 KNOWN = {"generalist-hpc": ("KTH", "CTC", "HPC2N"), "generalist-gpu": ("Venus", "Philly")}
 
 
@@ -88,7 +89,7 @@ def search_rule(kind: str, minutes: float, seed: int) -> FoundRule:
         for place, load in enumerate(LOADS):
             jobs = workload_at(model, cluster, load, 1000 + 10 * number + place)
             members.append(Stretches(jobs, load_cluster(cluster), range(len(jobs)), options))
-    beginning = FoundRule(tuple(WATCHFUL.get(name, 0.0) for name in NUMBERS), NOISE, f"+easy:sjf:{NOISE}~3d", "requested")
+    beginning = FoundRule(tuple(FITTING_FIRST.get(name, 0.0) for name in NUMBERS), NOISE, f"+easy:sjf:{NOISE}~3d", "requested")
     settings = SearchSettings({"bsld": 1.0, "wait": 1.0}, SEARCHED, stretch_jobs=STRETCH, seed=seed)
     until, found = time.monotonic() + 60 * minutes, beginning
     with tempfile.TemporaryDirectory() as folder:
@@ -110,7 +111,7 @@ def compare_on(log: str, policies: list[str], block: str) -> dict[str, Any]:
     """The figures of policies, and how each differs from `wise`, which is the first."""
     workload = read_log(log)
     settings = ReplaySettings(estimates=default_estimates(workload))
-    found = judge(workload, load_cluster((LOGS | MORE_LOGS)[log][1]), policies, settings, block, shakes=8)
+    found = verdicts_on(workload, load_cluster((LOGS | MORE_LOGS)[log][1]), policies, settings, block, shakes=8)
     rows: dict[str, Any] = {}
     for policy in policies:
         rows[policy] = {"max_wait_s": found.max_wait(policy)}
@@ -128,8 +129,7 @@ def generalists(results: Results) -> str:
                 f"{row[score]['mean']:.1f}" if score == "bsld" else duration(row[score]["mean"]),
                 percent(row[score]["percent"]) if place else "",
             )]  # fmt: skip
-            name = policy if policy in NAMES.values() else f"`{policy}`"
-            rows.append([log if place == 0 else "", name, *cells, duration(row["max_wait_s"])])
+            rows.append([log if place == 0 else "", f"`{policy}`", *cells, duration(row["max_wait_s"])])
     return table(["log", "policy", "mean bsld", "against `wise`", "mean wait", "against `wise`", "longest wait"], rows, left=2)
 
 
@@ -155,9 +155,10 @@ def main() -> None:
     made: dict[str, Any] = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
     choosing = arguments.step == "choose"
     for log in ["SDSC"] if choosing else arguments.names or [log for logs in KNOWN.values() for log in logs]:
-        found = [f"model:{FOLDER / name}" for name in ("round", kinds[log])]
-        made[log] = compare_on(log, ["wise", "fcfs+easy", "saf:predicted+easy:sjf:predicted~3d", *found], "val" if choosing else "report")
-        made[log] = {NAMES.get(policy.removeprefix(f"model:{FOLDER}/"), policy): row for policy, row in made[log].items()}
+        searched_rule = f"model:{FOLDER / kinds[log]}"
+        policies = [*OTHERS, f"model:{kinds[log]}", *([searched_rule] if choosing else [])]
+        made[log] = compare_on(log, policies, "val" if choosing else "report")
+        made[log] = {SEARCHED_RULE if policy == searched_rule else policy: row for policy, row in made[log].items()}
         note(f"{log}: {[(policy, row['bsld']['mean'], row['wait']['mean']) for policy, row in made[log].items()]}")
         write_text(file, json.dumps(made, indent=1) + "\n")
     if arguments.step == "compare":

@@ -28,8 +28,8 @@ REPLAYS = {  # policy: jobs
     "tiresias": 100_000, "gittins": 100_000, "priority-preempt": 100_000, "defrag": 100_000, "fcfs+conservative": 10_000,
 }  # fmt: skip
 ENVS, STEPS = 128, 300
-PPO_FRAMES = 65_536
-PPO_BASELINES = ("fcfs", "fcfs+greedy", "sjf+greedy", "saf+greedy", "random")
+TRAIN_FRAMES = 65_536
+TRAIN_BASELINES = ("fcfs", "fcfs+greedy", "sjf+greedy", "saf+greedy", "random")
 
 
 def generator() -> Any:
@@ -37,6 +37,12 @@ def generator() -> Any:
     from queuewise.workload import models
 
     return getattr(models, "draw_jobs", models.generate)
+
+
+def draw_the_same_jobs() -> None:
+    """Let environments draw the same jobs in all versions; to be called once `queuewise.envs` is imported."""
+    drawn_by: Any = sys.modules.get("queuewise.envs.windows") or sys.modules["queuewise.envs.episodes"]  # its name in earlier versions
+    drawn_by.generate = generator()
 
 
 def replay_case(policy: str, jobs: int) -> Callable[[], float]:
@@ -76,8 +82,7 @@ def env_case(threads: int, *, in_place: bool = False) -> Callable[[], float]:
     from queuewise import QueuewiseError
     from queuewise.envs import QueuewiseVectorEnv
 
-    drawn_by = sys.modules.get("queuewise.envs.windows") or sys.modules["queuewise.envs.episodes"]  # its name in earlier versions
-    drawn_by.generate = generator()  # type: ignore[attr-defined]
+    draw_the_same_jobs()
 
     def make(length: str) -> Any:
         sizes: dict[str, Any] = {"cluster": "16x8:V100-16", length: 256, "pool": 64, "model_args": {"load": 0.9}}
@@ -104,8 +109,19 @@ def env_case(threads: int, *, in_place: bool = False) -> Callable[[], float]:
     return rate
 
 
-def ppo_case() -> Callable[[], float]:
-    """Frames per second of whole short trainings, compilation and imports included, with the same policies to compare with."""
+def ppo_case(net: str) -> Callable[[], float]:
+    """Frames per second of PPO's iterations, by the benchmark of that version: the figures of docs/performance.md."""
+    import queuewise
+
+    sys.path.insert(0, str(Path(queuewise.__file__).parents[2] / "benchmarks"))
+    from ppo import measure as measure_ppo
+
+    draw_the_same_jobs()
+    return lambda: float(measure_ppo(net, 256, 3)["frames_per_s"])
+
+
+def train_case() -> Callable[[], float]:
+    """Frames per second of whole short trainings, imports and evaluations included, with the same policies to compare with."""
     import tempfile
 
     def rate() -> float:
@@ -118,15 +134,15 @@ def ppo_case() -> Callable[[], float]:
                 "--preset",
                 "quick",
                 "--frames",
-                str(PPO_FRAMES),
+                str(TRAIN_FRAMES),
                 "--baselines",
-                *PPO_BASELINES,
+                *TRAIN_BASELINES,
                 "--out",
                 f"{folder}/run",
             ]
             began = time.perf_counter()
             subprocess.run(command, check=True, capture_output=True)
-            return PPO_FRAMES / (time.perf_counter() - began)
+            return TRAIN_FRAMES / (time.perf_counter() - began)
 
     return rate
 
@@ -137,10 +153,13 @@ def make_case(name: str) -> Callable[[], float]:
         return replay_case(argument, REPLAYS[argument])
     if kind.startswith(("envs-", "in-place-")):
         return env_case(int(kind[-1]), in_place=kind.startswith("in-place"))
-    return {"snapshots": snapshot_case, "ppo": ppo_case}[kind]()
+    if kind == "ppo":
+        return ppo_case(argument)
+    return {"snapshots": snapshot_case, "train": train_case}[kind]()
 
 
-CASES = [f"replay {policy}" for policy in REPLAYS] + ["snapshots", "envs-1", "envs-2", "in-place-1", "in-place-2", "ppo"]
+CASES = [f"replay {policy}" for policy in REPLAYS] + ["snapshots", "envs-1", "envs-2", "in-place-1", "in-place-2"]
+CASES += ["ppo mlp-64", "ppo kernel", "train"]
 
 
 def serve() -> None:

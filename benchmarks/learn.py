@@ -67,6 +67,14 @@ def against(found: dict[str, Any], policy: str, score: str) -> str:
     return percent([row["recommended_percent"], *(row["ci95"] or (float("nan"), float("nan")))])
 
 
+def rule_against(found: dict[str, Any], policy: str, score: str) -> str:
+    """The difference of the rule that was found from a policy on the report days; empty in results that lack it."""
+    row = found["report_days"][policy][score]
+    if row.get("found_percent") is None:
+        return ""
+    return percent([row["found_percent"], *(row["found_ci95"] or (float("nan"), float("nan")))])
+
+
 def rows_of(estimates: str, made: Results) -> list[list[str]]:
     rows = []
     for name in sorted(made, key=lambda name: (name.rsplit("-", 2)[0], name)):

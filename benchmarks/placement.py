@@ -79,15 +79,15 @@ def solve_times(workload: Workload, cluster: Cluster, placement: str) -> dict[st
         policy = parse_policy(f"fcfs+greedy@{placement}")
         rules = policy.rules(Jobs.of(jobs, jobs.runtime, cluster=cluster), "reorder")
         solver: Any = rules.solver
-        rows: list[tuple[float, float]] = []
-        solver.place = _timed(solver.place, rows)
+        rows: list[tuple[float, float, int]] = []
+        solver.place = _timed(solver, rows)
         schedule = engine.simulate(jobs, cluster, rules, estimate=jobs.runtime)
         counted = np.flatnonzero(_counted(schedule))
         assert len(rows) == len(solver.statistics.gaps)
         found["wall"] += [rows[i][0] for i in counted]
         found["cpu"] += [rows[i][1] for i in counted]
         found["gap"] += [solver.statistics.gaps[i] for i in counted]
-        fallbacks += solver.statistics.fallbacks
+        fallbacks += sum(rows[i][2] for i in counted)
     summary: dict[str, Any] = {
         "decisions": len(found["wall"]),
         "nodes": cluster.num_nodes,
@@ -104,11 +104,14 @@ def solve_times(workload: Workload, cluster: Cluster, placement: str) -> dict[st
     return summary | {"gap_mean": float(np.mean(found["gap"])), "gap_max": float(np.max(found["gap"]))}
 
 
-def _timed(place: Callable[..., int], rows: list[tuple[float, float]]) -> Callable[..., int]:
+def _timed(solver: Any, rows: list[tuple[float, float, int]]) -> Callable[..., int]:
+    """`solver.place`, which appends its milliseconds, of wall and processor, and how often it fell back."""
+    place, statistics = solver.place, solver.statistics
+
     def timed(*arguments: int) -> int:
-        wall, cpu = time.perf_counter(), time.thread_time()
-        placed = place(*arguments)
-        rows.append((1000 * (time.perf_counter() - wall), 1000 * (time.thread_time() - cpu)))
+        wall, cpu, before = time.perf_counter(), time.thread_time(), statistics.fallbacks
+        placed = int(place(*arguments))
+        rows.append((1000 * (time.perf_counter() - wall), 1000 * (time.thread_time() - cpu), statistics.fallbacks - before))
         return placed
 
     return timed
@@ -160,6 +163,16 @@ def mixes(workload: Workload) -> dict[str, Workload]:
     }
 
 
+def found_numbers(rule: str) -> list[float] | None:
+    """The numbers that the part `search` has found for SEARCHED; None for other rules."""
+    if rule != SEARCHED:
+        return None
+    found = json.loads(FILE.read_text(encoding="utf-8")).get("search", {}) if FILE.exists() else {}
+    if "params" not in found:
+        raise SystemExit("run the part search first: the numbers of the searched rule are its result")
+    return list(found["params"])
+
+
 def packing(results: dict[str, Any], keep: Callable[[], None]) -> None:
     """The packing protocol on openb: order of the log, then five shuffled orders."""
     cluster = load_cluster("openb")
@@ -167,7 +180,8 @@ def packing(results: dict[str, Any], keep: Callable[[], None]) -> None:
         for rule in RULES:
             rows = results.setdefault(mix, {}).setdefault(rule, {"first_failure": [], "seconds": []})
             for seed in range(len(rows["first_failure"]), 6 if rule != "milp:8" else 1):
-                schedule = simulate(arrive_and_stay(pods, cluster, seed), cluster, f"fcfs+greedy@{rule}", estimates="oracle")
+                jobs = arrive_and_stay(pods, cluster, seed)
+                schedule = simulate(jobs, cluster, f"fcfs+greedy@{rule}", estimates="oracle", params=found_numbers(rule))
                 share = allocated_at_first_failure(measure(schedule))
                 rows["first_failure"].append(share)
                 rows["seconds"].append(schedule.engine_s)
@@ -205,7 +219,7 @@ def sixteen(results: dict[str, Any], keep: Callable[[], None]) -> None:
     pods, cluster = load_workload(DEFAULT_PODS).workload, sixteen_nodes()
     for rule in RULES:
         if rule not in results:
-            schedule = simulate(pods, cluster, f"fcfs+greedy@{rule}", estimates="oracle")
+            schedule = simulate(pods, cluster, f"fcfs+greedy@{rule}", estimates="oracle", params=found_numbers(rule))
             waits = schedule.first_wait[schedule.finished]
             results[rule] = {"use": use_at_events(schedule), "wait_s": float(waits.mean()), "rejected": int((~schedule.finished).sum())}
             note(f"{rule}: {results[rule]}")
@@ -214,6 +228,8 @@ def sixteen(results: dict[str, Any], keep: Callable[[], None]) -> None:
 
 def search(results: dict[str, Any], keep: Callable[[], None]) -> None:
     """Find the numbers of SEARCHED on every fourth node of openb and a shuffled half of the default pods, by CMA-ES."""
+    if "done" in results:
+        return
     pods, whole = load_workload(DEFAULT_PODS).workload, load_cluster("openb")
     half = pods.take(np.sort(np.random.default_rng(1).choice(len(pods), len(pods) // 2, replace=False)))
     groups = []
@@ -245,6 +261,8 @@ def search(results: dict[str, Any], keep: Callable[[], None]) -> None:
         }
         note(f"{found.countevals} {found.result.fbest:.4f} {results['params']}")
         keep()
+    results["done"] = True
+    keep()
 
 
 def rule_name(rule: str) -> str:

@@ -26,8 +26,10 @@ from queuewise.agents.task_shape import TaskShape
 from queuewise.agents.train_settings import TrainSettings, layered
 from queuewise.agents.training import train
 from queuewise.agents.validation import Validator, acting, evaluate_policy
+from queuewise.cli.console import note
 from queuewise.cluster import load_cluster
 from queuewise.cluster.conditions import PERFECT, Conditions
+from queuewise.errors import InputError
 from queuewise.evaluation.energy import energy_kwh
 from queuewise.evaluation.judging import judge
 from queuewise.evaluation.measure import measure
@@ -52,6 +54,7 @@ class Training:
     name: str  # without the seed
     settings: TrainSettings
     larger: dict[str, Any] | None = None  # changes of the settings for a second REPORT, without further training
+    judged_by: str = ""  # a score; empty: what it is trained for
     first: str = ""  # name of the training whose weights it begins with
     facts: dict[str, Any] = field(default_factory=dict)
 
@@ -70,14 +73,15 @@ def drl(traces: Path) -> Iterator[Training]:
     rules = ("fcfs", "priority", "sjf", "fcfs+greedy", "sjf+greedy")
     logs = {"hetero56": "hetero"} | {name: str(traces / "drl" / f"{name}_workload.csv.gz") for name in ("low", "medium", "heavy")}
     for log, workload in logs.items():
+        windows = (4, 7) if log == "heavy" else (10, 20)  # as many as its VAL and REPORT jobs allow without overlapping
         for algo in ("d3qn", "sac", "ppo"):
-            sizes: dict[str, Any] = {"frames": 98_304 if algo == "ppo" else 49_152, "report_windows": 20, "val_windows": 10, "logs": ()}
+            sizes: dict[str, Any] = {"frames": 98_304, "val_windows": windows[0], "report_windows": windows[1], "logs": ()}
             sizes |= {"ppo": {"workers": 1, "minibatch": 512, "learning_rate": 1e-3}} if algo == "ppo" else {}
             settings = layered(
-                "drl-ppo" if algo == "ppo" else f"drl-{algo}", workload=workload, cluster="hetero56", score="jct", baselines=rules,
+                "drl-ppo" if algo == "ppo" else f"drl-{algo}", workload=workload, cluster="hetero56", score="return", baselines=rules,
                 report_seed=0 if log != "hetero56" else REPORT_SEED, **sizes,
             )  # fmt: skip
-            yield Training(f"drl-{log}-{algo}", settings, facts={"log": log, "algo": algo})
+            yield Training(f"drl-{log}-{algo}", settings, judged_by="jct", facts={"log": log, "algo": algo})
 
 
 def lsf(traces: Path) -> Iterator[Training]:
@@ -99,8 +103,9 @@ def rltune(traces: Path) -> Iterator[Training]:
     for log, (workload, cluster) in logs.items():
         for score in ("util", "wait", "jct"):
             settings = layered(
-                "rltune", workload=workload, cluster=cluster, score=score, baselines=("fcfs", "sjf", "wfp3", "random"), frames=40_960,
-                report_windows=10, val_windows=10, logs=(), eval_every=2, ppo={"num_envs": 16, "minibatch": 4096, "workers": 1},
+                "rltune", workload=workload, cluster=cluster, score=score, baselines=("fcfs", "sjf", "wfp3", "random"), frames=409_600,
+                eval_actions="sampled", report_windows=10, val_windows=10, logs=(), eval_every=10,
+                ppo={"num_envs": 16, "minibatch": 4096, "workers": 1},
             )  # fmt: skip
             yield Training(f"rltune-{log}-{score}", settings, facts={"log": log, "score": score})
 
@@ -142,9 +147,9 @@ WITHOUT_TRAINING: dict[str, Callable[[Path], None]] = {"rules": rules, "power": 
 PARTS: dict[str, Callable[[Path], Iterator[Training]]] = {"gpu_optimizer": gpu_optimizer, "lsf": lsf, "rltune": rltune, "drl": drl}
 
 
-def judged(settings: TrainSettings, run: Path) -> dict[str, list[float]]:
+def judged(settings: TrainSettings, run: Path, by: str = "") -> dict[str, list[float]]:
     """[windows] scores on REPORT by policy: the model, and the rules as they play in the task."""
-    scenario, score = load_scenario(settings), parse_score(settings.objective)
+    scenario, score = load_scenario(settings), parse_score(by or settings.objective)
     experiment = scenario.experiment("report")
     validator = Validator(scenario, score)
     model = load_model(run / "best.safetensors", TaskShape(settings.env, scenario.setup.layout))
@@ -162,21 +167,30 @@ def finish(one: Training, seed: int, runs: Path, results: Path) -> None:
     target, run = results / f"{one.name}-{seed}.json", runs / f"{one.name}-{seed}"
     if target.exists():
         return
-    began = time.time()
-    if not (run / LAST_FILE).exists():
-        with Display(one.settings) as display:
-            display.note(f"{one.name}, seed {seed}: {one.settings.frames:,} frames")
-            first = runs / f"{one.first}-{seed}" if one.first else None
-            train(one.settings, [seed], run, display, resume=(run / CONFIG).exists(), init_from=first)
-    s = one.settings
+    began, s = time.time(), one.settings
     row = {
-        "name": one.name, "seed": seed, **one.facts, "score": s.objective, "algo": s.algo, "net": s.net, "frames": s.frames,
-        "episode_jobs": s.episode_jobs, "report_seed": s.report_seed, "seconds": round(time.time() - began, 1),
-        "per_window": judged(s, run),
+        "name": one.name, "seed": seed, **one.facts, "score": one.judged_by or s.objective, "trained_for": s.objective, "algo": s.algo,
+        "net": s.net, "frames": s.frames, "episode_jobs": s.episode_jobs, "report_seed": s.report_seed,
     }  # fmt: skip
+    try:
+        _train(one, seed, run, runs)
+    except InputError as error:  # such as: all rules tie, because nobody waits for anything
+        note(f"{target.stem}: {error}")
+        _write(target, row | {"refused": str(error)})
+        return
+    row |= {"seconds": round(time.time() - began, 1), "per_window": judged(s, run, one.judged_by)}
     if one.larger is not None:
-        row["larger"] = {"cluster": one.larger["cluster"], "per_window": judged(s.model_copy(update=one.larger), run)}
+        row["larger"] = {"cluster": one.larger["cluster"], "per_window": judged(s.model_copy(update=one.larger), run, one.judged_by)}
     _write(target, row)
+
+
+def _train(one: Training, seed: int, run: Path, runs: Path) -> None:
+    if (run / LAST_FILE).exists():
+        return
+    with Display(one.settings) as display:
+        display.note(f"{one.name}, seed {seed}: {one.settings.frames:,} frames")
+        first = runs / f"{one.first}-{seed}" if one.first else None
+        train(one.settings, [seed], run, display, resume=(run / CONFIG).exists(), init_from=first)
 
 
 def main() -> None:

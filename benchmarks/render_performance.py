@@ -33,6 +33,9 @@ IN_PROCESSOR_SECONDS = (
     "interval_coverage",
     "report_size",
 )  # parts that report the load of the machine themselves
+NOT_YET = "Not measured yet."
+SPENT = {"steady_frames_per_s": 0, "frames": 0, "imitation_s": 1, "val_s": 1, "command_s": 0}  # of a run of quick -> digits
+DEMO_SECONDS = ("install_s", "compile_s", "replay_s", "total_s")
 GROWTH = ("first, µs per job", "last, µs per job", "growth")
 
 Row = dict[str, Any]
@@ -58,6 +61,38 @@ def machine(results: Results) -> str:
         f"{facts['cpu']}, {facts['cores']} cores, {facts['system']}, Python {facts['python']}, Numba {facts['numba']}, "
         f"NumPy {facts['numpy']}. Load average at the start of a part: at most {busiest:.1f}."
     )
+
+
+def default_calls(results: Results) -> str:
+    """What the calls that the docs begin with reach, and where the time of `train` goes."""
+    if not {"make_vec", "quick"} <= results.keys():
+        return NOT_YET
+    call, runs = results["make_vec"], results["quick"]["runs"]
+    steps = [f"{call[key]:,.0f}" for key in ("steps_per_s", "mean_steps_per_s", "steps", "episodes")]
+    vector = table(
+        ["call", "threads", "steps/s, best round", "steps/s, all rounds", "steps", "episodes ended"],
+        [[f'`gym.make_vec("queuewise.envs:Queuewise/Job-v0", num_envs={call["envs"]})`', f"{call['threads']}", *steps]],
+    )
+    rows = []
+    for number, run in enumerate(runs, 1):
+        model = next(name for name in run["report"] if name.startswith("model:"))
+        best = min((name for name in run["report"] if name != model), key=lambda name: run["report"][name]["mean"])
+        figures = [f"{run[key]:,.{digits}f}" for key, digits in SPENT.items()]
+        rows.append([f"{number}", *figures, f"{run['report'][model]['mean']:.1f}", f"{run['report'][best]['mean']:.1f} (`{best}`)"])
+    train = table(["run", "steady frames/s", "frames", "imitation, s", "VAL, s", "command, s", "score", "best heuristic"], rows)
+    return f"{vector}\n\n{train}{_busy(call)}"
+
+
+def demo(results: Results) -> str:
+    """From a fresh clone to the picture, one row per run."""
+    if "demo" not in results:
+        return NOT_YET
+    part = results["demo"]
+    rows = [
+        [f"{number}", *(f"{run[key]:.1f}" for key in DEMO_SECONDS), f"{run['disk_mib']:,.0f}"] for number, run in enumerate(part["runs"], 1)
+    ]
+    columns = ["run", "installation, s", "compilation, s", "replays and picture, s", "whole command, s", "MiB on disk"]
+    return table(columns, rows) + _busy(part)
 
 
 def rates(results: Results) -> str:
@@ -288,6 +323,8 @@ TABLES: dict[str, Callable[[Results], str]] = {
     make.__name__: make
     for make in (
         machine,
+        default_calls,
+        demo,
         rates,
         start_up,
         memory,

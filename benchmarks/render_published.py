@@ -89,27 +89,40 @@ def _missing(names: Sequence[str], part: str, after: bool) -> str:
     return f"\n\n{text}" if after else text
 
 
-def grouped(part: str, names: Sequence[str], digits: int) -> Callable[[Results], str]:
+def grouped(part: str, names: Sequence[str], digits: int, *, higher: bool = False) -> Callable[[Results], str]:
     """A table with the model and the rules of each training, by mean over REPORT windows."""
 
     def make(results: Results) -> str:
         rows, missing = [], []
         for name in names:
-            trained = seeds_of(results, name)
+            trained, title = seeds_of(results, name), name.removeprefix(f"{part}-")
             if not trained:
-                missing.append(name.removeprefix(f"{part}-"))
-                continue
-            means = [float(np.mean(row["per_window"]["model"])) for row in trained]
-            rules = sorted((float(np.mean(values)), rule) for rule, values in trained[0]["per_window"].items() if rule != "model")
-            listed = ", ".join(f"`{rule}` {figure:,.{digits}f}" for figure, rule in rules)
-            spread = f"{min(means):,.{digits}f} … {max(means):,.{digits}f}"
-            rows.append(
-                [name.removeprefix(f"{part}-"), trained[0]["score"], f"{np.mean(means):,.{digits}f}", spread, f"{len(means)}", listed]
-            )
-        columns = ["training", "score", "model", "least … greatest seed", "seeds", "rules"]
+                missing.append(title)
+            elif "refused" in trained[0]:
+                rows.append([title, trained[0]["score"], f"not trained: {trained[0]['refused']}", "", "", "", ""])
+            else:
+                rows.append(_row(title, trained[0]["score"], [row["per_window"] for row in trained], digits, higher))
+                if "larger" in trained[0]:
+                    larger = [row["larger"]["per_window"] for row in trained]
+                    rows.append(_row(f"the same on {trained[0]['larger']['cluster']}", trained[0]["score"], larger, digits, higher))
+        columns = ["training", "score", "model", "least … greatest seed", "model − best rule", "seeds", "rules"]
         return (table(columns, rows, left=2) if rows else "") + _missing(missing, part, bool(rows))
 
     return make
+
+
+def _row(title: str, score: str, seeds: Sequence[dict[str, list[float]]], digits: int, higher: bool) -> list[str]:
+    """The mean of the model's seeds, and its difference from the best rule with a 95 % interval over the seeds."""
+    means = [float(np.mean(windows["model"])) for windows in seeds]
+    rules = sorted(((float(np.mean(values)), rule) for rule, values in seeds[0].items() if rule != "model"), reverse=higher)
+    gains = [mean - rules[0][0] for mean in means]
+    difference = f"{np.mean(gains):+,.{digits}f}"
+    if len(gains) > 1:
+        half = STUDENT[len(gains) - 1] * float(np.std(gains, ddof=1)) / len(gains) ** 0.5
+        difference += f" ({np.mean(gains) - half:+,.{digits}f} … {np.mean(gains) + half:+,.{digits}f})"
+    listed = ", ".join(f"`{rule}` {figure:,.{digits}f}" for figure, rule in rules)
+    spread = f"{min(means):,.{digits}f} … {max(means):,.{digits}f}"
+    return [title, score, f"{np.mean(means):,.{digits}f}", spread, difference, f"{len(means)}", listed]
 
 
 def power(results: Results) -> str:
@@ -132,13 +145,20 @@ def power(results: Results) -> str:
     return text + f"\n\n{found['jobs']:,} jobs of `hetero`."
 
 
+def rltune(results: Results) -> str:
+    """Utilisation is better if it is higher, so it has a table of its own."""
+    by_score = {score: [f"rltune-{log}-{score}" for log in ("philly", "venus")] for score in ("util", "wait", "jct")}
+    parts = [grouped("rltune", names, 3, higher=score == "util")(results) for score, names in by_score.items()]
+    return "\n\n".join(parts)
+
+
 ALGOS, LOGS = ("d3qn", "sac", "ppo"), ("hetero56", "low", "medium", "heavy")
 TABLES: dict[str, Callable[[Results], str]] = {
     "published_rules": gpu_rules,
     "published_gpu": gpu_trained,
     "published_drl": grouped("drl", [f"drl-{log}-{algo}" for log in LOGS for algo in ALGOS], 0),
     "published_lsf": grouped("lsf", ["lsf-10", "lsf-50"], 2),
-    "published_rltune": grouped("rltune", [f"rltune-{log}-{score}" for log in ("philly", "venus") for score in ("util", "wait", "jct")], 3),
+    "published_rltune": rltune,
     "published_power": power,
 }
 

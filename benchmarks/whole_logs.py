@@ -25,7 +25,7 @@ from queuewise.sim.core.schedule import Schedule
 from queuewise.workload.transform import shake
 
 FILE = RESULTS / "whole_logs.json"
-POLICIES = ("fcfs+easy", "fcfs+easy:sjf", "sjf+easy", "wise", "saf:predicted+easy:sjf:predicted~3d")
+POLICIES = ("fcfs+easy", "fcfs+easy:sjf", "sjf+easy", "wise", "saf:predicted+easy:sjf:predicted~3d", "model:generalist-hpc")
 PUBLISHED = {  # EASY, EASY-SJBF, with practical prediction, the best of 2,880 predictors in hindsight
     "KTH": (92.6, 69.4, 62.9, 45.8),
     "CTC": (49.6, 30.0, 26.5, 15.2),

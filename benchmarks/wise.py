@@ -70,14 +70,15 @@ def measure(log: str) -> dict[str, Any]:
             rows[policy][score] = other.mean
             if policy != WISE:
                 difference = compare(own, other)
-                low, high = difference.ci95 or (float("nan"), float("nan"))
-                rows[policy][f"{score}_percent"] = [100 * value / other.mean for value in (difference.diff, low, high)]
+                rows[policy][f"{score}_percent"] = [100 * value / other.mean for value in (difference.diff, *(difference.ci95 or ()))]
     counted = series(by_policy[WISE], "bsld").jobs
     return {"cluster": LOGS[log][1], "estimates": estimates, "days": len(counted), "jobs": round(float(counted.sum())), "policies": rows}
 
 
 def percent(values: list[float]) -> str:
-    return f"{values[0]:+.0f} % ({values[1]:+.0f} … {values[2]:+.0f})"
+    """A difference, and its interval if it has one."""
+    interval = f" ({values[1]:+,.0f} … {values[2]:+,.0f})" if len(values) > 1 else ""
+    return f"{values[0]:+,.0f} %{interval}"
 
 
 def wise(results: Results) -> str:
