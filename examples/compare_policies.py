@@ -31,15 +31,19 @@ TIMES = {
     "10 d": 864_000,
     "30 d": 2_592_000,
 }
-POLICIES = ["fcfs", "fcfs+easy", "sjf+easy", "saf+easy", "saf+easy~3d", "wise"]
+PLAIN = ["fcfs", "fcfs+easy", "sjf+easy", "saf+easy"]
+POLICIES = [*PLAIN, "saf+easy~3d", "wise", "model:generalist-hpc"]
 MODEL, JOBS, CLUSTER = "lublin", 5000, "flat:256"
 NEXT = f"""
-~3d bounds the waits: the longest wait falls from weeks to days. wise orders by runtimes that it predicts, with the same bound.
+~3d bounds the waits: no job is passed for longer than three days. wise orders by runtimes that it predicts, and
+model:generalist-hpc is a variant of it that was found on other logs. Both have the same bound.
 
 Try next:
   queuewise simulate --workload {MODEL} --jobs {JOBS} --cluster {CLUSTER} --policy wise --load-factor 0.9
   queuewise size {MODEL} --jobs {JOBS} --cluster {CLUSTER} --target "p90 wait < 4h"
-  queuewise simulate --workload YOUR_LOG --policy fcfs+easy --policy wise   (sacct, SWF, CSV: docs/tutorials/operator.md)
+  queuewise evaluate --workload {MODEL} --cluster {CLUSTER} --policy fcfs+easy --policy wise --out runs/first --report
+
+Your own log (sacct, SWF, CSV): docs/tutorials/operator.md
 """
 
 
@@ -66,7 +70,7 @@ def draw_waits(schedules: list[queuewise.Schedule], picture: Path) -> None:
 
     for schedule in schedules:
         waits = np.sort(schedule.first_wait[schedule.finished])
-        style = "-" if "~" in schedule.policy or schedule.policy == "wise" else "--"
+        style = "--" if schedule.policy in PLAIN else "-"
         axes.plot(np.maximum(waits, 1.0), np.arange(1, waits.size + 1) / waits.size, style, label=schedule.policy)
     axes.set_xscale("log")
     axes.set_xticks([*TIMES.values()], labels=[*TIMES], minor=False)

@@ -13,7 +13,7 @@ import queuewise
 schedules = queuewise.simulate("bursty", "4x8:V100-16", ["fcfs", "fcfs+easy", "sjf+easy~3d"], jobs=600, seed=1)
 print(schedules)
 
-# %% A schedule is one row per job, as a Polars data frame (`.to_pandas()` makes it one of pandas).
+# %% A schedule is one row per job, as a Polars data frame (`.to_pandas()` makes it one of pandas, with `pip install pandas pyarrow`).
 jobs = schedules["sjf+easy~3d"].to_frame()
 print(jobs.select("job_id", "submit_s", "wait_s", "num_tasks", "estimate_s").sort("wait_s", descending=True).head(3))
 

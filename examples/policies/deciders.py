@@ -3,7 +3,7 @@
     queuewise simulate --workload bench --jobs 1000 --cluster 4x8:V100-16 --policy examples/policies/deciders.py:InOrder --policy fcfs
 
 `decide` is called at every instant at which anything happened. It yields Start(job), which puts the job where the placement rule says
-(`deciders.py:InOrder@spread`), or Start(job, {node: tasks}); Preempt(job) stops a running job. docs/policies.md tells what a view shows.
+(`deciders.py:InOrder@spread`), or Start(job, {node: tasks}); Preempt(job) stops a running job. docs/policies.md says what a view shows.
 """
 
 from queuewise.policies.interface import Preempt, Start
@@ -77,7 +77,7 @@ class LowestNodesFirst:
 
 
 class ShortestRemainingFirst:
-    """Whoever has least left runs (jobs of one GPU, one node, stops at no cost): `srtf`."""
+    """The job with the least left runs (jobs of one GPU, one node, stops at no cost): `srtf`."""
 
     def decide(self, view):
         def left(run):

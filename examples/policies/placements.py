@@ -3,7 +3,7 @@
     queuewise simulate --workload bench --jobs 20000 --cluster 16x8:V100-16 --policy fcfs+easy@examples/policies/placements.py:tightest
 
 A function takes `node`, `job` (what the job asks for) or both; docs/policies.md lists their fields. Only nodes with room for a task are
-scored; the best one gets as many tasks as it can take, then the others are scored anew for the rest.
+scored; the best one gets as many tasks as it can take, then the others are scored again for the rest.
 """
 
 
