@@ -39,6 +39,8 @@ class Learn:
     """What is minimised: a sum of bsld, wait, energy, fairness, utilisation and deadlines with weights, as in "bsld + 0.5*wait"."""
     split: Annotated[str | None, tyro.conf.arg(metavar="TRAIN,VAL,REPORT")] = None
     """Shares of the log's time span, 0.45,0.2,0.35 by default."""
+    preempt: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """Jobs may be stopped and go on later, at no cost: also compare policies that do so."""
     jobs: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
     """Use the first N jobs of the log."""
     seed: Annotated[int, tyro.conf.arg(metavar="S")] = 0
@@ -86,7 +88,7 @@ class Learn:
         check_run_name(str(out))
         create_folder(out)
         trained_on = () if loaded.workload.generated else (self._trained_on(loaded.workload, split),)
-        settings = LearnSettings(budget_s, ReplaySettings(estimates=estimates, split=split), objective, self.seed, trained_on)
+        settings = LearnSettings(budget_s, ReplaySettings(estimates=estimates, split=split), objective, self.seed, self.preempt, trained_on)
         found = Learning(loaded.workload, cluster, settings, out, note).run()
         _print(found)
         write_text(out / REPORT, _report(found, f"{loaded.workload.name} on {cluster.name}"))

@@ -30,8 +30,8 @@ PATIENT = {  # and some of the machine stays free for short jobs
 BOUNDS = ("~3d", "~7d", "")
 
 
-def beginnings(estimates: str) -> list[FoundRule]:
-    """Rules for replays with these estimates: like heuristics, `wise` first.
+def beginnings(estimates: str, placement: str = "") -> list[FoundRule]:
+    """Rules for replays with these estimates: like heuristics, `wise` first. `placement` is what follows their names, such as `@spread`.
 
     With exact runtimes nothing is predicted, and jobs may be held. There a search that begins without holds hardly ever finds them, so it
     begins with them.
@@ -40,7 +40,7 @@ def beginnings(estimates: str) -> list[FoundRule]:
     by = ("",) if exact else (WISE_ORDER[1], "")
     orders = (PATIENT, PATIENT | {"log_width": 1.0}) if exact else (*ORDERS, FITTING_FIRST, MODELLED)
     return [
-        FoundRule(tuple(order.get(name, 0.0) for name in NUMBERS), known, f"{backfill}{bound}", estimates)
+        FoundRule(tuple(order.get(name, 0.0) for name in NUMBERS), known, f"{backfill}{bound}{placement}", estimates)
         for known in by
         for bound, backfill, order in product(BOUNDS, (f"+easy:sjf:{known}".rstrip(":"), "+easy"), orders)
     ]

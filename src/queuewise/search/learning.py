@@ -16,7 +16,6 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -29,7 +28,6 @@ from queuewise.cluster.spec import Cluster
 from queuewise.config import to_toml
 from queuewise.errors import InputError
 from queuewise.evaluation.experiment import ReplaySettings
-from queuewise.evaluation.measure import Measurement, bounded_slowdown, last_event, wait
 from queuewise.evaluation.protocol import BLOCKS, block_jobs
 from queuewise.evaluation.seen_days import CARD_KEY, TrainedOn
 from queuewise.evaluation.statistics import SAME
@@ -41,18 +39,17 @@ from queuewise.policies.window_replays import ReplayOptions
 from queuewise.runs import file_name, locked, write_text
 from queuewise.search.beginnings import beginnings, best_beginnings
 from queuewise.search.block_verdicts import Verdicts, verdicts_on
-from queuewise.search.evolution import LEAST_WAIT_S, REFERENCES, Journal, SearchSettings, cost_of, known_references, search
+from queuewise.search.evolution import REFERENCES, Journal, SearchSettings, cost_of, known_references, search
 from queuewise.search.explanation import Effect, RuleTerm, ablate, effects
-from queuewise.search.heuristics import FIRST, heuristics
 from queuewise.search.objective import MEANS, totals_in, totals_of
+from queuewise.search.screening import Screened, Screening, measured_jobs
 from queuewise.search.stretches import Stretches
-from queuewise.sim.core.schedule import REJECTED, Schedule
+from queuewise.sim.core.schedule import REJECTED
 from queuewise.workload.jobs import Workload
 
 JOURNAL, REPORT_DAYS = "search.jsonl", "report-days"
 BEGINNINGS = 3  # that may be chosen as they are; the search begins with the best
 COMPARED = 4  # heuristics that a search is compared with: on every stretch with the best of them there
-SLOWER = 2.0  # replays of a heuristic may take so much longer than those of the best
 CHOOSING = 4  # shaken replays of the validation days that choose between what they find
 TRAIL = (0.4, 0.55, 0.7, 0.85, 1.0)  # when, in the course of a search, what it has found may be chosen
 EXPLAINING = 2  # shaken replays of the validation days that say what each term of the rule is worth
@@ -71,22 +68,8 @@ class LearnSettings:
     replay: ReplaySettings  # with the estimates of the log
     objective: dict[str, float] = field(default_factory=lambda: {"bsld": 1.0, "wait": 1.0})
     seed: int = 0
+    preempt: bool = False  # also compare policies that stop jobs
     trained_on: tuple[TrainedOn, ...] = ()  # the days that a rule will have seen, for its file
-
-
-@dataclass(frozen=True)
-class Screened:
-    """Means of a heuristic over the days of each block, in one replay of the whole log. Nothing is chosen by those of the report days."""
-
-    policy: str
-    bsld: dict[str, float]  # by block
-    wait: dict[str, float]
-    totals: dict[str, dict[str, float]]  # by block: those of the objective
-    seconds: float
-
-    def cost(self, block: str, objective: dict[str, float]) -> float:
-        values = {"bsld": self.bsld[block], "wait": self.wait[block] + LEAST_WAIT_S, **self.totals[block]}
-        return sum(weight * math.log(values[name]) for name, weight in objective.items())
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,14 +165,6 @@ class Learned:
         }
 
 
-def _best_in_hindsight(screened: Sequence[Screened]) -> str:
-    return min(screened, key=lambda one: one.bsld["report"]).policy
-
-
-def _of_jobs(schedule: Schedule, jobs: slice) -> Measurement:
-    return Measurement(schedule, jobs, float(schedule.workload.submit[jobs.start]), last_event(schedule))
-
-
 class Learning:
     """One run of `learn`. `say` is given a sentence for people at every step."""
 
@@ -227,92 +202,68 @@ class Learning:
         budget = self._settings.budget_s
         usual = simulate(self._workload, self._cluster, "fcfs+easy", **self._simulate_options)
         self._check_jobs(usual.status != REJECTED, f"jobs that can run on {self._cluster.name}", "give another --cluster")
-        totals_of(totals_in(self._settings.objective), _of_jobs(usual, slice(0, len(self._workload))))  # or an error that says why not
+        totals_of(totals_in(self._settings.objective), measured_jobs(usual, slice(0, len(self._workload))))  # or an error that says why not
         estimate_on(self._workload, self._cluster, WISE_ORDER[1], self._settings.replay.seed)
         self._say(f"runtimes predicted, {self._spent:.0f} s")
-        screened = self._screen(budget * SCREENING)
-        baseline = self._best(screened, "train").policy
-        until = max(self._spent + budget * SEARCHING, budget - JUDGING * self._judging_s(screened))
-        rule, generations = self._search(self._references(screened), until)
+        screening = self._screen(budget * SCREENING)
+        baseline = screening.best("train").policy
+        until = max(self._spent + budget * SEARCHING, budget - JUDGING * self._judging_s(screening))
+        rule, generations = self._search(screening, until)
         learned = self._learned
-        validation = self._judge([learned, WISE, baseline, self._best(screened, "val").policy], "val")
+        validation = self._judge([learned, WISE, baseline, screening.best("val").policy], "val")
         passes = self._is_better(validation, learned, baseline) and self._is_better(validation, learned, WISE)
-        recommended = learned if passes else self._fallback(screened, baseline)
+        recommended = learned if passes else self._fallback(screening, baseline)
         self._say(f"recommended by the validation days: {recommended}")
-        hindsight = _best_in_hindsight(screened)
+        hindsight = screening.best_in_hindsight()
         test = self._judge([recommended, baseline, WISE, "fcfs+easy", hindsight, learned], "report")
         terms, found = self._terms(rule, baseline), self._effects(recommended, baseline)
         verdict = "better" if passes else "keep"
         return Learned(
-            verdict, recommended, baseline, rule, validation, test, hindsight, screened, self._settings.objective, terms, found,
+            verdict, recommended, baseline, rule, validation, test, hindsight, screening.found, self._settings.objective, terms, found,
             generations, self._spent,
         )  # fmt: skip
 
     # --- screening
 
-    def _screen(self, until: float) -> list[Screened]:
-        names, threads = heuristics(self._settings.replay.estimates or ""), len(os.sched_getaffinity(0))
-        found: list[Screened] = []
-        with ThreadPoolExecutor(threads) as pool:
-            for first in range(0, len(names), threads):
-                if len(found) >= len(FIRST) and self._spent + max(one.seconds for one in found[-threads:]) > until:
-                    self._say(f"{len(found)} of {len(names)} heuristics fit into the budget")
-                    break
-                found += pool.map(self._replay_once, names[first : first + threads])
-        best = self._best(found, "train")
+    def _screen(self, until: float) -> Screening:
+        settings = self._settings
+        screening = Screening(self._workload, self._cluster, settings.replay, settings.objective, self._blocks, lambda: self._spent)
+        screening.run(until, preempt=settings.preempt)
+        if len(screening.found) < screening.tried:
+            self._say(f"{len(screening.found)} of {screening.tried} heuristics fit into the budget")
+        best = screening.best("train")
         self._say(
-            f"best heuristic of the training days: {best.policy}, bsld {best.bsld['train']:.1f} ({len(found)} tried, {self._spent:.0f} s)"
+            f"best heuristic of the training days: {best.policy}, bsld {best.bsld['train']:.1f} "
+            f"({len(screening.found)} tried, {self._spent:.0f} s)"
         )
-        return found
+        return screening
 
-    def _judging_s(self, screened: Sequence[Screened]) -> float:
+    def _judging_s(self, screening: Screening) -> float:
         """How long the replays of the validation and report days will take: ten policies, shaken, by the times of the screening."""
-        times = {one.policy: one.seconds for one in screened}
-        best = [self._best(screened, "train").policy, self._best(screened, "val").policy, _best_in_hindsight(screened)]
+        best = [screening.best("train").policy, screening.best("val").policy, screening.best_in_hindsight()]
         policies = [*best, best[0], *[WISE] * 5, "fcfs+easy"]  # a rule takes about as long as wise
-        return SHAKES * sum(times[name] for name in policies) / len(os.sched_getaffinity(0))
-
-    def _replay_once(self, name: str) -> Screened:
-        began = time.monotonic()
-        schedule = simulate(self._workload, self._cluster, name, **self._simulate_options)
-        parts = {block: _of_jobs(schedule, slice(jobs.start, jobs.stop)) for block, jobs in self._blocks.items()}
-        bsld = {block: float(bounded_slowdown(part).mean()) for block, part in parts.items()}
-        waits = {block: float(wait(part).mean()) for block, part in parts.items()}
-        totals = {block: totals_of(totals_in(self._settings.objective), part) for block, part in parts.items()}
-        return Screened(name, bsld, waits, totals, time.monotonic() - began)
+        return SHAKES * sum(map(screening.seconds, policies)) / len(os.sched_getaffinity(0))
 
     @property
     def _simulate_options(self) -> dict[str, Any]:
         replay = self._settings.replay
         return {"estimates": replay.estimates, "seed": replay.seed, "kill_at_limit": replay.kill_at_limit, "conditions": replay.conditions}
 
-    def _best(self, screened: Sequence[Screened], block: str) -> Screened:
-        return min(screened, key=lambda one: one.cost(block, self._settings.objective))
-
-    def _fallback(self, screened: Sequence[Screened], baseline: str) -> str:
+    def _fallback(self, screening: Screening, baseline: str) -> str:
         """`wise`, or the heuristic that is better than it on the training days and on the validation days."""
-        by_name = {one.policy: one for one in screened}
-        better = [
-            by_name[baseline].cost(block, self._settings.objective) < by_name[WISE].cost(block, self._settings.objective)
-            for block in ("train", "val")
-        ]
+        better = [screening.cost(baseline, block) < screening.cost(WISE, block) for block in ("train", "val")]
         return baseline if all(better) else WISE
 
     # --- search
 
-    def _references(self, screened: Sequence[Screened]) -> list[str]:
-        """The baseline, and the next best heuristics of the training days that are as quick to replay."""
-        ranked = sorted(screened, key=lambda one: one.cost("train", self._settings.objective))
-        quick = [one.policy for one in ranked[1:] if one.seconds <= SLOWER * ranked[0].seconds]
-        return [ranked[0].policy, *quick[: COMPARED - 1]]
-
-    def _search(self, best: Sequence[str], until: float) -> tuple[FoundRule, int]:
+    def _search(self, screening: Screening, until: float) -> tuple[FoundRule, int]:
         """The rule of least cost on the validation days, of those that searches begin with and find."""
         numbers = SEARCHED_IF_EXACT if self._settings.replay.estimates == "oracle" else SEARCHED
         how = SearchSettings(self._settings.objective, numbers, seed=self._settings.seed)
         stretches = self._stretches("train")
-        references = known_references(self._out / JOURNAL) or list(best)
-        begin = best_beginnings(stretches, beginnings(self._settings.replay.estimates or ""), references, how, BEGINNINGS)
+        references = known_references(self._out / JOURNAL) or screening.references(COMPARED)
+        placement = "".join(references[0].partition("@")[1:])
+        begin = best_beginnings(stretches, beginnings(self._settings.replay.estimates or "", placement), references, how, BEGINNINGS)
         means = self._search_from(begin[0], stretches, references, how, until)
         found = [*begin, *(means[math.ceil(share * len(means)) - 1] for share in TRAIL)]
         chosen = self._best_of(found, references, how)
@@ -388,5 +339,5 @@ class Learning:
             return []
         jobs = self._blocks["report"]
         schedules = [simulate(self._workload, self._cluster, name, **self._simulate_options) for name in (recommended, baseline)]
-        measured, other = (_of_jobs(schedule, slice(jobs.start, jobs.stop)) for schedule in schedules)
+        measured, other = (measured_jobs(schedule, slice(jobs.start, jobs.stop)) for schedule in schedules)
         return effects(measured, other)
