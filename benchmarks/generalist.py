@@ -71,9 +71,9 @@ class ManyStretches:
     def __init__(self, members: list[Stretches]) -> None:
         self._members, self._of = members, {}  # type: ignore[var-annotated]
 
-    def draw(self, rng: np.random.Generator, most_jobs: int) -> Stretch:
+    def draw(self, rng: np.random.Generator, most_jobs: int, *, varies: bool = False) -> Stretch:
         member = self._members[int(rng.integers(len(self._members)))]
-        stretch = member.draw(rng, most_jobs)
+        stretch = member.draw(rng, most_jobs, varies=varies)
         self._of[stretch] = member
         return stretch
 

@@ -133,7 +133,7 @@ def search_network(rule: FoundRule, minutes: float, home: Path) -> NetworkPolicy
     generations = 0
     while not reached():
         points = strategy.ask()
-        stretch = train.draw(rng, STRETCH)
+        stretch = train.draw(rng, STRETCH, varies=True)
         candidates = [NetworkPolicy(home / "network.py", tuple((origin + steps * point.reshape(origin.shape)).ravel())) for point in points]
         strategy.tell(points, cost_of(train.replay([*candidates, "wise"], stretch), OBJECTIVE, 1).tolist())
         generations += 1

@@ -4,13 +4,14 @@ A runtime becomes known at `submit + wait + runtime`. The wait is the recorded o
 REFERENCE with exact runtimes on the faultless cluster, which is kept in memory for as long as the workload and the cluster are.
 
 Jobs of a part of a log are known as in the whole log, if `declare_part` was told so: what predictions have learned by then does not
-depend on where a replay begins.
+depend on where a replay begins. Where their times were multiplied by factors, so are the estimates.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Collection
+from dataclasses import replace
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -27,14 +28,14 @@ from queuewise.workload.jobs import Floats, Workload
 REFERENCE = "fcfs+easy"
 
 _waits: WeakKeyDictionary[Workload, WeakKeyDictionary[Cluster, Floats]] = WeakKeyDictionary()
-_parts: WeakKeyDictionary[Workload, tuple[Workload, NDArray[np.int64]]] = WeakKeyDictionary()
+_parts: WeakKeyDictionary[Workload, tuple[Workload, NDArray[np.int64], Floats | None]] = WeakKeyDictionary()
 _learned: WeakKeyDictionary[Workload, WeakKeyDictionary[Cluster, dict[tuple[str, int], Estimates]]] = WeakKeyDictionary()
 _learning = threading.RLock()  # several threads may replay parts of the same log
 
 
-def declare_part(part: Workload, whole: Workload, rows: NDArray[np.int64]) -> Workload:
-    """Note that job i of `part` is job rows[i] of `whole`, and return the part."""
-    _parts[part] = whole, rows
+def declare_part(part: Workload, whole: Workload, rows: NDArray[np.int64], factors: Floats | None = None) -> Workload:
+    """Note that job i of `part` is job rows[i] of `whole`, with its times multiplied by factors[i], and return the part."""
+    _parts[part] = whole, rows, factors
     return part
 
 
@@ -46,8 +47,9 @@ def declare_predictions(workload: Workload, cluster: Cluster, how: str, values: 
 def estimate_on(workload: Workload, cluster: Cluster, how: str, seed: int = 0) -> Estimates:
     """Estimates for every job of a workload that is replayed on this cluster. `how` is as in workload.estimates."""
     if workload in _parts:
-        whole, rows = _parts[workload]
-        return estimate_on(whole, cluster, how, seed).take(rows)
+        whole, rows, factors = _parts[workload]
+        found = estimate_on(whole, cluster, how, seed).take(rows)
+        return found if factors is None else replace(found, values=found.values * factors)
     if not learns_by_waits(how):
         return estimate(workload, how, seed)
     with _learning:
@@ -62,7 +64,7 @@ def history_on(workload: Workload, cluster: Cluster, columns: Collection[str], s
     if not columns:
         return NO_HISTORY
     if workload in _parts:
-        whole, rows = _parts[workload]
+        whole, rows, _ = _parts[workload]
         return {name: column[rows] for name, column in history_on(whole, cluster, columns, seed).items()}
     return history_of(with_waits(workload, cluster), columns, seed)
 

@@ -1,4 +1,4 @@
-"""The search itself: CMA-ES over the numbers of a rule, on a fresh stretch of the training days in every generation.
+"""The search itself: CMA-ES over the numbers of a rule, on a fresh, varied stretch of the training days in every generation.
 
 All candidates of a generation and some heuristics, the references, are replayed on the same stretch. A candidate is judged by the
 logarithms of its bounded slowdown and mean wait relative to the best of these there (`cost_of`). Every generation is appended to a
@@ -149,7 +149,7 @@ def search(
     number = 0
     while number == 0 or not until():
         points = strategy.ask()
-        stretch = stretches.draw(rng, settings.stretch_jobs)
+        stretch = stretches.draw(rng, settings.stretch_jobs, varies=True)
         if number < len(journal.told):
             costs = journal.told[number]
         else:

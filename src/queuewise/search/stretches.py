@@ -2,7 +2,8 @@
 
 A stretch begins on an empty machine. Its first jobs fill the machine and do not count. It is as long as time allows, up to
 the whole range, because a policy that leaves jobs behind pays for it only later. Submissions are shaken because a single
-replay of a log says little: a few seconds more or less decide which jobs meet.
+replay of a log says little: a few seconds more or less decide which jobs meet. Where a search draws the same days again
+and again, runtimes and load are varied a little as well (`vary`): otherwise it learns which jobs met on those days.
 """
 
 from __future__ import annotations
@@ -24,11 +25,12 @@ from queuewise.search.flat_replays import FlatReplays, can_replay, is_flat
 from queuewise.search.objective import totals_of
 from queuewise.sim.core.schedule import Schedule
 from queuewise.workload.jobs import Floats, Workload
-from queuewise.workload.transform import shake
+from queuewise.workload.transform import shake, vary
 
 FIGURES = ("bsld", "wait", "max_wait")
 FILLING = 0.1  # share of the jobs that do not count
 PARTS = 8  # of what counts, each with figures of its own
+RUNTIMES, LOADS = 0.15, (0.95, 1.1)  # of stretches that are varied: sigma of the factors of runtimes, and factors of the load
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,6 +52,7 @@ class Stretch:
     first: int
     stop: int
     shake: int  # seed
+    varies: bool = False  # runtimes and load are a little different, too
 
 
 class NumberedPolicy(Protocol):
@@ -69,18 +72,19 @@ class Stretches:
         self._workload, self._cluster, self._jobs, self._options, self._totals = workload, cluster, jobs, options, totals
         self._threads = len(os.sched_getaffinity(0))
 
-    def draw(self, rng: np.random.Generator, most_jobs: int) -> Stretch:
+    def draw(self, rng: np.random.Generator, most_jobs: int, *, varies: bool = False) -> Stretch:
         """A random stretch of so many jobs, or the whole range if it has fewer."""
         length = min(most_jobs, len(self._jobs))
         first = self._jobs.start + int(rng.integers(0, len(self._jobs) - length + 1))
-        return Stretch(first, first + length, int(rng.integers(1, 1 << 31)))
+        return Stretch(first, first + length, int(rng.integers(1, 1 << 31)), varies)
 
     def replay(self, rules: Sequence[NumberedPolicy | str], stretch: Stretch) -> Figures:
         """Replay a stretch under rules, or under policies given by name."""
         rows = np.arange(stretch.first, stretch.stop)
         filling = int(len(rows) * FILLING)
         jobs, order = shake(self._workload.take(rows), SHAKE_S, stretch.shake, boundary=filling)
-        declare_part(jobs, self._workload, rows[order])
+        jobs, factors = vary(jobs, RUNTIMES, LOADS, stretch.shake) if stretch.varies else (jobs, None)
+        declare_part(jobs, self._workload, rows[order], factors)
         found = {name: np.full((len(rules), PARTS), np.nan) for name in FIGURES}
         totals = {name: np.full(len(rules), np.nan) for name in self._totals}
 

@@ -102,6 +102,19 @@ def shaken_order(submit: Floats, seconds: float, seed: int, *, boundary: int = 0
     return shaken[rows], rows
 
 
+def vary(workload: Workload, sigma: float, loads: tuple[float, float], seed: int) -> tuple[Workload, Floats]:
+    """Another log of the same kind: every job's runtime and request times a lognormal factor of its own, and submissions that follow each
+    other faster by one factor from `loads`. Returns it and the jobs' factors [J].
+    """
+    rng = np.random.default_rng(seed)
+    faster, factors = rng.uniform(*loads), rng.lognormal(0.0, sigma, len(workload))
+    first = workload.submit[0] if len(workload) else 0.0
+    varied = workload.replace(
+        submit=first + (workload.submit - first) / faster, runtime=workload.runtime * factors, requested=workload.requested * factors
+    )
+    return varied, factors
+
+
 def make_elastic(workload: Workload, share: float, least: float, most: float, curve: str, seed: int = 0) -> Workload:
     """Make a random share of the jobs elastic, with `least` to `most` times their tasks (at least one) and speeds from the curve."""
     if not 0 < share <= 1:

@@ -20,7 +20,7 @@ from queuewise.evaluation.scores import parse_score
 from queuewise.policies.estimating import declare_part, estimate_on
 from queuewise.report.readable import duration
 from queuewise.workload.models import generate
-from queuewise.workload.transform import shake
+from queuewise.workload.transform import shake, vary
 from queuewise.workload.writers import write_workload
 
 JOBS = generate("lublin", 1500, seed=3)
@@ -118,6 +118,14 @@ def test_jobs_of_a_part_are_known_as_in_the_whole_log() -> None:
     part = declare_part(shaken, JOBS, rows)
     for how in ("predicted", "noisy:0.5", "oracle"):
         np.testing.assert_array_equal(estimate_on(part, CLUSTER, how).values, estimate_on(JOBS, CLUSTER, how).values[rows])
+
+
+def test_estimates_of_a_part_with_other_times_are_as_different() -> None:
+    varied, factors = vary(JOBS.replace(requested=JOBS.runtime * 3), 0.5, (1.0, 1.0), 1)
+    np.testing.assert_allclose(varied.requested / varied.runtime, 3.0)
+    part = declare_part(varied, JOBS, np.arange(len(JOBS)), factors)
+    for how in ("predicted", "noisy:0.5", "oracle"):
+        np.testing.assert_allclose(estimate_on(part, CLUSTER, how).values, estimate_on(JOBS, CLUSTER, how).values * factors)
 
 
 def test_days_have_whole_numbers_of_jobs_however_submissions_are_shaken() -> None:

@@ -21,9 +21,9 @@ from queuewise.search.beginnings import beginnings, best_beginnings
 from queuewise.search.evolution import REFERENCES, Journal, SearchSettings, cost_of, known_references, search
 from queuewise.search.heuristics import heuristics
 from queuewise.search.objective import parse_objective, total_of
-from queuewise.search.stretches import FILLING, PARTS, Figures, Stretch, Stretches
+from queuewise.search.stretches import FILLING, LOADS, PARTS, RUNTIMES, Figures, Stretch, Stretches
 from queuewise.workload.models import generate
-from queuewise.workload.transform import shake
+from queuewise.workload.transform import shake, vary
 
 MACHINE = load_cluster("flat:256")
 JOBS = generate("lublin", 600, 5)
@@ -55,6 +55,20 @@ def test_stretches_are_drawn_inside_the_range() -> None:
     assert len({one.shake for one in drawn}) == 50
     whole = stretches(range(100, 400)).draw(rng, 1000)
     assert (whole.first, whole.stop) == (100, 400)
+
+
+def test_varied_stretches_have_other_runtimes_and_another_load() -> None:
+    """The engine replays the jobs that `vary` makes, and their estimates are varied alike."""
+    stretch = stretches(range(100, 400)).draw(np.random.default_rng(0), 300, varies=True)
+    jobs, _ = shake(JOBS.take(slice(100, 400)), SHAKE_S, stretch.shake, boundary=int(300 * FILLING))
+    varied, factors = vary(jobs, RUNTIMES, LOADS, stretch.shake)
+    assert np.std(np.log(factors)) == pytest.approx(RUNTIMES, rel=0.2)
+    assert LOADS[0] < np.ptp(jobs.submit) / np.ptp(varied.submit) < LOADS[1]
+    waits = simulate(varied, MACHINE, "sjf+easy", estimates="oracle").start - varied.submit
+    figures = stretches().replay(["sjf+easy", FoundRule((1.0, *[0.0] * (len(NUMBERS) - 1)))], stretch)
+    expected = [part.mean() for part in np.array_split(waits[int(300 * FILLING) :], PARTS)]
+    assert figures.wait[0] == pytest.approx(expected)
+    assert figures.wait[1] == pytest.approx(expected)
 
 
 def test_cost_is_nothing_for_the_reference_and_below_it_for_better_ones() -> None:
