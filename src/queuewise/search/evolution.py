@@ -1,8 +1,9 @@
-"""The search itself: CMA-ES over the numbers of a rule, on a fresh, varied stretch of the training days in every generation.
+"""The search itself: CMA-ES over the numbers of a rule, on another varied stretch of the training days in every generation.
 
-All candidates of a generation and some heuristics, the references, are replayed on the same stretch. A candidate is judged by the
-logarithms of its bounded slowdown and mean wait relative to the best of these there (`cost_of`). Every generation is appended to a
-journal. A search that is started again with the same journal tells the optimiser what it was told before, and continues where it ended.
+All candidates of a generation are replayed on the same stretch, and so are some heuristics, the references. A candidate is judged by the
+logarithms of its bounded slowdown and mean wait relative to the best of these there (`cost_of`). After POOL generations the stretches come
+again, so that references, which take longer than rules, are replayed once on each. Every generation is appended to a journal. A search
+that is started again with the same journal tells the optimiser what it was told before, and continues where it ended.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ STEPS = {  # how far the search first goes from where it begins
 BOUNDED_BELOW = ("log_runtime", *NEVER_NEGATIVE)
 LEAST_WAIT_S = 600.0  # added to mean waits, so that stretches on which hardly anybody waits say little
 FIRST_SPREAD = 0.3  # of the candidates, in STEPS
+POOL = 32  # stretches
 PULL = 0.003  # what a step away from the beginning costs, squared
 WORSE = 2.0  # what the logarithm of a ratio above 1 costs in addition: a figure must not be paid for by another
 MOST_SEED = 2**32 - 1  # of the optimiser, which takes 0 for none
@@ -140,6 +142,8 @@ def search(
     options = {"popsize": settings.population, "seed": 1 + settings.seed % MOST_SEED, "verbose": -9, "bounds": [lower, None]}
     strategy = cma.CMAEvolutionStrategy(np.zeros(len(names)), FIRST_SPREAD, options)
     rng = np.random.default_rng(settings.seed)
+    pool = [stretches.draw(rng, settings.stretch_jobs, varies=True) for _ in range(POOL)]
+    known: dict[int, Figures] = {}  # of the references, by the place of the stretch
 
     def rule_at(point: Floats) -> FoundRule:
         numbers = np.array(beginning.numbers)
@@ -149,11 +153,13 @@ def search(
     number = 0
     while number == 0 or not until():
         points = strategy.ask()
-        stretch = stretches.draw(rng, settings.stretch_jobs, varies=True)
         if number < len(journal.told):
             costs = journal.told[number]
         else:
-            figures = stretches.replay([*map(rule_at, points), *references], stretch)
+            place = number % POOL
+            if place not in known:
+                known[place] = stretches.replay(references, pool[place])
+            figures = stretches.replay(list(map(rule_at, points)), pool[place]).followed_by(known[place])
             pull = PULL * np.square(points).sum(axis=1)
             costs = (cost_of(figures, settings.objective, len(references)) + pull).tolist()
             journal.add(costs)

@@ -46,6 +46,11 @@ class Figures:
         """[K, PARTS] or [K, 1] of a figure of an objective."""
         return self.totals[name][:, None] if name in self.totals else getattr(self, name)
 
+    def followed_by(self, others: Figures) -> Figures:
+        """The figures of these candidates, and then those of others on the same stretch."""
+        figures = {name: np.concatenate([getattr(self, name), getattr(others, name)]) for name in FIGURES}
+        return Figures(**figures, totals={name: np.concatenate([value, others.totals[name]]) for name, value in self.totals.items()})
+
 
 @dataclass(frozen=True)
 class Stretch:
