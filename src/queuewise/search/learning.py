@@ -1,7 +1,7 @@
 """`queuewise learn`: find the best heuristic of a log's past, search for a rule that is better, and say which policy to use.
 
 1. Screening: every heuristic is replayed once.
-2. Search (`evolution`) on stretches of the training days, from `wise`.
+2. Search (`rule_search`) on stretches of the training days.
 3. Gate: the rule is recommended only if the objective is lower on the validation days, by an interval, neither bounded slowdown nor
    mean wait is clearly higher, and nobody waits much longer. Otherwise `wise` is, or the heuristic that is better than it on the training
    days and on the validation days.
@@ -10,8 +10,6 @@
 
 from __future__ import annotations
 
-import json
-import math
 import os
 import shutil
 import time
@@ -35,23 +33,18 @@ from queuewise.policies import simulate
 from queuewise.policies.estimating import estimate_on
 from queuewise.policies.found_rules import FILE, NUMBERS, SEARCHED, SEARCHED_IF_EXACT, FoundRule, rule_text
 from queuewise.policies.names import MODEL, WISE, WISE_ORDER
-from queuewise.policies.window_replays import ReplayOptions
 from queuewise.runs import file_name, locked, write_text
-from queuewise.search.beginnings import beginnings, best_beginnings
 from queuewise.search.block_verdicts import Verdicts, verdicts_on
-from queuewise.search.evolution import REFERENCES, Journal, SearchSettings, cost_of, known_references, search
+from queuewise.search.evolution import SearchSettings
 from queuewise.search.explanation import Effect, RuleTerm, ablate, effects
 from queuewise.search.objective import MEANS, totals_in, totals_of
+from queuewise.search.rule_search import RuleSearch
 from queuewise.search.screening import Screened, Screening, measured_jobs
-from queuewise.search.stretches import Stretches
 from queuewise.sim.core.schedule import REJECTED
 from queuewise.workload.jobs import Workload
 
-JOURNAL, REPORT_DAYS = "search.jsonl", "report-days"
-BEGINNINGS = 3  # that may be chosen as they are; the search begins with the best
+REPORT_DAYS = "report-days"
 COMPARED = 4  # heuristics that a search is compared with: on every stretch with the best of them there
-CHOOSING = 4  # shaken replays of the validation days that choose between what they find
-TRAIL = (0.4, 0.55, 0.7, 0.85, 1.0)  # when, in the course of a search, what it has found may be chosen
 EXPLAINING = 2  # shaken replays of the validation days that say what each term of the rule is worth
 SHAKES = 8
 # Shares of the budget: of the screening, and what the search has at least. It ends when the rest is just enough for the last two steps,
@@ -257,46 +250,20 @@ class Learning:
     # --- search
 
     def _search(self, screening: Screening, until: float) -> tuple[FoundRule, int]:
-        """The rule of least cost on the validation days, of those that searches begin with and find."""
-        numbers = SEARCHED_IF_EXACT if self._settings.replay.estimates == "oracle" else SEARCHED
-        how = SearchSettings(self._settings.objective, numbers, seed=self._settings.seed)
-        stretches = self._stretches("train")
-        references = known_references(self._out / JOURNAL) or screening.references(COMPARED)
-        placement = "".join(references[0].partition("@")[1:])
-        begin = best_beginnings(stretches, beginnings(self._settings.replay.estimates or "", placement), references, how, BEGINNINGS)
-        means = self._search_from(begin[0], stretches, references, how, until)
-        found = [*begin, *(means[math.ceil(share * len(means)) - 1] for share in TRAIL)]
-        chosen = self._best_of(found, references, how)
+        """The rule that is found, also in its file, and after how many generations."""
+        searching = self._rule_search
+        chosen = searching.run(screening.references(COMPARED), until)
         seen = to_toml({CARD_KEY: [one.model_dump() for one in self._settings.trained_on]}) if self._settings.trained_on else ""
         self._write_rule(f"{rule_text(chosen, {'found on': f'{self._workload.name}, {self._cluster.name}'})}\n{seen}")
-        self._say(f"found in {len(means)} generations ({self._spent:.0f} s): {chosen.formula}, {chosen.scheduling}")
-        return chosen, len(means)
+        self._say(f"found in {searching.generations} generations ({self._spent:.0f} s): {chosen.formula}, {chosen.scheduling}")
+        return chosen, searching.generations
 
-    def _search_from(
-        self, beginning: FoundRule, stretches: Stretches, references: list[str], how: SearchSettings, until: float
-    ) -> list[FoundRule]:
-        """The mean of the distribution after every generation."""
-        about = {"workload": self._workload.name, "jobs": len(self._workload), "cluster": self._cluster.name, REFERENCES: references,
-                 "beginning": beginning.__dict__, "settings": how.__dict__ | {"estimates": self._settings.replay.estimates}}  # fmt: skip
-        journal = Journal(self._out / JOURNAL, json.loads(json.dumps(about)), how.population)
-        self._say(f"the search begins with {beginning.formula}, {beginning.scheduling}")
-        means: list[FoundRule] = []
-        for found in search(stretches, beginning, references, how, journal, lambda: self._spent > until):
-            means.append(found.rule)
-            if found.number % 10 == 0:
-                self._say(f"generation {found.number}: cost {found.cost:+.3f}, {found.rule.formula}")
-        return means
-
-    def _best_of(self, rules: Sequence[FoundRule], references: Sequence[str], how: SearchSettings) -> FoundRule:
-        stretches, rng = self._stretches("val"), np.random.default_rng((how.seed, 2))
-        drawn = [stretches.draw(rng, how.stretch_jobs) for _ in range(CHOOSING)]
-        costs = [cost_of(stretches.replay([*rules, *references], stretch), how.objective, len(references)) for stretch in drawn]
-        return rules[int(np.argmin(np.mean(costs, axis=0)))]
-
-    def _stretches(self, block: str) -> Stretches:
-        replay = self._settings.replay
-        options = ReplayOptions("reorder", replay.estimates or "", replay.seed, replay.kill_at_limit, replay.conditions)
-        return Stretches(self._workload, self._cluster, self._blocks[block], options, totals_in(self._settings.objective))
+    @property
+    def _rule_search(self) -> RuleSearch:
+        settings = self._settings
+        numbers = SEARCHED_IF_EXACT if settings.replay.estimates == "oracle" else SEARCHED
+        how = SearchSettings(settings.objective, numbers, seed=settings.seed)
+        return RuleSearch(self._workload, self._cluster, self._blocks, settings.replay, how, self._out, lambda: self._spent, self._say)
 
     def _write_rule(self, text: str) -> None:
         """Write the file of the rule. What an earlier run has measured of another rule is removed."""
@@ -330,7 +297,7 @@ class Learning:
     # --- explaining
 
     def _terms(self, rule: FoundRule, baseline: str) -> list[RuleTerm]:
-        stretches, rng = self._stretches("val"), np.random.default_rng((self._settings.seed, 3))
+        stretches, rng = self._rule_search.stretches("val"), np.random.default_rng((self._settings.seed, 3))
         drawn = [stretches.draw(rng, SearchSettings.stretch_jobs) for _ in range(EXPLAINING)]
         return ablate(rule, stretches, drawn, baseline, self._settings.objective)
 
